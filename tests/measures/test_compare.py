@@ -1,6 +1,7 @@
 """Two rankings compared: against scipy, torchmetrics, the package rbo's values, and examples from the papers."""
 
 import math
+import random
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torchrank as tr
 from tests.support import oracles_compare
 from tests.support.optional import stats
 from torchrank.formulas.concordance import inversions, larger_before
+from torchrank.layouts.bad_values import Problem
 
 
 def two_rankings(width, levels, seed=0, queries=5):
@@ -195,3 +197,55 @@ def test_the_persistence_of_an_overlap_is_above_0_and_below_1():
             tr.RBO(p=p)
     same = tr.Ranking.from_rankings(torch.tensor([[1, 2]]), torch.tensor([[1, 2]]))
     assert tr.RBO(p=1e-3).score(same).item() == pytest.approx(1)
+
+
+def test_p_mrr_of_changed_documents_is_the_score_that_mteb_takes_of_their_ranks():
+    generator = random.Random(3)
+    after, before, changed, wanted = [], [], [], []
+    for _ in range(50):
+        lists = [generator.sample(range(12), generator.randint(0, 8)) for _ in range(2)]
+        some = generator.sample(range(14), generator.randint(1, 4))
+        new, old = ([ids.index(one) + 1 if one in ids else len(ids) + 1 for one in some] for ids in lists)
+        wanted.append(sum(r / o - 1 if o >= r else 1 - o / r for o, r in zip(old, new)) / len(some))
+        for rows, ids in zip((after, before, changed), (*lists, some)):
+            rows.append(ids + [-1] * (8 - len(ids)))
+    ranking = tr.Ranking.from_rankings(*(torch.tensor(rows) for rows in (after, before, changed)))
+    torch.testing.assert_close(tr.PMRR().score(ranking), torch.tensor(wanted, dtype=torch.float64))
+    # other measures do not read them
+    plain = tr.Ranking.from_rankings(torch.tensor(after), torch.tensor(before))
+    torch.testing.assert_close(tr.RBO().score(ranking), tr.RBO().score(plain), rtol=0, atol=0, equal_nan=True)
+
+
+def test_p_mrr_skips_a_query_without_changed_documents_and_refuses_others_than_ids():
+    after, before = torch.tensor([[1, 2], [1, 2]]), torch.tensor([[2, 1], [2, 1]])
+    values = tr.PMRR().score(tr.Ranking.from_rankings(after, before, torch.tensor([[1], [-1]])))
+    assert values[0] == -0.5
+    assert values[1].isnan()
+    for bad in (torch.tensor([[0.5], [1.0]]), torch.tensor([1, 2]), torch.tensor([[1]])):
+        with pytest.raises(ValueError, match="Expected changed to be integer ids of shape"):
+            tr.Ranking.from_rankings(after, before, bad)
+
+
+def test_p_mrr_of_a_tie_of_a_million_is_exact():
+    # A constant scorer after, the document first before: the mean of 1 - 1 / r over all ranks r.
+    n = 1_000_000
+    change = 1 - (math.log(n) + 0.5772156649015329 + 1 / (2 * n)) / n
+    ranking = tr.Ranking(*(torch.tensor([[x]], dtype=torch.float64) for x in (1.0, n, 1.0)),
+                         torch.tensor([[True]]), torch.tensor([float(n)], dtype=torch.float64),
+                         torch.zeros(len(Problem), dtype=torch.int64), all_candidates=True, depth=n)  # fmt: skip
+    assert tr.PMRR().score(ranking).item() == pytest.approx(change, rel=1e-12)
+
+
+def test_rank_biased_alignment_has_the_values_of_its_authors():
+    # RBStar's tests: phi = 0.8 and ten items, equal, swapped pairwise, reversed
+    one = torch.arange(1, 11).unsqueeze(0)
+    two = torch.tensor([[2, 1, 4, 3, 6, 5, 8, 7, 10, 9]])
+    values = [tr.RBA(p=0.8).score(tr.Ranking.from_rankings(x, one)).item() for x in (one, two, one.flip(-1))]
+    assert values == pytest.approx([1 - 0.8**10, 0.887, 0.733], abs=1e-3)
+
+
+def test_rank_biased_recall_weighs_the_reference_and_not_the_order_of_the_set():
+    reference = torch.tensor([[1, 2, 3, 4]])
+    for first in ([1, 3, 9], [9, 3, 1]):
+        value = tr.RBR(top_k=3, p=0.9).score(tr.Ranking.from_rankings(torch.tensor([first]), reference))
+        assert value.item() == pytest.approx(0.1 * (1 + 0.9**2))

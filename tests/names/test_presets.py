@@ -15,6 +15,7 @@ from tests.support.peer_queries import assert_agree, by_trec_eval, collection, g
 from torchrank.names.presets import ALWAYS, CUTOFFS, LIBRARIES, rows
 
 CUTS = (1, 3, 40)
+NAN = math.nan
 
 
 def cells_of(library):
@@ -159,13 +160,60 @@ def test_probe(library, theirs, number, missing):
     assert tr.parse(labels[theirs]).score(scores, target).item() == pytest.approx(number, abs=5e-5)
 
 
+# ---- frameworks for RAG, by their formulas ---------------------------------------------------------------------------
+
+# The verdicts on the contexts of each query, best first, and how many relevant ones lack.
+VERDICTS = [([1, 0, 1, 0], 0), ([0, 1, 1], 2), ([0, 0], 1), ([0, 0, 0], 0), ([], 2), ([1], 0)]
+
+
+def precision_at_hits(verdicts):
+    """As ragas and DeepEval: the mean precision at the contexts of verdict 1, 0 without any."""
+    return sum(sum(verdicts[:k]) / k for k, one in enumerate(verdicts, 1) if one) / max(1, sum(verdicts))
+
+
+def gained(verdicts):
+    return sum(one / math.log2(k + 1) for k, one in enumerate(verdicts, 1))
+
+
+#: of the verdicts on the first k contexts, how many relevant ones there are, and k
+RAG = {
+    ("ragas", "context_precision"): lambda found, whole, k: precision_at_hits(found),
+    ("ragas", "id_based_context_precision"): lambda found, whole, k: sum(found) / len(found) if found else NAN,
+    ("ragas", "id_based_context_recall"): lambda found, whole, k: sum(found) / whole if whole else NAN,
+    ("deepeval", "ContextualPrecisionMetric"): lambda found, whole, k: precision_at_hits(found),
+} | {
+    ("trulens", f"GroundTruthAgreement.{name}"): lambda found, whole, k, of=of: of(found, whole, k) if whole else NAN
+    for name, of in {
+        "precision_at_k": lambda found, whole, k: sum(found) / max(1, len(found)),
+        "recall_at_k": lambda found, whole, k: sum(found) / whole,
+        "ndcg_at_k": lambda found, whole, k: gained(found) / gained([1] * min(whole, k)),
+        "mrr": lambda found, whole, k: 1 / (1 + found.index(1)) if 1 in found else 0,
+        "ir_hit_rate": lambda found, whole, k: float(any(found)),
+    }.items()
+}
+
+
+@pytest.mark.parametrize("cut", [None, 2])
+@pytest.mark.parametrize(("library", "theirs"), [*RAG])
+def test_presets_of_rag_frameworks_equal_their_formulas_on_the_retrieved_contexts(library, theirs, cut):
+    names = tr.preset(library, *([cut] if cut else []))
+    if (name := theirs + (f"@{cut}" if cut else "")) not in names:
+        assert theirs.endswith("ndcg_at_k")  # without k, its ideal order ends where the list does
+        return
+    for verdicts, lack in VERDICTS:
+        contexts = torch.tensor([[*range(len(verdicts)), *[-1] * (4 - len(verdicts))]])
+        relevant = torch.tensor([*(i for i, one in enumerate(verdicts) if one), *range(10, 10 + lack)]).long()
+        want = RAG[library, theirs](verdicts[:cut], sum(verdicts) + lack, cut)
+        got = tr.parse(names[name]).score(contexts, [relevant]).item()
+        assert got == pytest.approx(want, abs=1e-9, nan_ok=True)
+
+
 # ---- edges, as the libraries were seen to measure them; they need not be installed -----------------------------------
 
 # Lists of the ids 1, 2, 3 and an empty one, cut at 2, of which 2 and 9, or nothing, is relevant.
 LISTS = torch.tensor([[1, 2, 3], [-1, -1, -1], [1, 2, 3], [-1, -1, -1]])
 RELEVANT = [torch.tensor([2, 9]), torch.tensor([2, 9]), torch.tensor([], dtype=torch.int64)]
 RELEVANT.append(RELEVANT[2])
-NAN = math.nan
 EDGES = {
     "lenskit": {
         "Precision@2": [0.5, NAN, 0, NAN], "Recall@2": [0.5, 0, NAN, NAN], "Hit@2": [1, 0, NAN, NAN],

@@ -41,7 +41,7 @@ class Oracle(NamedTuple):
 ORACLES: dict[str, Oracle] = {}
 #: Measures whose low values are good. A query for which nothing was retrieved has no value.
 LOWER = {
-    "arp", "coverageerror", "eed", "eel", "fallout", "hole", "kendalldistance", "lip", "mr", "rankingloss",
+    "arp", "coverageerror", "eed", "eel", "fallout", "firstrank", "hole", "kendalldistance", "lip", "mr", "rankingloss",
     "rbpresidual",
 }  # fmt: skip
 

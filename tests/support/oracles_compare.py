@@ -243,3 +243,52 @@ def extrapolated(short: dict[int, Share], long: dict[int, Share], p: float, vari
             at_end = agreement
         value += (1 - p) * p ** (depth - 1) * agreement
     return value + agreement * p ** len(long)
+
+
+def list_weights(ranks: dict[int, float], p: float) -> dict[int, float]:
+    """The share of attention of each candidate; those with one rank share it evenly."""
+    weights = {}
+    for name, rank in ranks.items():
+        above, tied = sum(x < rank for x in ranks.values()), sum(x == rank for x in ranks.values())
+        weights[name] = math.fsum((1 - p) * p**place for place in range(above, above + tied)) / tied
+    return weights
+
+
+def two_weights(query: Query, ties: str, p: float) -> tuple[dict[int, float], dict[int, float]]:
+    candidates = dict(enumerate(settled(query, ties)))
+    retrieved = {name: place for name, (place, _) in candidates.items() if place < math.inf}
+    return list_weights(retrieved, p), list_weights({name: -grade for name, (_, grade) in candidates.items()}, p)
+
+
+@compared("rba", few=[{}, {"p": 0.6}], many=[{"p": 0.3}, NOT_SKIPPED], others={"p": [0.5, 0.25]})
+def rank_biased_alignment(query: Query, *, ties: str, p: float = 0.95) -> float | None:
+    one, other = two_weights(query, ties, p)
+    return math.fsum(math.sqrt(one[name] * other[name]) for name in one) if other else None
+
+
+@compared("rbr", few=[{"top_k": 2}, {"p": 0.6}], many=[{}, {"top_k": 10, "p": 0.3}, NOT_SKIPPED], others={"p": [0.5]})
+def rank_biased_recall(query: Query, *, ties: str, top_k: int | None = None, p: float = 0.95) -> float | None:
+    one, _ = two_lists(query, ties)
+    _, other = two_weights(query, ties, p)
+    return math.fsum(one[name](top_k or len(one)) * other[name] for name in one) if other else None
+
+
+def fall(old: int, new: int) -> float:
+    """By how much a document fell: MTEB's score of two ranks."""
+    return new / old - 1 if old >= new else 1 - old / new
+
+
+@compared("pmrr", few=[{}], many=[NOT_SKIPPED, {"aggregation": "sum"}])
+def mean_fall(query: Query, *, ties: str, aggregation: str = "mean") -> float | None:
+    candidates = settled(query, ties)
+    if not candidates:
+        return None
+    places = [place for place, _ in candidates if place < math.inf]
+    values = []
+    for place, grade in candidates:
+        above, beside = sum(x < place for x in places), places.count(place)
+        new = range(above + 1, above + beside + 1) if place < math.inf else [len(places) + 1]
+        before, tied = sum(x > grade for _, x in candidates), sum(x == grade for _, x in candidates)
+        old = range(before + 1, before + tied + 1)
+        values.append(math.fsum(fall(o, n) for o in old for n in new) / len(old) / len(new))
+    return math.fsum(values) / len(values)

@@ -179,3 +179,17 @@ oracle(
     many=[*CUT, *EACH, *ADJUSTED, {"adjusted": "index", "top_k": 2, "relevance_level": 0.5}],
     baseline=one_in_reach,
 )(position("hitrate"))
+
+
+@oracle(
+    "firstrank",
+    of="flags",
+    empty="skip",
+    few=[{}],
+    many=[{"relevance_level": 2}, {"relevance_level": 0.5}],
+    baseline=lambda n, r, k: (n + 1) / (r + 1),
+)
+def first_rank(relevant: Sequence[bool], missing: int) -> float | None:
+    if not any(relevant):
+        return len(relevant) + 1.0 if missing else None
+    return 1.0 + list(relevant).index(True)

@@ -92,6 +92,8 @@ class MAP(BinaryMetric):
         "ranking-metrics-torch": {"": "(normalize=min)"},
         "lenskit": {"AveragePrecision": "(normalize=length,empty_target_action=listed)"},
         "torchmetrics": {"RetrievalMAP": "(normalize=retrieved)"},
+        "ragas": {"context_precision": "(normalize=retrieved)"},
+        "deepeval": {"ContextualPrecisionMetric": "(normalize=retrieved)"},
     }
     name = "map"
     monotone_behind = True

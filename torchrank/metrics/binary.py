@@ -93,6 +93,8 @@ class Precision(BinaryMetric):
         "TensorFlow Ranking": {"PrecisionMetric": "(adaptive_k=True)"},
         "metrax": {"": "(adaptive_k=True)"},
         "lenskit": {"Precision": "(adaptive_k=True,empty_target_action=listed)"},
+        "ragas": {"id_based_context_precision": "(adaptive_k=True,empty_target_action=listed)"},
+        "trulens": {"GroundTruthAgreement.precision_at_k": "(adaptive_k=True)"},
     }
     name = "precision"
 
@@ -145,6 +147,8 @@ class Recall(BinaryMetric):
         "ranking-metrics-torch": {"recall_at": "of the relevant candidates in the list only"},
         "lenskit": {"Recall": "(normalize=min)"},
         "beir_custom": {"R_cap": "(normalize=min)"},
+        "ragas": {"id_based_context_recall": "(empty_target_action=skip)"},
+        "trulens": "GroundTruthAgreement.recall_at_k",
     }
     name = "recall"
 

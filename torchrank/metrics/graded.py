@@ -233,6 +233,7 @@ class NDCG(DCG):
         "mteb": "ndcg",
         "ranx": {"ndcg": "", "ndcg_burges": "(gain=exponential)"},
         "torchmetrics": "RetrievalNormalizedDCG",
+        "trulens": {"GroundTruthAgreement.ndcg_at_k@{k}": "@{k}"},
         "sklearn": {"ndcg_score[@{k}]": "[@{k}]"},
         "pyg": "LinkPredNDCG",
         "torchrec": "",

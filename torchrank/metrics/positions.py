@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import torchrank.formulas.random_ranking as chance
-from torchrank.formulas.first_relevant import hit, reciprocal_rank
+from torchrank.formulas.first_relevant import first_rank, hit, reciprocal_rank
 from torchrank.formulas.judgment_bounds import UNEQUAL
 from torchrank.formulas.random_ranking import Moments
 from torchrank.layouts.canonical import Need
@@ -17,11 +17,12 @@ from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.parameters import flag, one_of
 from torchrank.names.types import EmptyAction
 from torchrank.ranking.arithmetic import only, ratio, row_sum
+from torchrank.ranking.entries import rank_after_list
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.aggregation import MEANS, Mean
 from torchrank.state.sums import Sum, effective_size
 
-__all__ = ["MR", "MRR", "HitRate"]
+__all__ = ["MR", "MRR", "FirstRank", "HitRate"]
 
 
 class PositionMetric(BinaryMetric):
@@ -333,6 +334,7 @@ class MRR(PositionMetric):
         "RePlay": "MRR",
         "lenskit": "RecipRank",
         "rax": "mrr_metric",
+        "trulens": "GroundTruthAgreement.mrr",
         "catboost": {"MRR": "(empty_target_action=neg)", "MRR:top={k}": "(empty_target_action=neg)@{k}"},
         "TensorFlow Ranking": "MRRMetric",
         "torcheval": "",
@@ -405,6 +407,7 @@ class HitRate(PositionMetric):
         "rectools": "HitRate",
         "RePlay": "HitRate",
         "lenskit": "Hit",
+        "trulens": "GroundTruthAgreement.ir_hit_rate",
         "TensorFlow Ranking": "HitsMetric",
         "torcheval": "",
         "sentence-transformers": "accuracy",
@@ -428,3 +431,37 @@ class HitRate(PositionMetric):
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
         return hit(ranking, self.relevance_level, self.top_k)
+
+
+class FirstRank(BinaryMetric):
+    r"""Rank of the first relevant candidate: :math:`\min_{i \in rel} rank_i`. Lower is better.
+
+    Under ``ties="expected"`` it is the exact expectation. If the first tie group with relevant candidates has n
+    candidates, r of them relevant, behind a others, this is :math:`a + \frac{n + 1}{r + 1}`. It is not 1 over the
+    :class:`MRR`: with four tied candidates, two of them relevant, it is 5/3, and the mean of 1 / rank is 13/18. If no
+    relevant candidate was retrieved, the rank is the one behind the list. Queries without relevant candidates are
+    skipped by default, and queries for which nothing was retrieved always.
+
+    Source:
+        Cooper, Expected search length, American Documentation 19(1), 1968, which counts the irrelevant candidates above
+        this rank and averages over ties in the same way.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.FirstRank().score(torch.tensor([[0.5, 0.5, 0.5, 0.5]]), torch.tensor([[1, 0, 1, 0]]))
+        tensor([1.6667], dtype=torch.float64)
+    """
+
+    known_as = {"parse": "rank_of_first first_relevant_rank"}
+    name = "firstrank"
+    value_range = (1.0, math.inf)
+    higher_is_better = False
+    top_k: None = None
+
+    empty_target_action: EmptyAction = "skip"
+
+    def of_one_rank(self) -> bool:
+        return True
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        return torch.minimum(first_rank(ranking, self.relevance_level), rank_after_list(ranking.num_candidates))

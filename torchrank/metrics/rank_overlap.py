@@ -10,13 +10,15 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.concordance import Orders, orders
+from torchrank.formulas.reciprocals import reciprocal_sums
 from torchrank.metrics.rank_correlation import ComparingMetric
 from torchrank.names.parameters import integer, number, one_of
 from torchrank.ranking.arithmetic import ratio, running_sum
 from torchrank.ranking.caching import cached
+from torchrank.ranking.entries import of_entries
 from torchrank.ranking.ranking import Ranking
 
-__all__ = ["LIP", "RBO", "Overlap"]
+__all__ = ["LIP", "PMRR", "RBA", "RBO", "RBR", "Overlap"]
 
 # Depths are left out if all of them together have a smaller weight: it is below the precision of float64.
 TINY = 1e-18
@@ -36,6 +38,15 @@ class RankedList:
     def share(self, depth: Tensor) -> Tensor:
         """Probability of each entry to be among the first ``depth``, over all orders of its tie group."""
         return ratio(torch.minimum((depth + 1 - self.first).clamp_min(0), self.tied), self.tied)
+
+    def weight(self, p: float) -> Tensor:
+        """The mean of (1 - p) p ** (rank - 1) over the tie group of each entry, 0 outside of the list."""
+        return ratio(torch.where(self.tied > 0, p ** (self.first - 1) * (1 - p**self.tied), 0.0), self.tied)
+
+    def interval(self) -> tuple[Tensor, Tensor]:
+        """First rank and number of ranks of each entry; the rank behind the list for an entry outside of it."""
+        outside = self.tied == 0
+        return torch.where(outside, self.length.unsqueeze(-1) + 1, self.first), self.tied + outside
 
 
 @cached
@@ -362,3 +373,142 @@ class RBO(ComparingMetric):
         # Behind the end of both lists they have as many entries in common as at their end.
         behind = agreement[:, -1] * last * (weight[last:] / depths[last:]).sum()
         return ((agreement * weight[:last]).sum(-1) + behind) / weight.sum()
+
+
+class RBA(ComparingMetric):
+    r"""Rank-biased alignment of two rankings: :math:`\sum_i \sqrt{w_i w'_i}` with :math:`w_i = (1 - p) p^{rank_i - 1}`.
+
+    w and w' are the weights of a candidate by its ranks in ``preds`` and in ``target``, 0 outside of the list. Tied
+    candidates share the mean of their weights. It is symmetric, and tells a small rearrangement from a reversal. Two
+    equal rankings of n candidates have :math:`1 - p^n`, because nothing is assumed about unseen ranks. The value is 0
+    if one list is empty. If both are, the query is skipped by default.
+
+    Source:
+        Moffat, Mackenzie, Mallia and Petri, Rank-biased quality measurement for sets and rankings, SIGIR-AP 2024; the
+        lower bound of RBStar.
+
+    Args:
+        p: the probability that the user goes on to the next rank, between 0 and 1.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> preds, target = torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[2, 3, 1]])
+        >>> tr.RBA(p=0.7).score(preds, target)  # 0.3 (2 * 0.7^0.5 + 0.7^2)
+        tensor([0.6490], dtype=torch.float64)
+    """
+
+    known_as = {"parse": "rank_biased_alignment", "RBStar": {"RBA": "for its lower bound; p is `phi`, 0.95"}}
+    name = "rba"
+    value_range = (0.0, 1.0)
+
+    p: float = number(default=0.95, above=0, below=1)
+
+    def empty(self, ranking: Ranking) -> Tensor:
+        return longer_first(*two_lists(ranking))[0].length == 0
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        first, second = two_lists(ranking)
+        return (first.weight(self.p) * second.weight(self.p)).sqrt().sum(-1)
+
+
+class RBR(ComparingMetric):
+    r"""Rank-biased recall of a reference ranking in the first k: :math:`\sum_{i \in A_k} (1 - p) p^{rank_i - 1}`.
+
+    :math:`A_k` are the first k candidates by ``preds``, as a set; :math:`rank_i` is the rank by ``target``, the
+    reference, for example of a slower model. So a first stage loses most by missing what the reference has at its top.
+    A candidate that the reference lacks adds nothing. Candidates tied in ``target`` share the mean of their weights,
+    and ties of ``preds`` at the cutoff count by their probability to be within it. A reference of n candidates allows
+    :math:`1 - p^n` at most. A query without a reference is skipped by default.
+
+    Source:
+        Moffat, Mackenzie, Mallia and Petri, Rank-biased quality measurement for sets and rankings, SIGIR-AP 2024; the
+        lower bound of RBStar.
+
+    Args:
+        top_k: k, the size of the set; None = all candidates that were retrieved.
+        p: the probability that the reader of the reference goes on to the next rank, between 0 and 1.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.RBR(top_k=2, p=0.5).score(torch.tensor([[0.9, 0.1, 0.8]]), torch.tensor([[3, 2, 1]]))  # 1/2 + 1/8
+        tensor([0.6250], dtype=torch.float64)
+    """
+
+    known_as = {"parse": "rank_biased_recall", "RBStar": {"RBR": "for its lower bound; p is `phi`, 0.95"}}
+    name = "rbr"
+    value_range = (0.0, 1.0)
+    top_k: int | None = integer(default=None, least=1, kw_only=False)  # type: ignore[assignment]
+
+    p: float = number(default=0.95, above=0, below=1)
+
+    def empty(self, ranking: Ranking) -> Tensor:
+        return two_lists(ranking)[1].length == 0
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        first, second = two_lists(ranking)
+        depth = torch.full_like(second.length, math.inf if self.top_k is None else self.top_k)
+        return (first.share(depth.unsqueeze(-1)) * second.weight(self.p)).sum(-1)
+
+
+class PMRR(ComparingMetric):
+    r"""p-MRR, the mean change of rank by an instruction: :math:`1 - o / r` if r > o, else :math:`r / o - 1`.
+
+    o is the rank of a document before, by ``target``, and r its rank after, by ``preds``. The mean is over the changed
+    documents of a query, which the instruction makes irrelevant. So 0 is no change, positive values are ranks that
+    fell, as they should, and negative ones ranks that rose. A document outside of a list has the rank behind it.
+    :meth:`torchrank.Ranking.from_rankings` takes the changed documents as ``changed``; all documents of either list
+    count in any other layout. A query without changed documents is skipped by default.
+
+    With ties it is the exact mean over all orders of tied candidates in both rankings.
+
+    Source:
+        Weller et al., FollowIR: evaluating and teaching information retrieval models to follow instructions, NAACL
+        2025; MTEB, ``p-MRR``.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> after, before, changed = torch.tensor([[7, 8, 9]]), torch.tensor([[9, 7, 8]]), torch.tensor([[9]])
+        >>> tr.PMRR().score(tr.Ranking.from_rankings(after, before, changed))  # from rank 1 to rank 3: 1 - 1/3
+        tensor([0.6667], dtype=torch.float64)
+    """
+
+    known_as = {"parse": "p_mrr", "mteb": {"": "`p-MRR`, if no scores are tied; equal scores rank in order of the run"}}
+    name = "pmrr"
+
+    def empty(self, ranking: Ranking) -> Tensor:
+        return _changed(ranking).isnan().any(-1)
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        after, before = two_lists(ranking)
+        change, share = _mean_change(*before.interval(), *after.interval()), _changed(ranking)
+        # Changed documents outside of both lists have the ranks behind them.
+        old, new = before.length.unsqueeze(-1) + 1, after.length.unsqueeze(-1) + 1
+        behind = _mean_change(old, torch.ones_like(old), new, torch.ones_like(new)).squeeze(-1)
+        return (change * share).sum(-1) + (1 - share.sum(-1)) * behind
+
+
+@cached
+def _changed(ranking: Ranking) -> Tensor:
+    """The share of each entry in the changed documents of its query, float64 [query, entry]; NaN without any."""
+    both, (first, second) = orders(ranking), two_lists(ranking)
+    if ranking.subtopics is not None:
+        return torch.where(both.there, of_entries(ranking.subtopics, both.entry).squeeze(-1), 0.0)
+    listed = (both.there & ((first.tied > 0) | (second.tied > 0))).to(first.first.dtype)
+    return listed / listed.sum(-1, keepdim=True)
+
+
+def _mean_change(old: Tensor, number: Tensor, new: Tensor, new_number: Tensor) -> Tensor:
+    """Mean of 1 - o / r if r > o, else r / o - 1, over ranks o from ``old`` on and r from ``new`` on."""
+    # The change is antisymmetric, so it cancels over the ranks that both intervals have.
+    total = _falls(old, number, new, new_number) - _falls(new, new_number, old, number)
+    return total / (number * new_number)
+
+
+def _falls(old: Tensor, number: Tensor, new: Tensor, new_number: Tensor) -> Tensor:
+    """Sum of 1 - o / r over o < r, without pairs of ranks that both intervals have."""
+    before = torch.minimum(new - old, number).clamp_min(0)  # ranks of o before all r
+    start = torch.maximum(new, old + number)
+    after = (new + new_number - start).clamp_min(0)  # ranks of r behind all o
+    rest, first_rest = number - before, old + before
+    low = before * new_number - before * (old + (before - 1) / 2) * reciprocal_sums(new, new_number)[0]
+    return low + rest * after - rest * (first_rest + (rest - 1) / 2) * reciprocal_sums(start, after)[0]

@@ -23,6 +23,7 @@ LIBRARIES = {"trec_eval": "trec_eval 10", "trec_eval9": "trec_eval 9, pytrec_eva
         *("beir", "beir_custom", "mteb", "msmarco"),
         *("sklearn", "torchmetrics", "pyg", "recbole", "rectools", "lenskit", "pykeen", "rax"),
         *("lightgbm", "xgboost", "catboost"),
+        *("ragas", "deepeval", "trulens"),
     )
 }
 
@@ -60,6 +61,7 @@ ALWAYS: dict[str, dict[str, Any]] = {
     "lightgbm": {"empty_target_action": "pos"},
     "xgboost": {"empty_target_action": "pos"},
     "catboost": {"ties": "pessimistic", "empty_target_action": "pos"},
+    "trulens": {"empty_target_action": "skip"},
 }
 
 
@@ -77,6 +79,10 @@ EXCEPT = {
     "rax": "a list in which all scores are -inf counts as 0, and a batch in which all lists are masked is 0",
     "lightgbm": "equal scores rank in the order of rows: pass `tie_break=-numpy.arange(len(scores))`",
     "xgboost": "as LightGBM, and scores are rounded to float32",
+    "ragas": "grades are its judge's verdicts on the retrieved contexts, whose number is k; ids count once",
+    "deepeval": "grades are its judge's verdicts on the retrieved contexts, whose number is k",
+    "trulens": "with scores, precision and recall take all contexts tied with the k-th; grades of 0 count as relevant,"
+    " but in NDCG",
 }
 
 
@@ -94,6 +100,9 @@ CUT = {
     "rax": "[@{k}]",
     "lightgbm": "@{k}",
     "xgboost": "[@{k}]",
+    "ragas": "[@{k}]",
+    "deepeval": "[@{k}]",
+    "trulens": "[@{k}]",
 }
 
 
@@ -104,6 +113,14 @@ FIRST = ("precision", "relprecision", "recall", "f1", "hitrate", "mrr", "map", "
 #: Measures of a library that have no class here, and the reason.
 LACKING: dict[str, dict[str, str]] = {
     "mteb": {"nAUC": "not offered here"},
+    "ragas": {
+        "context_recall": "of the claims of a reference answer",
+        "context_relevance": "a judge's opinion of all contexts together",
+    },
+    "deepeval": {
+        "ContextualRecallMetric": "of the sentences of an expected output",
+        "ContextualRelevancyMetric": "of the statements in all contexts; with one in each it is `precision`",
+    },
     "pykeen": {
         "count": "`numrel(aggregation=sum)`",
         **dict.fromkeys(
@@ -176,7 +193,7 @@ def preset(name: str, *k: int, num_items: int | None = None, interactions: Array
     Args:
         name: a library: "trec_eval" (10), "trec_eval9", "beir", "beir_custom", "mteb", "msmarco",
             "sklearn", "torchmetrics", "pyg", "recbole", "rectools", "lenskit", "pykeen", "rax",
-            "lightgbm", "xgboost" or "catboost".
+            "lightgbm", "xgboost", "catboost", "ragas", "deepeval" or "trulens".
         k: cutoffs. Without any, measures that require one are left out.
         num_items: the number of items in the catalogue, for coverage, Gini index and entropy. RecBole and its scores
             count the padding item, too: ``dataset.item_num``.

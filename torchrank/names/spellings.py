@@ -64,12 +64,24 @@ TITLES = {
     "lightgbm": "LightGBM",
     "xgboost": "XGBoost",
     "catboost": "CatBoost",
+    "ragas": "ragas",
+    "deepeval": "DeepEval",
+    "trulens": "TruLens",
     "ircor": "the R package ircor",
     "rbo": "the package rbo",
 } | {
     name: name
     for name in (
-        *("Elliot", "FairRankTune", "Keras", "NTCIREVAL", "RePlay", "TREC Fair Ranking", "TensorFlow Ranking"),
+        *(
+            "Elliot",
+            "FairRankTune",
+            "Keras",
+            "NTCIREVAL",
+            "RBStar",
+            "RePlay",
+            "TREC Fair Ranking",
+            "TensorFlow Ranking",
+        ),
         *("Transformers4Rec", "cwl_eval", "ir_measures"),
         *("metrax", "pyndeval", "pytorchltr", "pyxclib", "ranking-metrics-torch", "ranx", "reranking"),
         *("scipy", "sentence-transformers", "torcheval", "torchrec"),

@@ -26,7 +26,7 @@ from torchrank.ranking.intents import Intended
 from torchrank.ranking.parts import batch_order, numbered, together
 from torchrank.ranking.sampled import Draw
 from torchrank.ranking.tolerance import Tolerance
-from torchrank.ranking.two_lists import both_lists
+from torchrank.ranking.two_lists import both_lists, shares_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,12 +199,13 @@ class Ranking(Intended):
 
     @classmethod
     @eager
-    def from_rankings(cls, first: Array, second: Array) -> Ranking:
+    def from_rankings(cls, first: Array, second: Array, changed: Array | None = None) -> Ranking:
         """Make a ranking that compares two lists of ids per query, for rank correlations and overlaps.
 
         Both lists are int [query, position], best first, negative = padding. Entries are the ids of both lists. Their
         ranks are from ``first``. Their grades are from ``second``: the length of this list for its first id, down to 1
-        for its last id; -inf for an id that is not in it. All ids that a list lacks are tied behind it.
+        for its last id; -inf for an id that is not in it. All ids that a list lacks are tied behind it. ``changed``,
+        int [query, id], negative = padding, are the ids that :class:`torchrank.PMRR` reads.
 
         Raises:
             TypeError: a list is not integer.
@@ -227,8 +228,10 @@ class Ranking(Intended):
                 "Expected two lists of ids [query, position] of as many queries, got shapes"
                 f" {list(first.shape)} and {list(second.shape)}"
             )
-        entries = both_lists(first.detach().long(), second.detach().to(first.device).long())
-        return replace(cls.in_rank_order(*entries, depth=1), all_candidates=True)
+        first, second = first.detach().long(), second.detach().to(first.device).long()
+        entries = both_lists(first, second)
+        shares = None if changed is None else shares_of(changed, torch.cat([first, second], -1), entries[0])
+        return replace(cls.in_rank_order(*entries, depth=1, subtopics=shares), all_candidates=True)
 
     @classmethod
     @eager
