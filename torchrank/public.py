@@ -26,6 +26,7 @@ from torchrank.tables.errors import ReadingError
 from torchrank.tables.pair_tables import Qrels, Run
 from torchrank.tables.rankings import rank_frame, rank_run
 from torchrank.tables.sources import read_qrels, read_run
+from torchrank.wrappers.abstention import Abstention
 from torchrank.wrappers.bootstrapped import Bootstrapped
 from torchrank.wrappers.compared import Compared
 from torchrank.wrappers.difference_bounds import difference_bounds
@@ -40,6 +41,7 @@ from torchrank.wrappers.tie_report import TieReport
 Ranking.join_run, Ranking.join_frame = rank_run, rank_frame  # `tables` imports Ranking
 
 __all__ = [
+    "Abstention",
     "Bootstrapped",
     "Compared",
     "Comparison",

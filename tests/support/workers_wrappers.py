@@ -48,14 +48,26 @@ def kept(**kwargs):
     return tr.PerQuery([*SUITE, *(tr.MR(aggregation=how) for how in AGGREGATIONS if how != "mean")], **kwargs)
 
 
+def abstaining(**kwargs):
+    return tr.Abstention([*SUITE[:3], SUITE[4]], **kwargs)
+
+
 def ties(**kwargs):
     return tr.TieReport(SUITE[:3], **kwargs)
 
 
 #: how to make each metric, and the arguments of its update beside scores and grades
-KINDS = {sliced: ["slices"], booted: ["query_ids"], both: ["slices", "query_ids"], kept: ["query_ids"], ties: []}
+KINDS = {
+    sliced: ["slices"],
+    booted: ["query_ids"],
+    both: ["slices", "query_ids"],
+    kept: ["query_ids"],
+    ties: [],
+    abstaining: [],
+}
 COST = {sliced: {"all_reduce": 1}, booted: {"all_reduce": 1}, both: {"all_reduce": 1}, kept: {"all_gather": 2}}
 COST[ties] = {"all_reduce": 2}  # sums and maxima
+COST[abstaining] = {"all_reduce": 1}
 
 
 def add(metric, kind, batches):

@@ -112,7 +112,7 @@ FIRST = ("precision", "relprecision", "recall", "f1", "hitrate", "mrr", "map", "
 
 #: Measures of a library that have no class here, and the reason.
 LACKING: dict[str, dict[str, str]] = {
-    "mteb": {"nAUC": "not offered here"},
+    "mteb": {"nAUC": "`torchrank.Abstention`"},
     "ragas": {
         "context_recall": "of the claims of a reference answer",
         "context_relevance": "a judge's opinion of all contexts together",

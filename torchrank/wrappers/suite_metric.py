@@ -56,7 +56,10 @@ class SuiteMetric(SummedMetric):
     # ---- add, compute ------------------------------------------------------------------------------------------
 
     def add(self, batch: Batch, ids: Any = None, groups: Sequence[Members] = (None,), counters: Any = None) -> None:
-        """Add the queries of a batch to the sums of all queries and of each group."""
+        """Add the queries of a batch to the sums of all queries and of each group.
+
+        ``counters`` are those of the subclass, or a function of the values that returns them.
+        """
         values = Values.stack(score_batch(list(self.tally.metrics.values()), batch, total=False))
         queries, device = values.num_queries, values.values.device
         for members in groups:
@@ -68,6 +71,7 @@ class SuiteMetric(SummedMetric):
         with torch.no_grad():
             sums = self.tally.sums(values, found, groups).flatten()
             if counters is not None:
+                counters = counters(values) if callable(counters) else counters
                 sums = torch.cat([counters.to(sums), sums])
         with LOCK:
             self._set("sums", state.add(self.sums, sums.to(self.sums.device)))

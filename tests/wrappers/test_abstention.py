@@ -1,0 +1,154 @@
+"""Abstention against MTEB's definition of nAUC and the mean of selective risks, query by query."""
+
+import copy
+import itertools
+import math
+from statistics import fmean
+
+import numpy as np
+import pytest
+import torch
+
+import torchrank as tr
+from tests.support.random_batches import batch, rng
+
+RATES = np.linspace(0, 1, 11)[:-1]
+
+
+def area(order):
+    """Under the means of values after abstention from the first ones, by trapezoids."""
+    n = len(order)
+    means = [fmean(order[min(round(rate * n), n - 1) :]) for rate in RATES]
+    return sum((x + y) / 2 * width for x, y, width in zip(means, means[1:], np.diff(RATES)))
+
+
+def nauc(order):
+    """Of values in ascending order of confidence."""
+    flat = fmean(order) * (RATES[-1] - RATES[0])
+    return (area(order) - flat) / (area(sorted(order)) - flat)
+
+
+def aurc(order):
+    return fmean(1 - fmean(order[-n:]) for n in range(1, len(order) + 1))
+
+
+def orders(confidence, values):
+    """Every order of the values that ties of the confidence leave open."""
+    groups = [[v for c, v in zip(confidence, values) if c == one] for one in sorted(set(confidence))]
+    for choice in itertools.product(*(itertools.permutations(group) for group in groups)):
+        yield list(itertools.chain(*choice))
+
+
+def exactly(metric):
+    """The results in float64, before they are narrowed."""
+    return metric.results(metric.sums)
+
+
+def with_values(values, confidence, weights=None, **kwargs):
+    """Precision at 100 of lists with that many hits."""
+    target = torch.arange(100) < torch.tensor(values).unsqueeze(-1)
+    metric = tr.Abstention("precision@100", **kwargs)
+    metric.update(torch.rand(target.shape), target.long(), confidence=torch.tensor(confidence), weights=weights)
+    return [float(x) for x in exactly(metric).values()]
+
+
+@pytest.mark.parametrize("queries", [1, 2, 15, 35, 45, 101])
+def test_distinct_confidences_have_the_areas_of_the_definitions(queries):
+    values = torch.randint(0, 101, (queries,), generator=rng(queries)).tolist()
+    confidence = (torch.randperm(queries, generator=rng(1)) - queries / 2).tolist()
+    order = [values[i] / 100 for i in np.argsort(confidence)]
+    mean, area_, risk = with_values(values, confidence)
+    assert mean == pytest.approx(fmean(order))
+    assert risk == pytest.approx(aurc(order), rel=1e-12)
+    if len(set(values)) == 1:
+        assert math.isnan(area_)
+    else:
+        assert area_ == pytest.approx(nauc(order), rel=1e-12)
+
+
+def test_tied_confidences_have_the_mean_over_all_orders():
+    values, confidence = [10, 90, 40, 0, 100, 70, 20], [1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 2.0]
+    found = list(orders(confidence, [v / 100 for v in values]))
+    assert len(found) == 48
+    _, area_, risk = with_values(values, confidence)
+    assert area_ == pytest.approx(fmean(map(nauc, found)), rel=1e-12)
+    assert risk == pytest.approx(fmean(map(aurc, found)), rel=1e-12)
+
+
+def test_a_query_of_weight_3_counts_as_three_queries_of_the_same_confidence():
+    values, confidence, weights = [10, 90, 40, 0], [0.1, 0.2, 0.3, 0.4], torch.tensor([1.0, 3.0, 0.0, 2.0])
+    again = [i for i, weight in enumerate(weights.int().tolist()) for _ in range(weight)]
+    repeated = with_values([values[i] for i in again], [confidence[i] for i in again])
+    assert with_values(values, confidence, weights) == pytest.approx(repeated, rel=1e-12)
+
+
+def test_confidences_are_those_of_mteb_from_the_scores_of_retrieved_candidates():
+    scores = torch.randn(30, 7, generator=rng(4), dtype=torch.float64)
+    scores[:5, 3:] = -math.inf
+    mask = torch.rand(scores.shape, generator=rng(5)) < 0.8
+    scores[5], mask[6] = -math.inf, False  # nothing is retrieved
+    scores[7, 1:] = -math.inf
+    target = torch.randint(0, 2, scores.shape, generator=rng(6))
+    for name in ("max", "std", "diff1"):
+        confidence = []
+        for row, real in zip(scores.tolist(), mask.tolist()):
+            listed = sorted((x for x, there in zip(row, real) if there and x > -math.inf), reverse=True)
+            confidence.append(
+                {
+                    "max": listed[0] if listed else -math.inf,
+                    "std": float(np.std(listed)) if listed else 0.0,
+                    "diff1": listed[0] - listed[1] if len(listed) > 1 else 0.0,
+                }[name]
+            )
+        derived, given = tr.Abstention("ndcg map", name), tr.Abstention("ndcg map", name)
+        derived.update(scores, target, mask=mask)
+        given.update(scores, target, mask=mask, confidence=torch.tensor(confidence))
+        assert derived.sums.equal(given.sums)
+    one_column = tr.Abstention("mrr", "diff1")
+    one_column.update(torch.rand(2, 1), torch.ones(2, 1).long())
+    assert exactly(one_column)["mrr"] == 1
+
+
+def test_batches_add_up_and_the_state_stays_as_large():
+    scores, grades = batch()
+    confidence = torch.randperm(40, generator=rng(3))
+    whole = tr.Abstention(["ndcg@3", "map(empty_target_action=skip)"])
+    parts = copy.deepcopy(whole)
+    whole.update(scores, grades, confidence=confidence)
+    for rows in torch.arange(40).split(7):
+        parts.update(scores[rows], grades[rows], confidence=confidence[rows])
+    assert whole.sums.shape == parts.sums.shape == tr.Abstention("ndcg map").sums.shape
+    for key, value in exactly(whole).items():
+        assert value.item() == pytest.approx(exactly(parts)[key].item(), rel=1e-12)
+    skipping = tr.MAP(empty_target_action="skip").score(scores, grades)
+    order = skipping[confidence.argsort()]
+    assert exactly(whole)["map(empty_target_action=skip)/aurc"].item() == pytest.approx(
+        aurc(order[~order.isnan()].tolist()), rel=1e-12
+    )
+
+
+def test_values_are_sorted_within_their_range_closely_enough():
+    # Random values of NDCG: the oracle's order is by bins of 1/4096.
+    scores, grades = torch.rand(500, 20, generator=rng(1)), torch.randint(0, 3, (500, 20), generator=rng(2))
+    metric = tr.Abstention("ndcg", "std")
+    metric.update(scores, grades)
+    values = tr.NDCG().score(scores, grades)
+    order = values[scores.double().std(-1, correction=0).to(torch.float16).argsort(stable=True)].tolist()
+    assert exactly(metric)["ndcg/nauc"].item() == pytest.approx(nauc(order), abs=0.01)
+
+
+def test_errors_say_the_way_out():
+    metric = tr.Abstention("mrr")
+    with pytest.raises(ValueError, match=r"got none; pass confidence="):
+        metric.update(torch.tensor([[1, 2]]), torch.tensor([1]))
+    metric.update(torch.tensor([[1, 2]]), torch.tensor([1]), confidence=[0.5])
+    with pytest.raises(ValueError, match=r"confidence of shape \[1\], got \[2\]"):
+        metric.update(torch.tensor([[1, 2]]), torch.tensor([1]), confidence=[0.5, 0.5])
+    metric.update(torch.tensor([[1, 2]]), torch.tensor([1]), confidence=[math.nan])
+    with pytest.raises(ValueError, match="got NaN for 1 queries"):
+        metric.compute()
+    for label in ("mr", "dcg", "firstrank"):
+        with pytest.raises(ValueError, match="finite bounds for which higher is better"):
+            tr.Abstention(label)
+    with pytest.raises(ValueError, match="confidence to be one of 'max', 'std', 'diff1', got 'entropy'"):
+        tr.Abstention("mrr", "entropy")
