@@ -875,9 +875,7 @@ def test_chunks_are_alike_and_at_most_a_quarter_larger_than_the_room(assume, sha
 
 
 def test_scores_that_differ_from_their_prediction_are_counted_again(monkeypatch):
-    monkeypatch.setattr(
-        streaming, "_guess", lambda layout, rows, items: torch.full_like(items, 0.25, dtype=torch.float32)
-    )
+    monkeypatch.setattr(streaming, "_guess", lambda layout, row, item: torch.full_like(item, 0.25, dtype=torch.float32))
     g = torch.Generator().manual_seed(0)
     queries, items = (torch.randint(-3, 4, (number, 4), generator=g).float() for number in (20, 50))
     scores, label = queries @ items.T, torch.randint(50, (20,), generator=g)

@@ -75,15 +75,16 @@ def rank_columns(
 ) -> Iterator[Ranking]:
     """Rank the judged items among scores that exist some columns at a time; yields rankings of similar queries.
 
-    Counting needs the scores of the judged items before the first column. They are predicted, or read in a first pass.
+    Counting needs the scores of the judged items before the first column. They are computed, or read in a first pass.
     """
     every = list(_groups(columns, judged, exclude, need))
     counted = [group for group in every if group.top is None]
-    _find_own(columns, counted, [group for group in counted if not group.guess()])
+    _find_own(columns, counted, [group for group in counted if not group.score()])
     _read(columns, every)
-    # A predicted score that differs from the score in its column, even in the last bit, gives wrong counts. Then count
-    # again with the scores that were read. On an accelerator nothing is predicted, because this test would wait.
-    differing = sum((group.differing() for group in counted), torch.zeros((), device=errors.device))
+    # A computed score that differs from the score in its column, even in the last bit, gives wrong counts. Then count
+    # again with the scores that were read. An accelerator would wait for this test, so there it is an error.
+    checked = counted if errors.is_cpu else []
+    differing = sum((group.differing() for group in checked), torch.zeros((), device=errors.device))
     differing = _add_up(columns, counted, differing)
     if errors.is_cpu and bool(differing):
         _find_own(columns, counted, counted)
@@ -102,20 +103,18 @@ def _find_own(columns: Columns, counted: list[_Group], unknown: list[_Group]) ->
     Args:
         columns: the scores.
         counted: all groups that are ranked by counting.
-        unknown: the groups without predicted scores; these pick their scores from the columns, in one more reading.
+        unknown: the groups without computed scores; these pick their scores from the columns, in one more reading.
     """
     if unknown:
         for first, scores in columns.read():
             for group in unknown:
                 group.seen.pick(first, scores)
         for group in unknown:
-            group.own = group.seen.own
+            group.own, group.picks = group.seen.own, group.items.is_cpu
     # A worker has 0 for the items of other workers, so the sum is the score.
     if columns.shard is not None and counted:
         for group, own in zip(counted, columns.shard.sum(*(group.own for group in counted))):
             group.own = own
-    for group in counted:
-        group.seen.forget()
 
 
 def _read(columns: Columns, groups: list[_Group]) -> None:
@@ -153,7 +152,9 @@ class _Group:
         # Scores that can be read only once cannot be counted, because counting needs the judged items' scores first.
         if reach is not None and (engine is Counting.TOP or not columns.again):
             self.top = Top.nothing(len(self.items), reach, columns.dtype, self.items.device)
-        self.seen = Seen(columns, rows, self.items, self.pairs if self.top is None else None)
+        self.seen = Seen(rows, self.items, self.pairs if self.top is None else None, columns.dtype)
+        #: whether scores are picked in the reading that counts
+        self.picks = True
         self.own = self.seen.own
         self.begin()
 
@@ -169,17 +170,20 @@ class _Group:
     def begin(self) -> None:
         """Reset the counts, before another reading."""
         self.counts = ScoreCounts.nothing(len(self.items), self.items.shape[1], self.items.device)
-        self.seen.forget()
 
-    def guess(self) -> bool:
-        """Predict the scores of the judged items; False if they cannot be predicted."""
-        own = None if self.columns.guess is None else self.columns.guess(self.rows, self.items)
-        self.own = self.own if own is None else own
-        return own is not None
+    def score(self) -> bool:
+        """Compute the scores of the judged items alone; False if they must be read."""
+        score, item = self.columns.score, self.items.flatten()
+        own = None if score is None else score(self.seen.row[: len(item)], item)
+        if own is None:
+            return False
+        self.own, self.picks = own.view(self.items.shape), item.is_cpu or self.pairs is not None
+        return True
 
     def add(self, first: int, scores: Tensor) -> None:
         """Add scores [query, column] of the columns from ``first`` on."""
-        self.seen.pick(first, scores)
+        if self.picks:
+            self.seen.pick(first, scores)
         for some, part in self._of(scores):
             if self.top is None:
                 self.counts.add(self._counted(part, some), some)
@@ -216,13 +220,15 @@ class _Group:
         """Subtract the excluded pairs from the counts."""
         if self.pairs is not None and self.top is None:
             # Each worker subtracts the pairs in its own columns only.
-            here = Pairs(torch.where(self.seen.pairs_here, self.pairs.query, -1), self.pairs.item)
-            subtract(self.counts, here, self.seen.pair_scores, self.own, None, None)
+            judged = self.items.numel()
+            here = Pairs(torch.where(self.seen.here[judged:], self.pairs.query, -1), self.pairs.item)
+            subtract(self.counts, here, self.seen.scores[judged:], self.own, None, None)
 
     def differing(self) -> Tensor:
-        """Number of judged items whose scores differ from the predicted ones."""
+        """Number of judged items whose scores differ from the computed ones."""
         seen, own = self.seen.own, self.own
-        return (self.seen.here & (seen != own) & ~(seen.isnan() & own.isnan())).sum()
+        here = self.seen.here[: own.numel()].view(own.shape)
+        return (here & (seen != own) & ~(seen.isnan() & own.isnan())).sum()
 
     def ranking(self, errors: Tensor, validate: bool, reach: int | None) -> Ranking:
         """The ranking of the group, after all columns were read."""
@@ -242,6 +248,9 @@ class _Group:
             errors, valid = errors + count(Problem.OUT_OF_RANGE, outside), valid & ~outside
             if self.pairs is not None:
                 errors = errors + count(Problem.OUT_OF_RANGE, self.pairs.item >= width)
+        if self.top is None and not own.is_cpu:  # on a CPU such scores were counted again
+            differing = valid & (own > float("-inf")) & (counts.equal == 0)
+            errors = count(Problem.UNEQUAL_SCORES, differing, others=errors)
         reach = None if self.top is None else reach
         ranking = as_ranking(counts, own, self.grade, valid, errors, validate, max(1, width), reach, self.ignored)
         if isinstance(self.rows, Tensor):

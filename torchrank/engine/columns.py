@@ -25,9 +25,8 @@ class Columns:
     again: bool = True
     #: number of columns of each reading but the last, at most; None = unknown
     at_once: int | None = None
-    #: predicts the scores of judged items, given rows and items [query, entry], which saves one reading; returns None
-    #: if it cannot predict
-    guess: Callable[[slice | Tensor, Tensor], Tensor | None] | None = None
+    #: returns the scores of pairs, given rows and items [pair], without a reading; None if that costs more than a reading
+    score: Callable[[Tensor, Tensor], Tensor | None] | None = None
     #: whether all scores are known to be finite
     finite: bool = False
     #: this worker's part, if other workers have other columns of the same queries
@@ -37,35 +36,28 @@ class Columns:
 class Seen:
     """Scores of judged items and of excluded pairs, picked from the columns as they are read."""
 
-    def __init__(self, columns: Columns, rows: slice | Tensor, items: Tensor, pairs: Pairs | None) -> None:
-        self.rows, self.items, self.pairs, self.dtype = rows, items, pairs, columns.dtype
-        self.width = 0
-        self.forget()
+    def __init__(self, rows: slice | Tensor, items: Tensor, pairs: Pairs | None, dtype: torch.dtype) -> None:
+        self.shape, self.width = items.shape, 0
+        if isinstance(rows, slice):
+            rows = torch.arange(len(items), device=items.device) + (rows.start or 0)
+        #: rows of the whole batch and items, judged items before excluded pairs: int64 [pair] each
+        self.row, self.item = rows.unsqueeze(-1).expand_as(items).flatten(), items.flatten()
+        if pairs is not None:  # a pair of query -1 reads the last row, without effect
+            self.row, self.item = torch.cat([self.row, rows[pairs.query]]), torch.cat([self.item, pairs.item])
+        self.scores = torch.zeros(self.item.shape, dtype=dtype, device=items.device)
+        self.here = torch.zeros_like(self.item, dtype=torch.bool)
 
-    def forget(self) -> None:
-        """Reset, before another reading."""
-        self.own = torch.zeros(self.items.shape, dtype=self.dtype, device=self.items.device)
-        self.here = torch.zeros_like(self.items, dtype=torch.bool)
-        if self.pairs is not None:
-            self.pair_scores = torch.zeros(self.pairs.item.shape, dtype=self.dtype, device=self.items.device)
-            self.pairs_here = torch.zeros_like(self.pairs.item, dtype=torch.bool)
+    @property
+    def own(self) -> Tensor:
+        """Scores of the judged items [query, entry], 0 for those that were not seen."""
+        return self.scores[: self.shape.numel()].view(self.shape)
 
     def pick(self, first: int, scores: Tensor) -> None:
         """Pick from scores [query, column] of the columns from ``first`` on."""
-        column, inside = within(self.items, first, scores)
-        if isinstance(self.rows, slice):
-            picked = scores[self.rows].gather(-1, column)
-        else:  # one index instead of a copy of whole rows
-            picked = scores[self.rows.unsqueeze(-1), column]
-        self.own = torch.where(inside, picked, self.own)
+        column, inside = within(self.item, first, scores)
+        self.scores = torch.where(inside, scores[self.row, column], self.scores)
         self.here = self.here | inside
         self.width = max(self.width, first + scores.shape[1])
-        if self.pairs is not None:
-            column, inside = within(self.pairs.item, first, scores)
-            query = self.pairs.query  # numbered within the group; the scores have the rows of the whole batch
-            query = query + (self.rows.start or 0) if isinstance(self.rows, slice) else self.rows[query]
-            self.pair_scores = torch.where(inside, scores[query, column], self.pair_scores)
-            self.pairs_here = self.pairs_here | inside
 
 
 def within(items: Tensor, first: int, scores: Tensor) -> tuple[Tensor, Tensor]:

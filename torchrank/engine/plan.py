@@ -182,7 +182,8 @@ def chunks(layout: Layout, need: Need) -> tuple[tuple[int, int], ...]:
         sizes, wide = layout.judged.sizes, layout.ids.shape[1]
         elements = torch.where(sizes <= now.compared, wide * sizes, 2 * (wide + sizes))
     elif isinstance(layout, EmbeddedLayout):
-        room, elements = now.product, (now.judged_item * layout.judged.sizes).clamp_min(layout.chunk)
+        room, elements = layout.room(layout.queries), (now.judged_item * layout.judged.sizes).clamp_min(layout.chunk)
+        kept = 2 if layout.queries.is_cpu else 1  # more chunks are more kernels
     else:  # rows have one sort, and blocks of columns have all queries
         return ()
     if need.reach is None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
@@ -14,16 +13,15 @@ from torchrank.engine.catalogue import rank_columns
 from torchrank.engine.columns import Columns
 from torchrank.engine.plan import Plan, cut
 from torchrank.hardware import costs
+from torchrank.hardware.devices import multiplying
 from torchrank.layouts.canonical import EmbeddedLayout, Need, StreamedLayout
 from torchrank.ranking.ranking import Ranking
 
 
 def rank_embedded(plan: Plan, need: Need) -> Iterator[Ranking]:
     """Score chunks of queries, some items at a time. Judged items get their scores from the same products as others."""
-    layout = plan.layout
-    if layout.precision == "bf16":  # sums of their products are not rounded to 16 bits
-        layout = replace(layout, queries=layout.queries.float(), catalogue=layout.catalogue.float())
-    start, finite = 0, _finite(layout.queries, layout.catalogue)
+    layout, start = plan.layout, 0
+    finite = _finite(layout.queries, layout.catalogue)
     for chunk in cut(layout, plan.chunks):
         queries = torch.arange(chunk.num_queries, device=layout.queries.device)
         for ranking in _rank(chunk, need, finite):
@@ -44,16 +42,22 @@ def _finite(queries: Tensor, catalogue: Tensor) -> bool:
 
 def _rank(layout: EmbeddedLayout, need: Need, finite: bool) -> Iterator[Ranking]:
     """Rank one chunk of queries. ``finite``: whether all products are known to be finite."""
-    queries, catalogue, chunk = layout.queries, layout.catalogue, layout.chunk
+    catalogue, chunk, free = layout.catalogue, layout.chunk, layout.queries.is_cpu
+    queries = layout.queries.to(layout.score_dtype)
+    width = min(chunk, len(catalogue))
     starts = range(0, len(catalogue), chunk)
     # All products share one buffer: each is used up before the next one is computed.
-    buffer = queries.new_empty(len(queries) * min(chunk, len(catalogue)))
+    buffer = queries.new_empty(len(queries) * width)
+
+    def multiply(items: Tensor) -> Tensor:
+        out = buffer[: len(queries) * len(items)].view(len(queries), len(items))
+        with multiplying(layout.precision, queries.device):
+            return torch.mm(queries, items.to(queries.dtype).T, out=out)
 
     def product(start: int) -> tuple[int, Tensor]:
-        items = catalogue[start : start + chunk]
-        out = buffer[: len(queries) * len(items)].view(len(queries), len(items))
-        torch.mm(queries, items.T, out=out)
-        return layout.offset + start, out
+        # On a device all products have one shape, so the last one begins before its first new column.
+        first = start if free else min(start, len(catalogue) - width)
+        return layout.offset + start, multiply(catalogue[first : first + chunk])[:, start - first :]
 
     def products() -> Iterator[tuple[int, Tensor]]:
         if layout.progress is not None:
@@ -63,11 +67,19 @@ def _rank(layout: EmbeddedLayout, need: Need, finite: bool) -> Iterator[Ranking]
             if layout.progress is not None:
                 layout.progress(-1)
 
-    # A single product is kept and read twice. Several are computed again, unless the guess makes this unnecessary.
+    def score(row: Tensor, item: Tensor) -> Tensor | None:
+        local = item - layout.offset
+        here = (local >= 0) & (local < len(catalogue))
+        local = torch.where(here, local, 0)
+        scores = _guess(layout, row, local) if free else _paired(layout, multiply, width, row, local)
+        return None if scores is None else torch.where(here, scores, 0)
+
+    # A single product is kept and read twice. Several are computed again, unless the scores of the judged items are
+    # computed alone.
     made = list(products()) if len(starts) == 1 else None
-    guess = None if made is not None else functools.partial(_guess, layout)
+    alone = score if len(starts) > 1 else None
     read = products if made is None else lambda: made
-    columns = Columns(read, layout.total, queries.dtype, at_once=chunk, guess=guess, finite=finite, shard=layout.shard)
+    columns = Columns(read, layout.total, queries.dtype, at_once=chunk, score=alone, finite=finite, shard=layout.shard)
     yield from rank_columns(columns, layout.judged, layout.exclude, layout.errors, layout.validate, need)
 
 
@@ -85,22 +97,34 @@ def rank_streamed(layout: StreamedLayout, need: Need) -> Iterator[Ranking]:
     yield from rank_columns(columns, layout.judged, layout.exclude, layout.errors, layout.validate, need)
 
 
-def _guess(layout: EmbeddedLayout, rows: slice | Tensor, items: Tensor) -> Tensor | None:
-    """Predicted scores of the judged items, [query, entry].
+def _guess(layout: EmbeddedLayout, row: Tensor, item: Tensor) -> Tensor | None:
+    """Predicted scores of pairs, in the order of the pairs; None if the prediction is expensive. It is checked later.
 
-    None if the prediction is expensive, or if checking it later would wait for a device.
+    The predictions are the diagonals of matrix products, because sums over single rows round in another way.
     """
-    if not items.is_cpu or costs.now.predicted_share * costs.now.predicted * items.shape[1] > layout.total:
+    step, queries, catalogue = costs.now.predicted, layout.queries, layout.catalogue
+    if costs.now.predicted_share * step * len(item) > layout.total * len(queries):
         return None
-    local = items - layout.offset
-    here = (local >= 0) & (local < len(layout.catalogue))
-    local = torch.where(here, local, 0)
-    queries = layout.queries[rows]
-    own = queries.new_zeros(items.shape)
-    for start in range(0, len(items) if len(layout.catalogue) else 0, costs.now.predicted):
-        some = slice(start, start + costs.now.predicted)
-        for entry in range(items.shape[1]):
-            # A matrix product for its diagonal only, because sums over single rows round in another way.
-            product = queries[some] @ layout.catalogue[local[some, entry]].T
-            own[some, entry] = product.diagonal()
-    return torch.where(here, own, 0)
+    scores = torch.empty(len(item), dtype=layout.score_dtype, device=item.device)
+    for start in range(0, len(item), step):
+        some = slice(start, start + step)
+        left, right = (x.to(scores.dtype) for x in (queries[row[some]], catalogue[item[some]]))
+        with multiplying(layout.precision, item.device):
+            scores[some] = (left @ right.T).diagonal()
+    return scores
+
+
+def _paired(
+    layout: EmbeddedLayout, multiply: Callable[[Tensor], Tensor], width: int, row: Tensor, item: Tensor
+) -> Tensor | None:
+    """Scores of pairs by products of the shape of all others, which a device computes in the same way, to the bit.
+
+    None if they are more than the products of the whole catalogue, or if a copy of so many items takes much memory.
+    """
+    items = width * layout.catalogue.shape[1] * layout.catalogue.element_size()
+    if not 0 < len(item) <= len(layout.catalogue) or items > costs.now.cached_bytes:
+        return None
+    rows, parts = (torch.nn.functional.pad(x, (0, -len(x) % width)).view(-1, width) for x in (row, item))
+    column = torch.arange(width, device=item.device)
+    scores = [multiply(layout.catalogue[part])[some, column] for some, part in zip(rows, parts)]
+    return torch.cat(scores)[: len(item)]

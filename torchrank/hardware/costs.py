@@ -26,6 +26,8 @@ class Costs:
     padded_block: float = 0.75
     #: scores of embeddings in a chunk of queries
     product: int = 2**24
+    #: bytes of these scores on an accelerator, whose cache keeps them
+    cached_bytes: int = 2**25
     #: scores of embeddings that take as much memory as one judged item
     judged_item: int = 2**5
     #: scores in one copy of rows whose scores come some columns at a time

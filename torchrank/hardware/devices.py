@@ -7,7 +7,8 @@ that depends on values (no ties, few grades, nothing to do) is taken only if ``x
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -25,6 +26,28 @@ def autocast_off(device: torch.device) -> AbstractContextManager[Any]:
     """Context without autocast, so that scores are ranked in their own dtype."""
     available = torch.amp.is_autocast_available(device.type)
     return torch.autocast(device.type, enabled=False) if available else nullcontext()
+
+
+@contextmanager
+def multiplying(precision: str | None, device: torch.device) -> Iterator[None]:
+    """Context in which float32 is multiplied in ``precision``, whatever torch's setting is; None = as it is.
+
+    Products of numbers of 16 bits, and of those that were rounded to bfloat16, are exact in TF32.
+    """
+    modules = {"cuda": torch.backends.cuda, "cpu": torch.backends.mkldnn}
+    settings = getattr(modules.get(device.type), "matmul", None)
+    if precision is None or settings is None:
+        yield
+        return
+    exact = precision in ("highest", "tf32x3")
+    newer = hasattr(settings, "fp32_precision")  # from torch 2.9 on
+    name, value = ("fp32_precision", "ieee" if exact else "tf32") if newer else ("allow_tf32", not exact)
+    before = getattr(settings, name)
+    setattr(settings, name, value)
+    try:
+        yield
+    finally:
+        setattr(settings, name, before)
 
 
 def keeps_denormals(device: torch.device) -> bool:

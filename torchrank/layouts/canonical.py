@@ -151,10 +151,23 @@ class EmbeddedLayout(Layout):
     shard: Any = None
     #: called with the number of products to come, then with -1 after each product
     progress: Callable[[int], None] | None = None
-    #: of products of float32 on a GPU: "tf32" or "tf32x3"; None = as torch's setting says
+    #: of products, as in :meth:`torchrank.Ranking.from_embeddings`
     precision: str | None = None
 
     per_query = ("queries", "judged")
+
+    @property
+    def score_dtype(self) -> torch.dtype:
+        """The dtype of the products."""
+        dtype = self.queries.dtype
+        return dtype if self.precision is None else torch.promote_types(dtype, torch.float32)
+
+    @staticmethod
+    def room(embeddings: Tensor) -> int:
+        """Number of scores that exist at a time, at most."""
+        if embeddings.is_cpu:
+            return costs.now.product
+        return costs.now.cached_bytes // max(4, embeddings.element_size())  # 16 bits are compared as 32
 
     @functools.cached_property
     def size(self) -> int:

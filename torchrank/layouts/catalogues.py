@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
@@ -65,20 +66,24 @@ def embedded(
     grid = queries.new_empty(1).expand(len(queries), max(1, total))
     judged, errors = judged_items(relevant, grid, "queries [Q, dimension]", limit=total)
     pairs, bad = excluded_pairs(exclude, grid)
-    chunk = max(1, min(chunk_size or _chunk(longest, queries.device), longest))
+    chunk = max(1, min(chunk_size or _chunk(longest, queries), longest))
     return EmbeddedLayout(
         errors + bad, True, queries, catalogue, judged, chunk, pairs, offset, max(1, total), part, progress, precision
     )
 
 
-def _chunk(items: int, device: torch.device) -> int:
+def _chunk(items: int, queries: Tensor) -> int:
     """Number of items to score at a time.
 
-    On a CPU so few that the scores stay in its cache; on other devices the whole catalogue if it is small enough.
+    On a CPU so few that the scores stay in its cache. On other devices the scores are as wide as high, if there are so
+    many queries: so the embeddings are read least often. And a copy of so many items is no larger than the scores.
     """
-    if device.type == "cpu" and items > 4 * costs.now.cached_items:
-        return costs.now.cached_items
-    return min(items, costs.now.product // 16)
+    if queries.is_cpu:
+        return costs.now.cached_items if items > 4 * costs.now.cached_items else min(items, costs.now.product // 16)
+    room, step = EmbeddedLayout.room(queries), 2**8  # rows of the scores are aligned
+    width = max(1, room // max(1, min(len(queries), math.isqrt(room)), queries.shape[1]) // step) * step
+    products = max(1, -(-items // width))
+    return min(items, -(-items // products // step * step))
 
 
 def streamed(blocks: object, relevant: object, exclude: object, top_k: int | None) -> StreamedLayout:
