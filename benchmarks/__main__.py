@@ -17,6 +17,7 @@ import benchmarks.by_measure as by_measure
 import benchmarks.kernels as kernels
 import benchmarks.launches as launches
 import benchmarks.plans as plans
+import benchmarks.products as products
 import benchmarks.report as report
 import benchmarks.scale as scale
 import benchmarks.stages as stages
@@ -47,6 +48,7 @@ def _run(options: argparse.Namespace) -> int:
         "trace": trace.table,
         "launches": launches.table,
         "kernels": kernels.table,
+        "products": products.table,
         "plan": functools.partial(plans.table, options.quick),
         "by_measure": by_measure.profile,
         "stages": stages.table,
@@ -91,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
         "--plan", action="store_true", help="measure nothing, print how the batch of each row is ranked"
     )
     parser.add_argument("--launches", action="store_true", help="measure nothing, print the kernels of a batch")
+    parser.add_argument("--products", action="store_true", help="measure nothing, print the products of embeddings")
     parser.add_argument(
         "--kernels", action="store_true", help="measure nothing, print the resources of Triton's kernels"
     )

@@ -171,7 +171,7 @@ def test_bfloat16_rounds_the_embeddings_and_not_the_sums():
 
 
 def test_an_unknown_precision_is_an_error():
-    with pytest.raises(ValueError, match="precision to be None, 'tf32', 'tf32x3' or 'bf16', got 'fp8'"):
+    with pytest.raises(ValueError, match="precision to be None, 'highest', 'tf32', 'tf32x3' or 'bf16', got 'fp8'"):
         tr.Ranking.from_embeddings(torch.eye(2), torch.eye(2), torch.tensor([0, 1]), precision="fp8")
 
 

@@ -14,6 +14,7 @@ import torch.distributed as dist
 import torchrank as tr
 from tests.support import workers
 from tests.support.brute_force_ranks import pairs_of
+from tests.support.layout_cases import Elsewhere
 from torchrank.hardware import costs
 
 INF, NAN = math.inf, math.nan
@@ -31,6 +32,8 @@ class Catalogue(NamedTuple):
     product: int | None = None
     exclude: bool = False
     bad: bool = False
+    #: as on an accelerator
+    elsewhere: bool = False
 
     def make(self):
         g = torch.Generator().manual_seed(self.items + self.relevant)
@@ -46,6 +49,8 @@ class Catalogue(NamedTuple):
         if self.bad:
             items[self.items // 2, 1] = NAN
             relevant[0], relevant[1] = torch.tensor([0, 0, self.items, 3]), torch.tensor([1, 2])
+        if self.elsewhere:
+            queries, items = (x.as_subclass(Elsewhere) for x in (queries, items))
         return queries, items, relevant, more
 
 
@@ -54,7 +59,9 @@ CATALOGUES = {
     "one, few items": Catalogue(1, items=40, more={"chunk_size": 7}),
     "one, excluding": Catalogue(1, exclude=True, more={"chunk_size": 100}),
     "one, bf16": Catalogue(1, dtype=torch.bfloat16, more={"chunk_size": 499}),
+    "one, on a device": Catalogue(1, elsewhere=True, more={"chunk_size": 64}),
     "few": Catalogue(3, more={"chunk_size": 1000}),
+    "few, on a device, excluding": Catalogue(3, elsewhere=True, exclude=True, more={"chunk_size": 100}),
     "few, in blocks of queries": Catalogue(3, product=8000, more={"chunk_size": 1000}),
     "few, bad values": Catalogue(3, bad=True),
     "few, top_k": Catalogue(3, more={"top_k": 5, "chunk_size": 999}),

@@ -25,7 +25,7 @@ class Columns:
     again: bool = True
     #: number of columns of each reading but the last, at most; None = unknown
     at_once: int | None = None
-    #: returns the scores of pairs, given rows and items [pair], without a reading; None if that costs more than a reading
+    #: returns the scores of pairs, given rows and items [pair], without a reading; None if a reading costs less
     score: Callable[[Tensor, Tensor], Tensor | None] | None = None
     #: whether all scores are known to be finite
     finite: bool = False

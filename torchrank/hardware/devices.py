@@ -39,7 +39,7 @@ def multiplying(precision: str | None, device: torch.device) -> Iterator[None]:
     if precision is None or settings is None:
         yield
         return
-    exact = precision in ("highest", "tf32x3")
+    exact = precision in ("highest", "tf32x3") or device.type == "cpu"
     newer = hasattr(settings, "fp32_precision")  # from torch 2.9 on
     name, value = ("fp32_precision", "ieee" if exact else "tf32") if newer else ("allow_tf32", not exact)
     before = getattr(settings, name)

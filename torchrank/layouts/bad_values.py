@@ -79,7 +79,8 @@ MEANING = {
     Problem.UNEQUAL_SCORES: (
         "relevant item whose score was computed twice with different results",
         "relevant items whose scores were computed twice with different results",
-        "the same score (this device computes it in two ways: pass queries.float(), items.float() and no precision)",
+        "the same score (this device computes it in two ways: pass queries.float(), items.float(), no precision, and"
+        " chunk_size=2**31)",
     ),
 }
 

@@ -51,8 +51,8 @@ def embedded(
             f"Expected similarity to be 'dot' or 'cosine', got {similarity!r}; for a distance, pass"
             " Ranking.from_score_blocks(lambda: (-torch.cdist(queries, part) for part in items.split(4096)), relevant)"
         )
-    if precision not in (None, "tf32", "tf32x3", "bf16"):
-        raise ValueError(f"Expected precision to be None, 'tf32', 'tf32x3' or 'bf16', got {precision!r}")
+    if precision not in (None, "highest", "tf32", "tf32x3", "bf16"):
+        raise ValueError(f"Expected precision to be None, 'highest', 'tf32', 'tf32x3' or 'bf16', got {precision!r}")
     chunk_size = integer("chunk_size", chunk_size, least=1)
     queries, catalogue = queries.detach(), catalogue.detach()
     if similarity == "cosine":

@@ -354,9 +354,10 @@ class Ranking(Intended):
                 spreading. Pass the same ``queries`` and ``relevant`` on every worker, and its own slice of ``items``.
                 Items are numbered in the order of the workers. Every worker gets the ranking of the whole catalogue.
             progress: show a progress bar; requires tqdm.
-            precision: of the products. None = as torch computes them; "bf16" = of embeddings rounded to bfloat16, with
-                float32 sums on any device; "tf32" or "tf32x3" = on tensor cores of a CUDA device with Triton, in 10 or
-                about 21 bits, elsewhere as None.
+            precision: of the products. None = as torch's setting says, and rounded to the dtype of the embeddings. With
+                a precision, sums are float32 or wider: "highest" = of products in float32; "tf32" and "tf32x3" = of
+                numbers of 11 and of about 22 bits on a CUDA device, elsewhere as "highest"; "bf16" = of embeddings
+                rounded to bfloat16, on any device.
 
         Raises:
             TypeError, ValueError: the arguments do not fit together.
