@@ -17,6 +17,7 @@ from torchrank.names.plain_keys import plain
 from torchrank.names.presets import preset
 from torchrank.names.registry import measures
 from torchrank.ranking.ranking import Ranking
+from torchrank.statistics.checkpoints import best_of
 from torchrank.statistics.compare import compare
 from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.power import queries_needed
@@ -59,6 +60,7 @@ __all__ = [
     "Table",
     "TieReport",
     "UnpaddedSampler",
+    "best_of",
     "compare",
     "difference_bounds",
     "evaluate",

@@ -32,7 +32,7 @@ USAGES = {
 }
 
 #: tests of `compare`
-TESTS = ("t", "randomization", "wilcoxon", "sign", "bootstrap", "tukey", "randomized-tukey")
+TESTS = ("t", "randomization", "wilcoxon", "sign", "bootstrap", "anytime", "tukey", "randomized-tukey")
 
 #: the exit status of errors that nobody has foreseen
 UNFORESEEN = 70
@@ -306,7 +306,15 @@ def _add_evaluations(commands: Any) -> None:
         help="a row for each pair, or the table of a paper: runs x measures, with letters (default: %(default)s)",
     )
     compare.add_argument("--baseline", metavar="NAME", help="compare each run with this one; default: all pairs")
-    compare.add_argument("--test", default="t", metavar="TEST", choices=TESTS, help=f"{', '.join(TESTS)} (default: t)")
+    tests = compare.add_mutually_exclusive_group()
+    tests.add_argument("--test", default="t", metavar="TEST", choices=TESTS, help=f"{', '.join(TESTS)} (default: t)")
+    tests.add_argument(
+        "--anytime",
+        dest="test",
+        action="store_const",
+        const="anytime",
+        help="test and gates hold at all looks together, e.g. if queries are added until a gate is met",
+    )
     compare.add_argument("--correction", choices=("holm", "bh", "none"), help="default: holm")
     compare.add_argument(
         "--family",

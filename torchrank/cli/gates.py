@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from torchrank.names.parse import Named, parse
 from torchrank.statistics.comparison import Comparison
-from torchrank.statistics.distributions import t_cdf
 from torchrank.statistics.pair_statistics import PairStatistics
 
 
@@ -41,8 +40,9 @@ class Gate:
     """A condition on the difference of a measure, e.g. ``ndcg@10 < -0.005``.
 
     "fail-if" fails if the difference meets it significantly. "require" passes only then. So a gate of the first kind
-    is silent if there are few queries, and one of the second kind fails. The test is Student's t test. If the
-    difference is the same on all queries, and not 0, it is the sign test: p = 0.5 to the number of queries.
+    is silent if there are few queries, and one of the second kind fails. The test is Student's t test, or if the
+    comparison has the test "anytime" the same for all looks together. If the difference is the same on all queries,
+    and not 0, it is the sign test: p = 0.5 to the number of queries.
     """
 
     kind: str
@@ -89,7 +89,7 @@ class Gate:
             return Verdict(text, pair.a, pair.b, difference, None, "undecided", passed)
         beyond = distance if self.above else -distance
         # A collapse to 0 on all queries has no spread, but must not pass.
-        p = t_cdf(-beyond / pair.standard_error, pair.df) if spread else 0.5**pair.n if beyond > 0 else 1.0
+        p = pair.p_above(beyond) if spread else pair.p_constant if beyond > 0 else 1.0
         met = p <= alpha
         state = "met" if met else "not shown"
         return Verdict(text, pair.a, pair.b, pair.difference, p, state, met == (self.kind == "require"))

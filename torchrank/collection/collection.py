@@ -305,7 +305,18 @@ class RankingCollection(MetricCollection):
         return {key: result.interval for key, result in self._estimates(level, method).items()}
 
     @eager
-    def summary(self, level: float = 0.95, method: Method = "auto") -> Table:
+    def confidence_sequences(self, level: float = 0.95) -> dict[str, Interval]:
+        """The confidence sequence of every metric, by key: an interval that may be looked at after every batch.
+
+        As :meth:`compute`, it makes one all-reduce. See :meth:`torchrank.RankingMetric.confidence_sequence`.
+
+        Raises:
+            ValueError: as :meth:`intervals`.
+        """
+        return self.intervals(level, "anytime")
+
+    @eager
+    def summary(self, level: float = 0.95, method: Method = "auto", anytime: bool = False) -> Table:
         """A table with a row for every metric: value, standard error, interval, and numbers of queries.
 
         As :meth:`compute`, it makes one all-reduce. Metrics of other libraries are left out; a curve has no value.
@@ -313,6 +324,7 @@ class RankingCollection(MetricCollection):
         Args:
             level: the probability that an interval contains the expected value.
             method: as :meth:`torchrank.RankingMetric.interval`.
+            anytime: the intervals are those of :meth:`confidence_sequences`, for looks after every batch.
 
         Returns:
             A :class:`torchrank.Table` with the columns measure, value, standard error, low, high, queries, empty; and
@@ -331,7 +343,8 @@ class RankingCollection(MetricCollection):
             hitrate@1  0.6667          0.3333  0.2077  0.9385        3      0
             low and high: 95 % confidence interval
         """
-        return estimate_table(self._estimates(level, method), level)
+        method = "anytime" if anytime else method
+        return estimate_table(self._estimates(level, method), level, method=method)
 
     def _estimates(self, level: float, method: Method) -> dict[str, Estimate]:
         series = JointReduction(self._unprefixed())

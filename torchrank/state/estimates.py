@@ -13,12 +13,14 @@ from torch import Tensor
 import torchrank.state.sums as state
 from torchrank.names.arguments import one_of
 from torchrank.state.sums import Sum
+from torchrank.statistics.anytime import anytime_level
 from torchrank.statistics.distributions import normal_quantile
 from torchrank.statistics.mean_intervals import t_interval, wilson
+from torchrank.statistics.reading import ANYTIME, BETTING, FEW_QUERIES
 from torchrank.statistics.table import Table
 
 #: the way to compute an interval
-Method = Literal["auto", "t", "wilson"]
+Method = Literal["auto", "t", "wilson", "anytime"]
 
 #: A spread below this share of the value can be rounding of equal values.
 ROUNDING = 1e-10
@@ -100,7 +102,7 @@ def estimate(
         sums: its sums [SIZE].
         rows: its per-query (value, weight), float64 [query, 2]; None for a mean.
         level: probability with which the interval contains the expected value, above 0 and below 1.
-        method: "auto", "t" or "wilson", see :meth:`QueryMean.interval`.
+        method: "auto", "t", "wilson" or "anytime", see :meth:`QueryMean.interval`.
     """
     check(level, method)
     sums = sums.detach().to("cpu", torch.float64)
@@ -113,7 +115,7 @@ def estimate(
             interval = _of_mean(metric, sums, float(value_tensor), error, level, method)
     else:
         ends = metric.transform_result(
-            torch.tensor(_of_rows(metric, rows, level), dtype=torch.float64, device="cpu"), sums
+            torch.tensor(_of_rows(metric, rows, level, method), dtype=torch.float64, device="cpu"), sums
         )
         interval = Interval(*ends.sort().values.tolist())  # 1 / mean rank exchanges the ends
     value = float(value_tensor) if value_tensor.numel() == 1 else math.nan  # a curve has no interval
@@ -122,13 +124,18 @@ def estimate(
     return Estimate(value, error, interval, int(sums[Sum.QUERIES]), int(sums[Sum.EMPTY]), int(scored), effective)
 
 
-def estimate_table(estimates: Mapping[str, Estimate], level: float, notes: Sequence[str] = ()) -> Table:
+def estimate_table(
+    estimates: Mapping[str, Estimate], level: float, notes: Sequence[str] = (), method: str = "auto"
+) -> Table:
     """The estimates by key as a table. The effective number of queries is shown if it differs from their number."""
     rows = [{"measure": key, **estimate.row()} for key, estimate in estimates.items()]
     if all(math.isclose(estimate.effective, estimate.scored, rel_tol=1e-6) for estimate in estimates.values()):
         for row in rows:
             del row["effective"]
-    notes = [f"low and high: {100 * level:g} % confidence interval", *notes]
+    notes = [f"low and high: {100 * level:g} % confidence {'sequence' if method == 'anytime' else 'interval'}", *notes]
+    if method == "anytime":
+        few = any(found.effective < FEW_QUERIES for found in estimates.values())
+        notes += [ANYTIME, *[f"Warning: fewer than {FEW_QUERIES} queries; {BETTING}"] * few]
     return Table.of_rows(rows, {"effective": ".1f"}, notes, ("measure", "value"))
 
 
@@ -147,9 +154,11 @@ def _of_mean(metric: Estimable, sums: Tensor, value: float, error: float, level:
             f"Expected values of 0 and 1 only for method='wilson', got others from {metric.definition_name};"
             " use method='t' or 'auto'"
         )
-    if scored < 2 or math.isnan(value):
-        return NO_INTERVAL
     effective = float(state.effective_size(sums))
+    if scored < 2 or math.isnan(value + effective):
+        return NO_INTERVAL
+    if method == "anytime":
+        level = anytime_level(level, effective)
     if binary and method != "t":
         return Interval(*wilson(value, effective, level))
     if error * math.sqrt(effective) <= ROUNDING * abs(value):
@@ -164,7 +173,7 @@ def _binary(metric: Estimable, sums: Tensor, value: float) -> bool:
     return plain and metric.aggregation == "mean" and abs(second - first) <= 1e-12 * abs(first)
 
 
-def _of_rows(metric: Estimable, rows: Tensor, level: float) -> Interval:
+def _of_rows(metric: Estimable, rows: Tensor, level: float, method: str) -> Interval:
     """The interval of an aggregate of kept values: order statistics for medians, the bootstrap for functions."""
     values, weights = rows[rows[:, 1] > 0].T
     if len(values) < 2 or metric.aggregation in ("min", "max", "none") or bool((values == values[0]).all()):
@@ -172,8 +181,10 @@ def _of_rows(metric: Estimable, rows: Tensor, level: float) -> Interval:
     if bool(values.isnan().any()):
         return NO_INTERVAL
     if metric.aggregation in ("median", "midpoint"):
-        return _of_median(values, weights, level)
+        return _of_median(values, weights, level, method)
     assert callable(metric.aggregation)
+    if method == "anytime":
+        return NO_INTERVAL
     generator = torch.Generator().manual_seed(0)
     drawn = (torch.randint(len(values), values.shape, generator=generator, device="cpu") for _ in range(REPLICATES))
     replicates = torch.stack(
@@ -185,7 +196,7 @@ def _of_rows(metric: Estimable, rows: Tensor, level: float) -> Interval:
     return Interval(*replicates.quantile(ends).tolist())
 
 
-def _of_median(values: Tensor, weights: Tensor, level: float) -> Interval:
+def _of_median(values: Tensor, weights: Tensor, level: float, method: str) -> Interval:
     """The interval between two order statistics: their share of the weight is that of binomial quantiles of 1/2.
 
     With n values, the number below the median is binomial with n and 1/2. Its quantiles are those of the normal
@@ -195,6 +206,7 @@ def _of_median(values: Tensor, weights: Tensor, level: float) -> Interval:
     values, order = values.sort()
     weights = weights[order] / weights.amax()  # sums and squares of extreme weights are 0 or infinite
     n = float(weights.sum() ** 2 / weights.square().sum())
+    level = anytime_level(level, n) if method == "anytime" else level
     reach = normal_quantile((1 + level) / 2) * math.sqrt(n) / 2
     below, above = math.floor(n / 2 + 0.5 - reach), math.ceil(n / 2 + 0.5 + reach)
     if below < 1 or above > n + 1e-9:

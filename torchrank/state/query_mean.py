@@ -242,7 +242,7 @@ class QueryMean(SummedMetric):
         "t" covers 33 % (20 queries, a hit rate of 0.98). "auto" is "wilson" for such values, "t" for all others. For a
         geometric or harmonic mean, se has the slope of the mean as a factor. A sum has the ends of "t" for the mean,
         times the sum of the weights. A median has an interval between two order statistics, a callable aggregation the
-        percentiles of 1,000 bootstrap samples.
+        percentiles of 1,000 bootstrap samples. "anytime" is :meth:`confidence_sequence`.
 
         Like :meth:`compute` it waits for all workers, unless it is called in ``metric.sync_context()``.
 
@@ -252,7 +252,7 @@ class QueryMean(SummedMetric):
 
         Args:
             level: the probability that the interval contains the expected value, above 0 and below 1.
-            method: "auto", "t" or "wilson".
+            method: "auto", "t", "wilson" or "anytime".
 
         Returns:
             (low, high), floats; both NaN for fewer than two scored queries, for equal values that are not 0 or 1, for
@@ -271,6 +271,43 @@ class QueryMean(SummedMetric):
         """
         estimates.check(level, method)
         return self.estimate_of(*self.of_all_workers(), level, method).interval
+
+    def confidence_sequence(self, level: float = 0.95) -> Interval:
+        r"""An interval that may be looked at after every batch: all looks hold together with probability ``level``.
+
+        An :meth:`interval` holds at one number of queries that was chosen before. If somebody looks again and again, or
+        stops when the number pleases, use a confidence sequence. With se the standard error of n queries (with weights
+        their effective number) and :math:`u = 0.04 n` it is
+
+        .. math:: m \pm z \, se, \qquad z^2 = \frac{1 + u}{u} \left(\log(1 + u) - 2 \log(1 - level)\right),
+
+        with Student's quantile in place of z, and Wilson's form for values that are all 0 or 1. It is asymptotic: for
+        fewer than some 20 queries, or values of which a few are far from the others, keep the values and use
+        :meth:`torchrank.QueryTable.confidence_sequences`. Queries must come in random order.
+
+        Like :meth:`compute` it waits for all workers.
+
+        Source:
+            Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, Time-uniform central limit theory and asymptotic
+            confidence sequences, Annals of Statistics 2024.
+
+        Args:
+            level: the probability that all looks contain the expected value, above 0 and below 1.
+
+        Returns:
+            (low, high), floats; both NaN where :meth:`interval` has NaN, and for a callable aggregation.
+
+        Raises:
+            ValueError: as :meth:`interval`.
+
+        Example:
+            >>> import torch, torchrank as tr
+            >>> hits = tr.HitRate(top_k=1)
+            >>> hits.update(torch.eye(4).repeat(50, 1), torch.tensor([0, 1, 2, 0]).repeat(50))
+            >>> [round(end, 4) for end in hits.interval()], [round(end, 4) for end in hits.confidence_sequence()]
+            ([0.6857, 0.8049], [0.6475, 0.8305])
+        """
+        return self.interval(level, "anytime")
 
     def estimate_of(self, sums: Tensor, rows: Tensor | None, level: float = 0.95, method: Method = "auto") -> Estimate:
         """The value, standard error and interval of sums [SIZE] and, if they are kept, of values [query, 2].

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from torchrank.statistics.reading import FEW_CLUSTERS
 Array = np.ndarray
 
 # Tests that can treat the queries of a cluster as one.
-_CLUSTERED = ("t", "randomization")
+_CLUSTERED = ("t", "randomization", "anytime")
 
 
 @with_hints
@@ -76,6 +76,7 @@ def compare(
     | ``"randomized-tukey"`` | systems can be permuted on every query; valid over all pairs | |
     | ``"wilcoxon"`` | differences are symmetric about 0, which is not equality of means | scipy |
     | ``"sign"`` | wins and losses are equally likely; ties are dropped | scipy |
+    | ``"anytime"`` | equal means; the error rate holds however often one looks, see :class:`torchrank.Compared` | |
 
     Source:
         Smucker, Allan and Carterette, A comparison of statistical significance tests for information retrieval
@@ -95,7 +96,7 @@ def compare(
             and corrected like the others.
         missing: queries that some system lacks: ``"error"``, ``"drop"`` or ``"zero"``.
         clusters: cluster of each query, whose queries may depend on each other: ``{id: cluster}``, or [query] by
-            position. For ``"t"`` and ``"randomization"``.
+            position. For ``"t"``, ``"randomization"`` and ``"anytime"``.
         higher_is_better: direction of all measures, or of each by its label. None takes the directions that the
             systems have in an attribute of that name, and True elsewhere.
         zeros: ``"pratt"`` or ``"zsplit"``, the treatment of differences of 0 in Wilcoxon's test.
@@ -133,13 +134,7 @@ def compare(
     _check_margin(margin, matched)
     groups, warnings = _clusters(matched, clusters, test)
     tables = [table for runs in systems.values() for table in (runs if isinstance(runs, list | tuple) else [runs])]
-    if other := dict.fromkeys(label for table in tables for label in getattr(table, "other_results", ())):
-        warnings = [
-            *warnings,
-            f"compared are plain means of the values of queries, not the results of {', '.join(other)}",
-        ]
-    if any(getattr(table, "weights", None) is not None for table in tables):
-        warnings = [*warnings, "weights of the tables are not used: every query counts alike"]
+    warnings = [*warnings, *of_plain_means(tables)]
     pairs: list[PairStatistics] = []
     p_values: list[float] = []
     for measure, values in matched.values.items():
@@ -150,6 +145,16 @@ def compare(
         pairs, p_values, test=test, correction=correction, family=family, alpha=alpha, level=level, power=power,
         margin=margin, baseline=baseline, notes=_notes(matched, missing, groups), warnings=warnings,
     )  # fmt: skip
+
+
+def of_plain_means(tables: Iterable[Any]) -> list[str]:
+    """Warnings of tables whose results are others than the plain means of their values."""
+    tables, warnings = list(tables), []
+    if other := dict.fromkeys(label for table in tables for label in getattr(table, "other_results", ())):
+        warnings.append(f"compared are plain means of the values of queries, not the results of {', '.join(other)}")
+    if any(getattr(table, "weights", None) is not None for table in tables):
+        warnings.append("weights of the tables are not used: every query counts alike")
+    return warnings
 
 
 def _of_measure(
@@ -177,6 +182,8 @@ def _of_measure(
         paired_statistics(single[a], single[b], groups, measure=measure, names=(a, b), higher_is_better=higher)
         for a, b in names
     ]
+    if test == "anytime":
+        pairs = [pair.anytime() for pair in pairs]
     if test in FAMILY_TESTS:
         place = {name: i for i, name in enumerate(single)}
         return [(replace(pair, unpaired=dropped), float(p[place[pair.a], place[pair.b]])) for pair in pairs]
@@ -184,7 +191,7 @@ def _of_measure(
 
 
 def _p(pair: PairStatistics, values: dict[str, Array], test: str, drawing: Drawing, groups: Array | None) -> float:
-    if test == "t" or pair.identical or pair.n < 2:
+    if test in ("t", "anytime") or pair.identical or pair.n < 2:
         return pair.p
     a, b = values[pair.a], values[pair.b]
     both = ~(np.isnan(a) | np.isnan(b))

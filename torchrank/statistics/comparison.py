@@ -13,7 +13,7 @@ from torchrank.names.nearest import did_you_mean
 from torchrank.statistics.corrections import correct
 from torchrank.statistics.forest import Effect, draw_forest
 from torchrank.statistics.mean_intervals import check_share
-from torchrank.statistics.pair_statistics import PairStatistics
+from torchrank.statistics.pair_statistics import AnytimeStatistics, PairStatistics
 from torchrank.statistics.paired_tests import OTHER_NULLS
 from torchrank.statistics.power import detectable, queries_needed
 from torchrank.statistics.reading import notes_on, warnings_on
@@ -191,6 +191,15 @@ class Comparison:
         return [pair.b if pair.a == system else pair.a for pair in pairs]
 
     @property
+    def decided(self) -> bool:
+        """Whether every row has a verdict: a winner, or with a margin equivalence.
+
+        An evaluation may end when it is decided if the test is ``"anytime"``. Under any other test, looking until there
+        is a verdict makes false verdicts frequent.
+        """
+        return all(self.winner(row) is not None or row.p_equivalent <= self.alpha for row in self.rows)
+
+    @property
     def significant(self) -> str:
         """What the verdicts of the tests are called: "significant", or "significant after correction"."""
         return f"significant{' after correction' * (self.correction != 'none')}"
@@ -267,9 +276,8 @@ class Comparison:
             ValueError: an entry is missing.
         """
         try:
-            rows = [
-                Row(PairStatistics(**_read(PairStatistics, row)), **_read(Row, row, "pair")) for row in given["rows"]
-            ]
+            kind = AnytimeStatistics if given["test"] == "anytime" else PairStatistics
+            rows = [Row(kind(**_read(kind, row)), **_read(Row, row, "pair")) for row in given["rows"]]
             settings = {f.name: given[f.name] for f in fields(cls)}
         except KeyError as error:
             raise ValueError(

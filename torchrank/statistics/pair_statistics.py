@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchrank.statistics.anytime import anytime_level, anytime_p
 from torchrank.statistics.distributions import t_cdf
 from torchrank.statistics.mean_intervals import t_interval
 from torchrank.statistics.power import detectable
@@ -103,6 +104,15 @@ class PairStatistics:
             return 1.0
         return 2 * self._t_tail(-abs(self.difference))
 
+    def p_above(self, distance: float) -> float:
+        """One-sided p-value of "the mean is not above", from an estimate that is above by a distance."""
+        return self._t_tail(-distance)
+
+    @property
+    def p_constant(self) -> float:
+        """One-sided p-value of a difference that all queries have alike: the sign test."""
+        return 0.5**self.n
+
     @property
     def better(self) -> float:
         """Posterior probability under a flat prior that the mean of b is better; 0.5 for identical systems."""
@@ -112,11 +122,11 @@ class PairStatistics:
 
     def p_not_worse(self, margin: float) -> float:
         """One-sided p-value of "b is worse than a by the margin or more", the test of non-inferiority."""
-        return self._t_tail(-(self.gain + margin))
+        return self.p_above(self.gain + margin)
 
     def p_equivalent(self, margin: float) -> float:
         """P-value of "the means differ by the margin or more": two one-sided tests (TOST)."""
-        return self._t_tail(abs(self.difference) - margin)
+        return self.p_above(margin - abs(self.difference))
 
     def interval(self, level: float) -> tuple[float, float]:
         """Interval of the difference by Student's t distribution."""
@@ -134,6 +144,53 @@ class PairStatistics:
         if not (self.standard_error > 0 and self.df > 0):
             return math.nan
         return t_cdf(difference / self.standard_error, self.df)
+
+    def anytime(self) -> AnytimeStatistics:
+        """The same numbers, with intervals and p-values that hold at all looks together."""
+        return AnytimeStatistics(**vars(self))
+
+
+@dataclass(frozen=True)
+class AnytimeStatistics(PairStatistics):
+    """Statistics of a pair whose intervals and p-values hold at all looks together, see :func:`anytime_level`.
+
+    Example:
+        >>> values = np.arange(100) % 5 / 4
+        >>> pair = paired_statistics(values, values[::-1] + 0.3)
+        >>> round(pair.p, 5), round(pair.anytime().p, 4)
+        (5e-05, 0.0033)
+    """
+
+    @property
+    def looks(self) -> float:
+        """The number of queries, or of clusters; with weights their effective number."""
+        return self.df + 1 if math.isnan(self.effective) else self.effective
+
+    @property
+    def p(self) -> float:
+        """Two-sided p-value, see :func:`anytime_p`."""
+        return anytime_p(super().p, self.looks)
+
+    def p_above(self, distance: float) -> float:
+        """One-sided p-value, see :func:`anytime_p`."""
+        return anytime_p(super().p_above(distance), self.looks, sides=1)
+
+    @property
+    def p_constant(self) -> float:
+        """The sign test with a bet on every probability alike: the wealth after n wins is 2^n / (n + 1)."""
+        return (self.n + 1) * super().p_constant
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Confidence sequence of the difference."""
+        return super().interval(anytime_level(level, self.looks))
+
+    def relative_interval(self, level: float) -> tuple[float, float]:
+        """Confidence sequence of the relative difference."""
+        return super().relative_interval(anytime_level(level, self.looks))
+
+    def detectable(self, power: float, alpha: float) -> float:
+        """The smallest true difference that this look finds with probability ``power``."""
+        return super().detectable(power, 1 - anytime_level(1 - alpha, self.looks))
 
 
 def paired_statistics(

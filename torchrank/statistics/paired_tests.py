@@ -125,6 +125,11 @@ def _t(differences: Array, drawing: Drawing) -> float:
     return paired_statistics(np.zeros(len(differences)), differences).p
 
 
+def _anytime(differences: Array, drawing: Drawing) -> float:
+    """A test of equal means whose error rate holds for all looks together, asymptotically."""
+    return paired_statistics(np.zeros(len(differences)), differences).anytime().p
+
+
 def _randomization(differences: Array, drawing: Drawing) -> float:
     """Sign flips: Fisher's randomization test of "the labels of the systems could be swapped on every query".
 
@@ -260,6 +265,7 @@ PAIR_TESTS: dict[str, Callable[[Array, Drawing], float]] = {
     "wilcoxon": _wilcoxon,
     "sign": _sign,
     "bootstrap": _bootstrap,
+    "anytime": _anytime,
 }
 #: tests of all pairs of systems, from the values of all
 FAMILY_TESTS: dict[str, Callable[[Array, Drawing], Array]] = {"tukey": _tukey, "randomized-tukey": _randomized_tukey}

@@ -12,6 +12,9 @@ from torchrank.statistics.paired_tests import FAMILY_TESTS, OTHER_NULLS
 MOST_SKEW = 0.25
 #: Fewer queries let a verdict rest on the shape of the distribution.
 FEW_QUERIES = 20
+#: What confidence sequences from sums promise, and what to use where they do not hold.
+ANYTIME = "valid at all looks together, if queries come in random order; asymptotic"
+BETTING = "torchrank.QueryTable.confidence_sequences holds for any number of queries"
 #: Fewer clusters make their standard error too small.
 FEW_CLUSTERS = 30
 
@@ -26,9 +29,9 @@ def notes_on(
     margin: float | Mapping[str, float] | None,
 ) -> list[str]:
     """Lines that explain the numbers of a comparison, and name pairs without a test or without a difference."""
-    notes = [
-        f"{test} test of b - a, {100 * level:g} % t intervals; {_family(pairs, p_values, test, correction, family)}"
-    ]
+    intervals = f"{100 * level:g} % {'confidence sequences' if test == 'anytime' else 't intervals'}"
+    notes = [f"{test} test of b - a, {intervals}; {_family(pairs, p_values, test, correction, family)}"]
+    notes += [ANYTIME] if test == "anytime" else []
     notes += [OTHER_NULLS[test]] if test in OTHER_NULLS else []
     if margin is not None:
         each = margin.items() if isinstance(margin, Mapping) else [("", margin)]
@@ -65,7 +68,8 @@ def warnings_on(pairs: Sequence[PairStatistics], test: str) -> list[str]:
         ),
         *_named(
             pairs,
-            f"few queries: a verdict on less than {FEW_QUERIES} rests on the shape of the distribution",
+            f"few queries: a verdict on less than {FEW_QUERIES} rests on the shape of the distribution"
+            + f"; {BETTING}" * (test == "anytime"),
             lambda pair: 1 < pair.n < FEW_QUERIES and not math.isnan(pair.sd),  # of several runs it is not known
         ),
         *_named(

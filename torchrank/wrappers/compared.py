@@ -51,7 +51,7 @@ class Pair(IntEnum):
 PAIR_SIZE = SIZE + len(Pair)
 
 #: the tests that need no values of queries
-TESTS = ("t", "tukey")
+TESTS = ("t", "tukey", "anytime")
 
 
 class Compared(SuiteMetric):
@@ -66,13 +66,20 @@ class Compared(SuiteMetric):
     :meth:`comparison` returns the tests. Tests that need the values of all queries are those of
     :func:`torchrank.compare`, on tables of :class:`torchrank.PerQuery`.
 
+    A t test holds at one number of queries, chosen before. With ``anytime=True`` intervals, p-values and verdicts hold
+    at all looks together, after every batch if you like: they are those of a confidence sequence, see
+    :meth:`torchrank.RankingMetric.confidence_sequence`. So an evaluation may end as soon as it is :attr:`decided`.
+
     Source:
         Student, The probable error of a mean, Biometrika 1908. Tukey's test of several systems: Carterette, Multiple
-        testing in statistical analysis of systems-based information retrieval experiments, ACM TOIS 2012.
+        testing in statistical analysis of systems-based information retrieval experiments, ACM TOIS 2012. Confidence
+        sequences: Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, Time-uniform central limit theory and asymptotic
+        confidence sequences, Annals of Statistics 2024.
 
     Args:
         suite: a metric, names of metrics, or a collection. Its measures are copied; their states stay empty.
         systems: names of the systems, at least two.
+        anytime: results may be looked at after every batch.
         kwargs: of :class:`torchmetrics.Metric`.
 
     Raises:
@@ -90,11 +97,11 @@ class Compared(SuiteMetric):
         {'mrr/old': 0.264, 'mrr/new': 0.515, 'mrr/new-old': 0.251}
     """
 
-    def __init__(self, suite: Suite, systems: Sequence[str], **kwargs: Any) -> None:
+    def __init__(self, suite: Suite, systems: Sequence[str], anytime: bool = False, **kwargs: Any) -> None:
         names = [] if isinstance(systems, str) else [str(name) for name in systems]
         if len(names) < 2 or len(set(names)) < len(names):
             raise ValueError(f"Expected the names of two or more systems, each once, got {systems!r}")
-        self.systems = names
+        self.systems, self.anytime = names, anytime
         self.pairs = list(itertools.combinations(range(len(names)), 2))
         collection = collection_of(suite)
         metrics = measures_of(collection, "Compared", means=True)
@@ -179,15 +186,39 @@ class Compared(SuiteMetric):
 
     def summary(self, level: float = 0.95, method: str | None = None) -> Table:
         """A table with a row for every metric and system, over the queries of all workers, see :meth:`comparison`."""
-        parts = [self.tally.estimates(part, level, method or "auto") for part in self.parts(self.of_all_workers())]
+        method = method or ("anytime" if self.anytime else "auto")
+        parts = [self.tally.estimates(part, level, method) for part in self.parts(self.of_all_workers())]
         keys = [(key, name, estimates) for key in self.tally.metrics for name, estimates in zip(self.systems, parts)]
-        return estimate_table({f"{key}/{name}": estimates[key] for key, name, estimates in keys}, level)
+        return estimate_table({f"{key}/{name}": estimates[key] for key, name, estimates in keys}, level, method=method)
+
+    @property
+    def decided(self) -> bool:
+        """Whether every pair has a verdict on every metric, see :attr:`torchrank.Comparison.decided`.
+
+        Like :meth:`compute` it waits for all workers, which get the same answer. ``comparison(margin=0.01).decided``
+        ends with equivalence, too.
+
+        Example:
+            >>> import torch, torchrank as tr
+            >>> generator = torch.Generator().manual_seed(0)
+            >>> paired = tr.Compared("mrr", ["old", "new"], anytime=True)
+            >>> for batch in range(100):
+            ...     labels = torch.arange(20) % 10
+            ...     old, noise = torch.rand(2, 20, 10, generator=generator)
+            ...     new = old + 0.5 * noise + 0.05 * torch.nn.functional.one_hot(labels, 10)
+            ...     paired.update({"old": old, "new": new}, labels)
+            ...     if paired.decided:
+            ...         break
+            >>> paired.num_queries, paired.comparison().table["winner"]
+            (140, ['new'])
+        """
+        return self.comparison().decided
 
     def comparison(
         self,
         baseline: str | None = None,
         *,
-        test: Literal["t", "tukey"] = "t",
+        test: Literal["t", "tukey", "anytime"] | None = None,
         correction: str | None = None,
         family: str = "measure",
         alpha: float = 0.05,
@@ -197,17 +228,19 @@ class Compared(SuiteMetric):
     ) -> Comparison:
         """The comparison of all pairs, or of each system with a baseline, over the queries of all workers.
 
-        Arguments are those of :func:`torchrank.compare`. ``test`` is "t", the paired t test, or "tukey", which needs
-        systems that have scored the same queries, and scipy. Like :meth:`compute` it waits for all workers.
+        Arguments are those of :func:`torchrank.compare`. ``test`` is "t", the paired t test; "anytime", which holds at
+        all looks together; or "tukey", which needs systems that have scored the same queries, and scipy. None =
+        "anytime" if the metric was made with ``anytime=True``, else "t". Like :meth:`compute` it waits for all workers.
 
         Raises:
             ValueError: an argument has an unknown value, a test needs the values of all queries, or a worker has met
                 bad values.
         """
+        test = test or ("anytime" if self.anytime else "t")
         if test not in TESTS:
             raise ValueError(
-                f"Expected test to be 't' or 'tukey' in Compared, which keeps sums only, got {test!r}; for other tests"
-                " keep the values with torchrank.PerQuery, and pass its tables to torchrank.compare"
+                f"Expected test to be 't', 'tukey' or 'anytime' in Compared, which keeps sums only, got {test!r}; for"
+                " other tests keep the values with torchrank.PerQuery, and pass its tables to torchrank.compare"
             )
         if baseline is not None and baseline not in self.systems:
             hint = did_you_mean(baseline, self.systems)

@@ -20,6 +20,7 @@ from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check, es
 from torchrank.state.exact import ExactSums
 from torchrank.state.query_mean import QueryMean
 from torchrank.state.sums import Sum
+from torchrank.statistics.anytime import betting_interval
 from torchrank.statistics.matching import numbered_clusters
 from torchrank.statistics.mean_intervals import t_interval
 from torchrank.statistics.reading import FEW_CLUSTERS
@@ -266,6 +267,50 @@ class QueryTable:
         if count < FEW_CLUSTERS:
             notes.append(f"fewer than {FEW_CLUSTERS} clusters: the standard errors are too small")
         return estimate_table(estimates, level, notes)
+
+    def confidence_sequences(self, level: float = 0.95, other: QueryTable | None = None) -> dict[str, Interval]:
+        """An interval of the mean of every column that holds for any number of queries, at all looks together.
+
+        In contrast to :meth:`torchrank.RankingMetric.confidence_sequence` it is not asymptotic: it bets on bounded
+        values, so that it holds for five queries, and for values that are 0 but for a few. It may be looked at while
+        queries are added in random order.
+
+        Args:
+            level: the probability that all looks contain the expected value.
+            other: the table of another model: intervals of the means of other - this one, over the queries of both.
+
+        Returns:
+            (low, high) by label; both NaN for a measure without a smallest and a largest value, for one whose result
+            is not a plain mean of its values, and for a column without a metric.
+
+        Source:
+            Waudby-Smith and Ramdas, Estimating means of bounded random variables by betting, Journal of the Royal
+            Statistical Society B 2024.
+
+        Raises:
+            ValueError: ``level`` is not between 0 and 1.
+
+        Example:
+            >>> import torchrank as tr
+            >>> old, new = ({"mrr": [low, 0.5] * 20} for low in (0.1, 1.0))
+            >>> old, new = (tr.QueryTable(range(40), x, metrics={"mrr": tr.MRR()}) for x in (old, new))
+            >>> [round(end, 4) for end in old.confidence_sequences(other=new)["mrr"]]
+            [0.1239, 0.6736]
+        """
+        check(level, "auto")
+        there = self if other is None else other
+        _, mine, others = np.intersect1d(self.ids, there.ids, return_indices=True)
+        excluded = {*self.other_results, *there.other_results}
+        found = dict.fromkeys(self.columns, NO_INTERVAL)
+        for label in there.columns.keys() & found.keys() - excluded:
+            low, high = self._metrics[label].value_range
+            values = there.columns[label][others]
+            if other is not None:
+                values, low, high = values - self.columns[label][mine], low - high, high - low
+            if math.isfinite(high - low):
+                values = values[~np.isnan(values)].astype(np.float64)
+                found[label] = Interval(*betting_interval(values, level, low, high))
+        return found
 
     def by(self, slices: Any = None, level: float = 0.95) -> Table:
         """A table with a row for every metric and slice.

@@ -184,8 +184,9 @@ class Sliced(SuiteMetric):
         """A table with a row for every metric and slice, and for the mean over slices, over all workers.
 
         The macro mean is the mean over slices with queries. Its standard error is sqrt(sum of squared errors) / slices;
-        its interval uses the degrees of freedom of Welch and Satterthwaite. Both are NaN if a query is in several
-        slices, because their values are not independent then. With a bootstrap both come from the replicates.
+        its interval uses the degrees of freedom of Welch and Satterthwaite. Both are NaN with ``method="anytime"``,
+        and if a query is in several slices, because their values are not independent then. With a bootstrap both come
+        from the replicates.
         """
         level = self._level(level)
         parts, overlap = self._parts()
@@ -196,10 +197,10 @@ class Sliced(SuiteMetric):
             macro = _macro([one[key] for name, one in found.items() if name], level)
             if isinstance(self.tally, BootstrapTally):
                 macro = _macro_of_replicates(self.tally, macro, key, parts[1:], level, method or self.tally.method)
-            elif overlap:
+            elif overlap or method == "anytime":
                 macro = replace(macro, standard_error=math.nan, interval=NO_INTERVAL)
             rows[f"{key}/{MACRO}"] = macro
-        return estimate_table(rows, level)
+        return estimate_table(rows, level, method=method or "auto")
 
     def _parts(self) -> tuple[Tensor, int]:
         """The sums [group, size] over all workers, and the number of queries in several slices."""

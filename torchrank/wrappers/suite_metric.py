@@ -128,7 +128,7 @@ class SuiteMetric(SummedMetric):
         Like :meth:`compute` it makes one all-reduce, so all workers must call it.
         """
         whole = self.parts(self.of_all_workers())[0]
-        return estimate_table(self.tally.estimates(whole, level, method or "auto"), level)
+        return estimate_table(self.tally.estimates(whole, level, method or "auto"), level, method=method or "auto")
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Plot a row for each result in one figure, or lines over a list of results; needs matplotlib.
