@@ -14,6 +14,7 @@ from lightning.pytorch.strategies import DDPStrategy
 
 import torchrank as tr
 from tests.support import workers
+from torchrank.integrations.lightning import StopWhenDecided
 
 TOGETHER = ["bf16-true", "sums only"]  # in two processes
 NAMES = ["ndcg@5", "ndcg(gain=exponential)@10", "map(relevance_level=1.5)", "mr", "recall@1", "mrr(ties=pessimistic)"]
@@ -118,6 +119,40 @@ class Share(torch.utils.data.Sampler):
         return len(self.indices)
 
 
+class Paired(lightning.LightningModule):
+    """Two systems, whose labels are at the ranks of a data set; they differ by a gain of ranks."""
+
+    def __init__(self, gain, anytime=True):
+        super().__init__()
+        self.gain, self.batches = gain, 0
+        self.layer = torch.nn.Linear(1, 1)
+        self.paired = tr.Compared("mrr", ["old", "new"], anytime=anytime)
+        self.other = None
+
+    def training_step(self, batch, _):
+        return self.layer(batch[0].float().unsqueeze(-1)).sum()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.layer.parameters(), lr=0.1)
+
+    def validation_step(self, batch, *_):
+        self.batches += 1
+        ranks = {"old": batch[0], "new": batch[0] - self.gain}
+        self.paired.update({name: tr.Ranking.from_ranks(x, num_candidates=ITEMS) for name, x in ranks.items()})
+        self.log("val/mrr", self.paired.num_queries, on_epoch=True)
+
+    def on_validation_epoch_end(self):
+        self.log_dict(self.paired.compute())
+        self.paired.reset()
+
+
+def ranks_of_old(rank=0, world=1):
+    """A loader of 92 queries in batches of 4: on two workers of 17 batches and of 6."""
+    ranks = 6 + torch.arange(92) % 7
+    part = ranks if world == 1 else ranks.split([68, 24])[rank]
+    return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(part), batch_size=4)
+
+
 def loader(rank, world, even=False):
     return torch.utils.data.DataLoader(Queries(), batch_size=4, sampler=Share(rank, world, even))
 
@@ -176,6 +211,11 @@ def worker(rank, folder, port):
     for precision in TOGETHER:
         how = ("32-true", NAMES) if precision == "sums only" else (precision, [*NAMES, *ROWS])
         results[precision] = train(how[0], rank, 2, folder, how[1], strategy=ddp())
+    for name, gain in (("decided", 4), ("undecided", 0)):
+        module, stop = Paired(gain), StopWhenDecided(every=2)
+        trainer = build_trainer(folder, devices=2, strategy=ddp(), callbacks=[stop])
+        said = trainer.validate(module, ranks_of_old(rank, 2), verbose=False)[0]
+        results[name] = module.batches, said["mrr/new-old"], stop.comparison and stop.comparison.to_dict()
     try:
         trainer = build_trainer(folder, devices=2, strategy=ddp())
         trainer.validate(Ranker(broken=rank == 1), loader(rank, 2), verbose=False)

@@ -31,7 +31,7 @@ def best_of(checkpoints: Mapping[Any, Any], level: float = 0.95, replicates: int
 
     Args:
         checkpoints: the values of each checkpoint by its epoch or name, as a :class:`torchrank.QueryTable` or another
-            form that :func:`torchrank.compare` takes, on the same queries.
+            form that :func:`torchrank.compare` takes. Queries that one of them lacks are left out.
         level: share of such intervals that contain the expected value of the chosen checkpoint.
         replicates: number of replicates.
         seed: their seed.
@@ -42,7 +42,7 @@ def best_of(checkpoints: Mapping[Any, Any], level: float = 0.95, replicates: int
         ``queries``, the number of queries that all checkpoints have scored. Fewer than two queries have no bias.
 
     Raises:
-        ValueError: there are fewer than two checkpoints, they have different queries, or an argument is out of range.
+        ValueError: there are fewer than two checkpoints, they have different measures, or an argument is out of range.
 
     Example:
         >>> import numpy as np, torchrank as tr
@@ -60,7 +60,7 @@ def best_of(checkpoints: Mapping[Any, Any], level: float = 0.95, replicates: int
     if len(checkpoints) < 2:
         raise ValueError(f"Expected two or more checkpoints, got {len(checkpoints)}; a single one was not chosen")
     drawing = Drawing(replicates, seed)
-    matched = match({str(name): table for name, table in checkpoints.items()})
+    matched = match({str(name): table for name, table in checkpoints.items()}, missing="drop")
     names, rows = list(checkpoints), []
     for measure, columns in matched.values.items():
         sign = 1 if matched.higher_is_better.get(measure, True) else -1
@@ -87,12 +87,12 @@ def best_of(checkpoints: Mapping[Any, Any], level: float = 0.95, replicates: int
 def _luck(values: Array, means: Array, drawing: Drawing) -> Array:
     """How far the chosen checkpoint of each replicate is above its expectation, from values [checkpoint, query]."""
     n = values.shape[1]
-    drawn = [
-        values @ np.bincount(generator.integers(n, size=n), minlength=n) / n - means
-        for generator, count in drawing.chunks(n)
-        for _ in range(count)
-    ]
-    luck = np.stack(drawn)  # [replicate, checkpoint]
+    parts = []
+    for generator, count in drawing.chunks(n):
+        drawn = generator.integers(n, size=(count, n)) + n * np.arange(count)[:, None]
+        times = np.bincount(drawn.ravel(), minlength=count * n).reshape(count, n)
+        parts.append(times @ values.T / n - means)
+    luck = np.concatenate(parts)  # [replicate, checkpoint]
     of_luck = luck.var(axis=1, ddof=1).mean()
     spread = means.var(ddof=1)
     shrunk = means.mean() + math.sqrt(max(0.0, 1 - of_luck / spread) if spread > 0 else 0.0) * (means - means.mean())
