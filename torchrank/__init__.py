@@ -22,9 +22,10 @@ Then:
 - compare: is one model better than another?
 - torchrank.retrieval: the classes of torchmetrics.retrieval; torchrank.extend: all you need for a new measure
 
-In a shell, `torchrank measures` describes all measures.
+`help(tr.NDCG)` describes a measure; in a shell, `torchrank measures` lists all of them.
 """
 
+import sys
 from typing import TYPE_CHECKING
 
 from torchrank.version import __version__ as __version__
@@ -44,6 +45,11 @@ if not TYPE_CHECKING:
         public = _public()
         if name in globals():
             return globals()[name]
+        if name == "__all__":
+            # `help(torchrank)` prints each class in __all__ with all methods of torch.nn.Module: 188,000 lines.
+            if sys._getframe(1).f_globals.get("__name__") == "pydoc":
+                raise AttributeError(name)
+            return public.__all__
         raise AttributeError(f"module 'torchrank' has no attribute {name!r}; {public.way_to(name)}")
 
     def __dir__():
@@ -53,5 +59,5 @@ if not TYPE_CHECKING:
         from importlib import import_module
 
         public = import_module("torchrank.public")  # this form asks this module for no attribute
-        globals().update({name: getattr(public, name) for name in ["__all__", *public.__all__]})
+        globals().update({name: getattr(public, name) for name in public.__all__})
         return public

@@ -237,6 +237,10 @@ def test_tables_of_measures_and_spellings_are_in_markdown(capsys):
     assert [(row[0].strip(), row[1].strip()) for row in rows] == [
         (f"`{one.label}` `{one.name}`", one.summary.replace("|", r"\|")) for one in described()
     ]
+    assert not [
+        row[2] for row in rows if re.search(r"\\[^\w\s]|\\thinspace\w", row[2])
+    ]  # Markdown drops such a backslash
+    assert sum(r"\lbrace " in row[2] for row in rows) == sum(r"\{" in one.formula for one in described()) > 2
     assert main(["spellings", "--markdown"]) == 0
     head, line, *rows = cells_of(capsys.readouterr().out.partition("\n\n")[0])
     spellings = {label.strip(" `"): re.findall("`([^`]+)`", names) for label, names in rows}
@@ -276,6 +280,19 @@ def test_several_measures_and_other_spellings(capsys):
     assert ["AP(rel=2)@5,10", "map(relevance_level=2)@5, map(relevance_level=2)@10"] in rows
 
 
+def test_spellings_of_one_measure_are_its_lines_of_the_list(capsys):
+    assert main(["spellings", "--wide"]) == 0
+    listed = {line.strip() for line in capsys.readouterr().out.splitlines()}
+    assert main(["spellings", "nDCG@10", "recip_rank"]) == 0
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 100
+    pairs = re.sub(r"\n {20,}", " ", shown)
+    lines = {re.sub(" +", " ", line.strip()) for line in pairs.splitlines()}
+    assert lines < {re.sub(" +", " ", line) for line in listed}
+    assert {re.split(r"\W", line)[0] for line in lines if line.startswith(("ndcg", "mrr", "map"))} == {"ndcg", "mrr"}
+    assert "LightGBM: ndcg(gain=exponential)" in shown
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_every_preset_is_shown_in_a_hundred_columns(library, capsys):
     assert main(["presets", library]) == 0
@@ -300,7 +317,13 @@ def test_libraries_go_by_other_spellings(spelling, shown, capsys):
 
 @pytest.mark.parametrize(
     ("arguments", "near"),
-    [(["measures", "mrr", "ngcd"], "ndcg"), (["measures", "recal@5"], "recall"), (["presets", "sklaern"], "sklearn")],
+    [
+        (["measures", "mrr", "ngcd"], "ndcg"),
+        (["measures", "recal@5"], "recall"),
+        (["presets", "sklaern"], "sklearn"),
+        (["presets", "lgbm"], "lightgbm"),
+        (["spellings", "ngcd"], "ndcg"),
+    ],
 )
 def test_an_unknown_name_gets_the_nearest_few(arguments, near, capsys):
     assert main(arguments) == 2

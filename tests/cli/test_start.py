@@ -1,6 +1,7 @@
 """The command starts without PyTorch, and the public names come with the first in use."""
 
 import inspect
+import pydoc
 import re
 import subprocess
 import sys
@@ -114,3 +115,17 @@ def test_help_begins_with_an_example_and_names_public_objects():
     described = re.findall(r"^- (?:torchrank\.)?(\w+):", text, re.MULTILINE)
     assert len(described) >= 6
     assert set(described) <= set(tr.__all__)
+
+
+def test_help_of_the_package_is_its_docstring_and_not_all_methods_of_all_classes():
+    shown = pydoc.plain(pydoc.render_doc(tr)).splitlines()
+    assert len(shown) < 80
+    assert "Start here:" in " ".join(shown[:8])
+    assert len(pydoc.plain(pydoc.render_doc(tr.evaluate)).splitlines()) > 50  # functions and classes keep their help
+
+
+def test_a_star_takes_all_public_names():
+    names = {}
+    exec("from torchrank import *", names)
+    assert set(tr.__all__) <= names.keys()
+    assert not {"engine", "sys", "public"} & names.keys()

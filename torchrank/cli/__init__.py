@@ -193,13 +193,12 @@ def _parser() -> argparse.ArgumentParser:
     for command, names, about in (
         ("measures", "NAME", "List all measures, or describe some: formula, range, source, names in other libraries."),
         ("presets", "LIBRARY", "List the libraries whose numbers can be reproduced, or the settings of some."),
-        ("spellings", "", "List the names of measures in other libraries, each with its label here."),
+        ("spellings", "NAME", "List the names of measures in other libraries, each with its label here."),
     ):
         text = about[0].lower() + about[1:].rstrip(".").partition(":")[0]
         parser_of = commands.add_parser(command, parents=[lists], help=text, description=about)
-        if names:
-            shown = "as recbole or scikit-learn" if command == "presets" else "as ndcg, nDCG@10 or P_5"
-            parser_of.add_argument("names", nargs="*", metavar=names, help=f"{shown}; none = all")
+        shown = "as recbole or scikit-learn" if command == "presets" else "as ndcg, nDCG@10 or P_5"
+        parser_of.add_argument("names", nargs="*", metavar=names, help=f"{shown}; none = all")
         parser_of.set_defaults(run=lambda options, command=command: _list(command, options))
 
     demo = commands.add_parser(
@@ -444,7 +443,7 @@ def _list(command: str, options: argparse.Namespace) -> int:
 
     module = import_module(f"torchrank.cli.{command}")
     try:
-        pages = [page for name in getattr(options, "names", ()) for page in module.pages(name)]
+        pages = [page for name in options.names for page in module.pages(name)]
     except ValueError as error:
         return _refused(command, error)
     text = "\n\n".join(pages) if pages else module.table() if options.markdown else module.lines(width_of(options.wide))

@@ -18,8 +18,8 @@ from torchrank.names.registry import measures
 from torchrank.names.spellings import also_in
 from torchrank.statistics.table import Table
 
-# A vertical line would end a cell in Markdown.
-BAR, BAR_IN_MATH = "|", r"\vert "
+# Markdown ends a cell at a bar, and drops the backslash before a punctuation mark; these commands mean the same.
+IN_MARKDOWN = {"|": r"\vert ", r"\,": r"\thinspace ", r"\{": r"\lbrace ", r"\}": r"\rbrace "}
 
 HEAD = ("label", "meaning", "formula", "range", "source", "also in")
 
@@ -117,7 +117,7 @@ def table() -> str:
         (
             f"`{description.label}` `{description.name}`",
             description.summary,
-            f"${description.formula.replace(BAR, BAR_IN_MATH)}$",
+            f"${_in_markdown(description.formula)}$",
             description.range,
             description.source,
             description.also_in,
@@ -125,6 +125,10 @@ def table() -> str:
         for description in described()
     ]
     return Table(dict(zip(HEAD, zip(*rows)))).to_markdown()
+
+
+def _in_markdown(latex: str) -> str:
+    return re.sub("|".join(map(re.escape, IN_MARKDOWN)), lambda mark: IN_MARKDOWN[mark[0]], latex)
 
 
 def classes_of(spelling: str) -> dict[str, list[str]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torchrank.public  # noqa: F401 - all measures
-from torchrank.cli.plain import listed
-from torchrank.names.labels import Label, read, write
+from torchrank.cli.plain import listed, rows
+from torchrank.names.labels import Label, read, split, write
 from torchrank.names.parse import resolve
 from torchrank.names.registry import measures
 from torchrank.names.spellings import PARSE, TITLES, Known, known, without_optional
@@ -18,27 +19,43 @@ from torchrank.statistics.table import Table
 _NUMBERS: dict[str, Any] = defaultdict(lambda: 0.5, k=10, root=math.sqrt(0.5))
 
 
+HEAD = "Names that mean something else in a library: name, here, there"
+
+
 def lines(width: float) -> str:
     """A line for each label with all its spellings, then the names that have another meaning in their library."""
-    same, others = _spellings()
-    head = "Names that mean something else in a library: name, here, there"
-    differing = [(name, f"{here}; {there}") for name, here, there in others]
-    return f"{listed(same, width)}\n\n{head}\n\n{listed(differing, width)}"
+    return _lists(measures(), lambda pairs: listed(pairs, width))
+
+
+def pages(text: str) -> list[str]:
+    """The spellings of the measures that a text names, in any spelling.
+
+    Raises:
+        ValueError: no measure has this name.
+    """
+    names = dict.fromkeys(label.name for name in split(text) for label in resolve(name))
+    return [_lists(names, lambda pairs: "\n".join(rows((x.replace("`", ""), y.replace("`", "")) for x, y in pairs)))]
+
+
+def _lists(names: Collection[str], show: Callable[[list[tuple[str, str]]], str]) -> str:
+    same, others = _spellings(names)
+    lists = [same, [(name, f"{here}; {there}") for name, here, there in others]]
+    return f"\n\n{HEAD}\n\n".join(show(pairs) for pairs in lists if pairs)
 
 
 def table() -> str:
     """:func:`lines` as tables in Markdown."""
-    same, others = (list(zip(*rows)) for rows in _spellings())
+    same, others = (list(zip(*rows)) for rows in _spellings(measures()))
     first, second = Table(dict(zip(("label", "spellings"), same))), Table(dict(zip(("name", "here", "there"), others)))
     return f"{first.to_markdown()}\n\nNames that mean something else in a library:\n\n{second.to_markdown()}"
 
 
-def _spellings() -> tuple[list[tuple[str, str]], list[tuple[str, str, str]]]:
-    """Labels with their spellings; and names that have another meaning in their library, with both meanings."""
+def _spellings(names: Collection[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str, str]]]:
+    """Labels of measures with their spellings; and names with another meaning in their library, and both meanings."""
     spellings: dict[str, dict[str, None]] = {}
     others: dict[tuple[str, str], dict[str, None]] = {}
-    for name, measure in measures().items():
-        for entry in known(measure):
+    for name in names:
+        for entry in known(measures()[name]):
             theirs = without_optional(entry.theirs)
             label = ", ".join(name + without_optional(setting) for setting in entry.settings)
             here = read_here(name, entry) if theirs else []
