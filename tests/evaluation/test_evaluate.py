@@ -375,3 +375,21 @@ def test_a_column_of_one_frame_is_refused_beside_a_run_and_judgments_alone_are_r
     assert tr.evaluate(frame, "map", grade="y_true").means == {"run": {"map": 1}}
     with pytest.raises(ValueError, match="table with groups"):
         tr.evaluate(frame, "map", grade="y_true").by()
+
+
+@pytest.mark.needs("pandas", "polars")
+def test_an_evaluation_has_the_doors_of_a_table_with_its_slices(tmp_path):
+    frame = {"user": ["u1", "u1", "u2"], "item": [7, 8, 7], "score": [0.5, 0.9, 0.3], "label": [1, 0, 1]}
+    found = tr.evaluate(frame | {"country": ["fr", "fr", "de"]}, "mrr", by="country")
+    assert found.to_csv(tmp_path / "means.csv") == (tmp_path / "means.csv").read_text(encoding="utf-8")
+    lines = found.to_csv().splitlines()
+    assert [line.split(",")[:3] for line in lines] == [
+        *(["run", "measure", "value"], ["run", "mrr", "0.75"], ["run", "mrr/de", "1.0"], ["run", "mrr/fr", "0.5"]),
+    ]
+    assert found.to_dict()["by"] == found.by().to_dict()
+    assert "mrr/de" in found.to_html()
+    assert list(found.to_pandas()["value"]) == list(found.to_polars()["value"]) == [0.75, 1.0, 0.5]
+    whole = tr.evaluate(frame, "mrr")
+    assert len(whole.to_csv().splitlines()) == 2
+    assert "by" not in whole.to_dict()
+    assert "Slices" not in whole.to_html()

@@ -34,7 +34,7 @@ class Evaluation:
     | the values of each query | ``found["bm25"]``, a :class:`torchrank.QueryTable` |
     | which run is better | :meth:`compare`, :meth:`differences` |
     | surprising numbers | :attr:`coverage`, :meth:`missing` |
-    | files and plots | :meth:`to_html`, :meth:`to_json`, :meth:`to_markdown`, ``plot_*`` |
+    | files and plots | :meth:`to_html`, :meth:`to_csv`, :meth:`to_pandas`, :meth:`to_json`, ``plot_*`` |
 
     Attributes:
         tables: for each run the values of all queries, a :class:`torchrank.QueryTable` with the ids of the judgments.
@@ -425,12 +425,19 @@ class Evaluation:
                 )
         return notes
 
+    @property
+    def has_slices(self) -> bool:
+        """Whether :func:`torchrank.evaluate` was given a column ``by``."""
+        return all(table.groups is not None for table in self.tables.values())
+
     def _printed(self) -> tuple[Table, ...]:
         """The summary, the slices if there are some, and the coverage, with each note once."""
-        summary, tables = self.summary(), [self.coverage]
-        if all(table.groups is not None for table in self.tables.values()):
-            tables.insert(0, self.by())
+        summary, tables = self.summary(), [*([self.by()] if self.has_slices else []), self.coverage]
         return summary, *(table.without_notes(summary) for table in tables)
+
+    def _in_one_table(self) -> Table:
+        """The rows of the summary, and those of the slices if there are some."""
+        return Table.of_rows([row for table in self._printed()[:-1] for row in table])
 
     def __repr__(self) -> str:
         return "\n\n".join(map(str, self._printed()))
@@ -442,11 +449,44 @@ class Evaluation:
         """The summary and the coverage in Markdown."""
         return "\n\n".join(table.to_markdown() for table in self._printed())
 
+    def to_csv(self, path: str | Path | None = None) -> str:
+        r"""The summary, and the slices if there are some, in full precision: :meth:`torchrank.Table.to_csv`.
+
+        Args:
+            path: a file to write, in UTF-8; None = none.
+
+        Returns:
+            The text of the file: a row for every run and measure, and for every slice.
+
+        Example:
+            >>> import torchrank as tr
+            >>> tr.evaluate({"q1": {"a": 1}}, {"q1": {"b": 2.0, "a": 1.0}}, "mrr").to_csv()
+            'run,measure,value,standard error,low,high,queries,empty\nrun,mrr,0.5,,,,1,0\n'
+        """
+        return self._in_one_table().to_csv(path)
+
+    def to_pandas(self) -> Any:
+        """The rows of :meth:`to_csv` as a ``pandas.DataFrame``. ``found["bm25"].to_pandas()`` has those of the queries.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        return self._in_one_table().to_pandas()
+
+    def to_polars(self) -> Any:
+        """The rows of :meth:`to_csv` as a ``polars.DataFrame``.
+
+        Raises:
+            ImportError: polars is not installed.
+        """
+        return self._in_one_table().to_polars()
+
     def to_dict(self) -> dict[str, Any]:
         """All numbers, in values that JSON has; NaN is None."""
         return {
             "queries": self.queries,
             "summary": self.summary().to_dict(),
+            **({"by": self.by().to_dict()} if self.has_slices else {}),
             "coverage": self.coverage.to_dict(),
             "per_query": {name: Table(table.to_dict()).to_dict() for name, table in self.tables.items()},
         }

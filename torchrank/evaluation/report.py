@@ -50,7 +50,8 @@ def report(
         gates=gates,
         about=_about(evaluation, comparison, about or {}),
         paper=comparison and evaluation.table(comparison),
-        summary=_summary(evaluation, level),
+        summary=_summary(evaluation, evaluation.summary(level), level),
+        slices=evaluation.has_slices and _summary(evaluation, evaluation.by(level=level), level),
         coverage=evaluation.coverage,
         charts_of_runs=figures(evaluation, comparison),
         all_queries=_queries(evaluation, comparison, MOST_ROWS, [0])[0],
@@ -115,10 +116,12 @@ def _about(evaluation: Reported, comparison: Comparison | None, about: Mapping[s
     return lines
 
 
-def _summary(evaluation: Reported, level: float) -> Table:
-    """The rows of each measure, with the best value in bold."""
-    higher = evaluation[evaluation.runs[0]].higher_results_are_better
-    rows = sorted(evaluation.summary(level).rows, key=lambda row: list(higher).index(row["measure"]))
+def _summary(evaluation: Reported, table: Table, level: float) -> Table:
+    """The rows of each measure, or of its slices, with the best value in bold."""
+    measures = [*dict.fromkeys(table["measure"])]
+    rows = sorted(table.rows, key=lambda row: measures.index(row["measure"]))
+    better = evaluation[evaluation.runs[0]].higher_results_are_better
+    higher = {name: next(up for label, up in better.items() if f"{name}/".startswith(f"{label}/")) for name in measures}
     values = {label: [row["value"] for row in rows if row["measure"] == label] for label in higher}
     known = {label: {value for value in values[label] if not math.isnan(value)} for label in higher}
     best = {label: (max if higher[label] else min)(known[label]) for label in higher if len(known[label]) > 1}

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from torchrank.names.nearest import did_you_mean
@@ -259,10 +260,16 @@ class Table:
         lines = [f"\\begin{{tabular}}{{{align}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule"]
         return "\n".join([*lines, r"\end{tabular}", *(f"% {printable(note)}" for note in self._notes)])
 
-    def to_csv(self) -> str:
+    def to_csv(self, path: str | Path | None = None) -> str:
         r"""The values in full precision as comma-separated text, without notes; a missing value is empty.
 
         A text that a spreadsheet would take for a formula begins with an apostrophe.
+
+        Args:
+            path: a file to write, in UTF-8; None = none.
+
+        Returns:
+            The text of the file.
 
         Example:
             >>> Table({"measure": ["mrr"], "value": [0.123456789]}).to_csv()
@@ -272,6 +279,8 @@ class Table:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(map(_no_formula, self._columns))
         writer.writerows(map(_no_formula, values) for values in zip(*self.to_dict().values()))
+        if path is not None:
+            Path(path).write_text(text.getvalue(), encoding="utf-8", newline="\n")
         return text.getvalue()
 
     def to_dict(self) -> dict[str, list[Any]]:
