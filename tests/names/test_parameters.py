@@ -21,7 +21,6 @@ from torchrank.names.registry import measures
     ("args", "kwargs"),
     [
         ((), {}),
-        ((), {"beta": 2, "gamma": 1}),
         ((1, 2), {}),
         ((1, 2, 3), {"alpha": 1}),
         ((1,), {"top_k": 2}),

@@ -112,13 +112,14 @@ def explained(error: Exception, function: Callable[..., Any], args: Sequence[Any
 
     It costs nothing until a call fails, unlike a check before each call.
     """
-    name, parameters, message = function.__name__, inspect.signature(function).parameters, ""
+    name, message = function.__name__, ""
+    called = type(args[0]) if name == "__init__" else function  # a class knows the parameters of its fields
+    parameters = inspect.signature(called).parameters
     if "self" in parameters and not (args and hasattr(type(args[0]), name)):
         message = f"Expected {name} of a metric, got that of a class; write NDCG(top_k=10).{name}(preds, target)"
     elif all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values()):
         wrong = [keyword for keyword in kwargs if keyword not in parameters]
-        call = type(args[0]).__name__ if name == "__init__" else name
-        message = unknown(call, wrong[0], [x for x in parameters if x not in ("self", "cls")]) if wrong else ""
+        message = unknown(called.__name__, wrong[0], [x for x in parameters if x not in ("self", "cls")]) if wrong else ""
     if not message:
         return error
     better = TypeError(message)
