@@ -119,7 +119,8 @@ def explained(error: Exception, function: Callable[..., Any], args: Sequence[Any
         message = f"Expected {name} of a metric, got that of a class; write NDCG(top_k=10).{name}(preds, target)"
     elif all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values()):
         wrong = [keyword for keyword in kwargs if keyword not in parameters]
-        message = unknown(called.__name__, wrong[0], [x for x in parameters if x not in ("self", "cls")]) if wrong else ""
+        known = [parameter for parameter in parameters if parameter not in ("self", "cls")]
+        message = unknown(called.__name__, wrong[0], known) if wrong else ""
     if not message:
         return error
     better = TypeError(message)
