@@ -122,6 +122,18 @@ def test_compare_prints_what_the_library_computes(files, capsys):
     assert "the largest losses from bm25" in text
 
 
+def test_gates_for_all_looks_together_have_the_p_values_of_a_confidence_sequence(files, capsys):
+    gate = ["-m", "map", "--require", "map > 0.01", "--format", "json"]
+    once, always = (json.loads(output(capsys, "compare", *files, *gate, *more)[1]) for more in ([], ["--anytime"]))
+    comparison = tr.evaluate(files[0], files[1:], "map").compare(test="anytime")
+    assert always["rows"] == json.loads(comparison.to_json())["rows"]
+    assert always["gates"][0]["p"] == comparison.rows[0].pair.p_above(comparison.rows[0].pair.difference - 0.01)
+    assert always["gates"][0]["p"] > once["gates"][0]["p"]
+    assert "--test: not allowed with argument --anytime" in refused(
+        capsys, "compare", *files, "--anytime", "--test", "wilcoxon"
+    )
+
+
 @pytest.mark.parametrize("kind", ["table", "markdown"])
 def test_compare_says_first_which_run_is_best(files, capsys, kind):
     lines = output(capsys, "compare", *files, "-m", "map", "--format", kind)[1].splitlines()
@@ -282,6 +294,9 @@ def test_wrong_calls_are_not_taken_for_failed_gates_or_wrong_data(files, capsys,
         (12, ["--fail-if", "mrr > 0"], 0),
         (12, ["--require", "mr > 0.5"], 0),
         (2, ["--fail-if", "mrr < -0.01"], 0),
+        (5, ["--fail-if", "mrr < -0.01"], 1),
+        (5, ["--fail-if", "mrr < -0.01", "--anytime"], 0),  # p 0.03 of one look is 0.19 of all
+        (12, ["--fail-if", "mrr < -0.01", "--anytime"], 1),
     ],
 )
 def test_a_gate_sees_the_same_loss_on_all_queries(tmp_path, capsys, queries, gate, status):

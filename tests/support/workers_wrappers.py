@@ -123,6 +123,11 @@ def compared_systems(rank, world):
         values.append(rounded(metric.comparison(test="t").table))  # which needs no SciPy, unlike "tukey"
     with exactly(world, all_reduce=1):
         values.append(rounded(metric.summary()))
+    metric.anytime = True
+    with exactly(world, all_reduce=1):
+        values.append(rounded(metric.comparison().table))
+    with exactly(world, all_reduce=1):
+        values.append(metric.decided)
     return values
 
 
@@ -144,6 +149,8 @@ def summaries_and_intervals(rank, world):
     suite = fill(tr.RankingCollection(SUITE), [arguments[:2] for arguments in mine])
     with exactly(world, all_reduce=1):
         values.append(rounded(suite.summary()))
+    with exactly(world, all_reduce=1):
+        values.append(rounded(suite.summary(anytime=True)))
     with exactly(world, all_reduce=1):
         found = suite.intervals()
     for key, metric in suite.items():

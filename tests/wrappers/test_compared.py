@@ -10,6 +10,7 @@ import torch
 
 import torchrank as tr
 from tests.support.optional import by_scipy, stats
+from torchrank.statistics.anytime import anytime_level, anytime_p
 
 NAMES = ["ndcg@10", "mrr", "hitrate@1", "mr"]
 SYSTEMS = ["a", "b", "c"]
@@ -177,6 +178,48 @@ def test_bad_values_raise_and_the_metric_goes_on():
     metric.reset()
     metric.update({name: scores[name] for name in "ab"}, grades)
     metric.compute()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("baseline", [None, "b"])
+def test_an_anytime_comparison_of_sums_is_that_of_the_values_and_counts_the_effective_number(baseline, weighted):
+    scores, grades = batch()
+    weights = (
+        {"weights": torch.rand(200, generator=torch.Generator().manual_seed(1)).double() + 0.1} if weighted else {}
+    )
+    metric = compared(scores, grades, (60, 200), **weights)
+    metric.anytime = True
+    found, once = metric.comparison(baseline, margin=0.01), metric.comparison(baseline, test="t")
+    wanted = tr.compare(values(scores, grades), baseline, test="anytime", higher_is_better={"mr": False}, margin=0.01)
+    n = float(weights["weights"].sum() ** 2 / weights["weights"].square().sum()) if weighted else None
+    for row, other, t in zip(found.rows, wanted.rows, once.rows):
+        assert row.pair.p == pytest.approx(anytime_p(t.pair.p, n or t.pair.n), rel=0.02)  # MR skips a few queries
+        assert row.pair.interval(0.95) == pytest.approx(t.pair.interval(anytime_level(0.95, row.pair.looks)))
+        if not weighted:
+            assert row.pair.p == pytest.approx(other.pair.p, rel=1e-7)
+            assert row.p_not_worse == pytest.approx(other.p_not_worse, rel=1e-7)
+            assert found.notes == wanted.notes
+    assert metric.decided == found.decided == all(row["winner"] for row in metric.comparison().table)
+    assert metric.summary().notes[0] == "low and high: 95 % confidence sequence"
+    assert metric.summary(method="t").notes[0] == "low and high: 95 % confidence interval"
+
+
+def test_a_comparison_is_decided_after_a_part_of_the_queries():
+    scores, grades = batch(3000)
+    metric = tr.Compared("mrr", ["a", "b"], anytime=True)
+    assert not metric.decided
+    for rows in torch.arange(3000).split(50):
+        metric.update({name: scores[name][rows] for name in "ab"}, grades[rows])
+        if metric.decided:
+            break
+    assert metric.num_queries == 3000  # b has the same scores and noise
+    metric.reset()
+    for rows in torch.arange(3000).split(50):
+        metric.update({"a": scores["a"][rows], "b": scores["c"][rows]}, grades[rows])
+        if metric.decided:
+            break
+    assert metric.num_queries < 1000
+    assert metric.comparison().table["winner"] == ["b"]
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
 
 from torchrank.names.arguments import integer
 from torchrank.statistics.comparison import Comparison
 from torchrank.wrappers.compared import Compared
+
+if TYPE_CHECKING:
+    from lightning.pytorch import LightningModule, Trainer
+
+try:
+    from lightning.pytorch import Callback
+except ImportError:  # the other package of Lightning
+    from pytorch_lightning import Callback  # type: ignore[assignment]
 
 
 class StopWhenDecided(Callback):

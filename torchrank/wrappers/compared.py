@@ -205,12 +205,12 @@ class Compared(SuiteMetric):
             >>> for batch in range(100):
             ...     labels = torch.arange(20) % 10
             ...     old, noise = torch.rand(2, 20, 10, generator=generator)
-            ...     new = old + 0.5 * noise + 0.05 * torch.nn.functional.one_hot(labels, 10)
+            ...     new = old + 0.5 * noise + 0.1 * torch.nn.functional.one_hot(labels, 10)
             ...     paired.update({"old": old, "new": new}, labels)
             ...     if paired.decided:
             ...         break
             >>> paired.num_queries, paired.comparison().table["winner"]
-            (140, ['new'])
+            (100, ['new'])
         """
         return self.comparison().decided
 
@@ -257,6 +257,9 @@ class Compared(SuiteMetric):
                 if baseline is None or baseline in (self.systems[system] for system in pair):
                     rows.append(self._statistics(pairs[number, n], key, metric, pair, baseline))
                     p_values.append(p[number])
+        if test == "anytime":
+            rows = [pair.anytime() for pair in rows]
+            p_values = [pair.p for pair in rows]
         return comparison_of(
             rows,
             p_values,
