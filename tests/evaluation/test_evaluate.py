@@ -49,8 +49,8 @@ def test_coverage_counts_queries_and_documents():
     run = {"q1": {"a": 2.0, "q1": 1.0}, "q2": {"x": 1.0}, "other": {"a": 1.0}}
     (row,) = tr.evaluate(qrels, run, "mrr precision@2").coverage.rows
     assert row == {
-        "run": "run", "queries": 3, "judged": 3, "missing": 1, "without judgments": 1, "no relevant": 1,
-        "unjudged@2": pytest.approx(1 - (0.5 + 0) / 2), "found itself": 1,
+        "run": "run", "queries": 3, "judged": 3, "missing": 1, "not in the judgments": 1, "no relevant": 1,
+        "unjudged@2": pytest.approx(1 - (0.5 + 0) / 2), "same id as query": 1,
     }  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def test_documents_with_the_id_of_their_query_can_be_left_out(frame):
     assert tr.evaluate(qrels, source, "mrr")["run"].columns["mrr"].tolist() == [0.5, pytest.approx(1 / 3)]
     found = tr.evaluate(qrels, source, "mrr", ignore_identical_ids=True)
     assert found["run"].columns["mrr"].tolist() == [1.0, 0.5]
-    assert any("retrieved themselves" in note for note in found.coverage.notes)
+    assert any("retrieved a document with the same id" in note for note in found.coverage.notes)
     assert run["a"] == {"a": 9.0, "b": 1.0}
 
 
@@ -333,7 +333,7 @@ def test_rows_without_items_scores_or_grades_are_those_of_a_ranking():
         warnings.simplefilter("error")
         assert tr.evaluate(filled, "mrr").means == found.means
     assert found["run"].columns["mrr"].tolist() == tr.MRR().score(tr.Ranking.from_table(frame)).tolist() == [0.5, 0, 0]
-    assert found.coverage.rows[0]["found itself"] == 0
+    assert found.coverage.rows[0]["same id as query"] == 0
 
 
 def test_a_second_argument_is_a_run_if_it_has_an_ending_or_is_a_file(tmp_path, monkeypatch):

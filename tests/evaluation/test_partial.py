@@ -81,7 +81,7 @@ def test_means_intervals_and_coverage_are_those_of_evaluate(queries, count):
     assert merged.summary().rows == [{k: v for k, v in row.items() if k != "run"} for row in found.summary().rows]
     (ours,), (theirs,) = merged.coverage.rows, found.coverage.rows
     assert ours == {k: pytest.approx(v, abs=1e-12) for k, v in theirs.items() if k != "run"}
-    assert (ours["judged"], ours["missing"], ours["without judgments"]) == (60, 5, 2)
+    assert (ours["judged"], ours["missing"], ours["not in the judgments"]) == (60, 5, 2)
 
 
 @pytest.mark.parametrize("queries", ["judged", "both"])
@@ -118,7 +118,7 @@ def test_empty_parts_and_parts_without_judged_queries_add_nothing_but_counts():
     ]
     merged = merge([*rest, partial(QRELS, RUN, "mrr")])
     assert merged.means == partial(QRELS, RUN, "mrr").means
-    assert merged.coverage.rows[0]["without judgments"] == 3
+    assert merged.coverage.rows[0]["not in the judgments"] == 3
     assert merge([rest[0]]).means == tr.evaluate(QRELS, {}, "mrr").means["run"]
     with pytest.raises(ValueError, match="queries that are judged, got none"):
         merge(rest).intervals()
@@ -135,7 +135,7 @@ def test_options_of_evaluate_are_those_of_its_parts():
         whole = tr.evaluate(qrels, run, "mrr", **options)
         merged = merge(partial(qrels, {query: run[query]}, "mrr", **options) for query in run)
         assert merged.means == whole.means["run"]
-        assert merged.coverage.rows[0]["found itself"] == 2
+        assert merged.coverage.rows[0]["same id as query"] == 2
 
 
 @pytest.mark.parametrize(

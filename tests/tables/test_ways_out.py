@@ -172,7 +172,7 @@ def test_identical_ids_are_advised_to_be_left_out_only_if_they_name_one_thing(on
     qrels = {one: {one: 1}, other: {one: 1}}
     run = {one: {one: 0.5, other: 0.1}, other: {other: 0.7, one: 0.2}}
     found = tr.evaluate(qrels, run, "mrr")
-    assert found.coverage["found itself"] == [2]
+    assert found.coverage["same id as query"] == [2]
     assert any("ignore_identical_ids=True" in note for note in found.coverage.notes) == advised
     left_out = tr.evaluate(qrels, run, "mrr", ignore_identical_ids=True)
     assert left_out.means["run"]["mrr"] == 0.5

@@ -65,13 +65,13 @@ terminal are left out; --wide prints all. JSON has full precision:
 The formats jsonl, csv and latex print the values of runs, without the coverage.
 
 columns of the tables:
-  low, high          confidence interval of the mean
-  empty              queries that have nothing to measure
-  missing            judged queries that the run lacks: they count 0
-  without judgments  queries of the run that are not judged: left out
-  no relevant        judged queries without a relevant document
-  unjudged@10        mean share of unjudged documents in the first 10
-  found itself       queries that have retrieved a document with the same id
+  low, high             confidence interval of the mean
+  empty                 queries that have nothing to measure
+  missing               judged queries that the run lacks: they count 0
+  not in the judgments  queries of the run that are not judged: left out
+  no relevant           judged queries without a relevant document
+  unjudged@10           mean share of unjudged documents in the first 10
+  same id as query      queries that have retrieved a document with the same id
 
 `torchrank compare` tests whether a run is better than another.
 """,

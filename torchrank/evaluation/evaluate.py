@@ -212,10 +212,10 @@ def _joined(
     row = {
         "judged": number,
         "missing": len(missing),
-        "without judgments": sum(part.queries - len(part.query_numbers) for part in parts),
+        "not in the judgments": sum(part.queries - len(part.query_numbers) for part in parts),
         "no relevant": evaluator.no_relevant,
         f"unjudged@{evaluator.depth}": float(1 - judged[inside].mean()) if inside.any() else float("nan"),
-        "found itself": sum(part.retrieved_itself for part in parts),
+        "same id as query": sum(part.retrieved_itself for part in parts),
     }
     table = QueryTable(_ids(evaluator.qrels), columns, None if alike else weights, dict(evaluator.metrics), groups)
     return table, ranking, inside, row

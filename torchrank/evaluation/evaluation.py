@@ -115,18 +115,18 @@ class Evaluation:
         | queries | number of queries over which means are taken |
         | judged | number of queries in the judgments |
         | missing | judged queries that the run lacks |
-        | without judgments | queries of the run that are not judged; they are left out |
+        | not in the judgments | queries of the run that are not judged; they are left out |
         | no relevant | judged queries without a relevant document |
         | unjudged@k | mean share of unjudged documents in the first k ranks |
-        | found itself | queries that have retrieved a document with the same id |
+        | same id as query | queries that have retrieved a document with the same id |
         """
         left = "such documents are left out"
         if not self.ignored_identical_ids:
             left = "ignore_identical_ids=True, in the command --ignore-identical-ids, leaves such documents out"
         notes = [
-            f"{row['run']}: {row['found itself']} queries have retrieved themselves; {left}"
+            f"{row['run']}: {row['same id as query']} queries have retrieved a document with the same id; {left}"
             for row in self.rows
-            if row["found itself"] > 0.01 * max(1, row["queries"]) and self._has_names(row["run"])
+            if row["same id as query"] > 0.01 * max(1, row["queries"]) and self._has_names(row["run"])
         ]
         return Table.of_rows(list(self.rows), notes=[*self._others(), *notes])
 

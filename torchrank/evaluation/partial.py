@@ -107,10 +107,10 @@ class PartialEvaluation:
             "queries": self.num_queries,
             "judged": judged,
             "missing": judged - seen,
-            "without judgments": self.counts["without judgments"],
+            "not in the judgments": self.counts["not in the judgments"],
             "no relevant": self.facts["no relevant"],
             f"unjudged@{self.facts['depth']}": 1 - self.shares.mean,
-            "found itself": self.counts["found itself"],
+            "same id as query": self.counts["same id as query"],
         }
         return Table.of_rows([row])
 
@@ -191,8 +191,8 @@ def partial(
         np.bincount(judged[in_run.query_numbers], minlength=BUCKETS).astype(np.int32),
         ExactSums.of(in_run.judged),
         {
-            "without judgments": in_run.queries - len(in_run.query_numbers),
-            "found itself": in_run.retrieved_itself,
+            "not in the judgments": in_run.queries - len(in_run.query_numbers),
+            "same id as query": in_run.retrieved_itself,
             "common": in_run.common,
         },
         (in_run.example, next(iter(evaluator.qrels.query_ids), None), in_run.disjoint),
