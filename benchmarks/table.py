@@ -13,12 +13,18 @@ MUCH = 0.2
 SHOWN = {OURS: "", COMPILED: "compiled ", NUMBERS: "to the numbers "}
 #: the rows of the short table: title, workload, torchrank's contender, another contender, the quantity of both
 SHORT = (
-    ("Learning to rank", "ltr: no ties", NUMBERS, "torchmetrics, nDCG alone", "median_ms"),
-    ("TREC run", "run", NUMBERS, "ranx", "median_ms"),
-    ("Evaluation of a file", "files: 1,000,000 lines", OURS, "pytrec_eval", "median_ms"),
-    ("Next item", "next_item", NUMBERS, "PyG, topk(100) and metrics", "median_ms"),
-    ("Link prediction", "link_prediction", OURS, "PyKEEN, ranks unfiltered", "median_ms"),
-    ("State that a worker sends", "sync", f"{OURS}, many", "torchmetrics, many", "bytes"),
+    ("Learning to rank: {what}", "ltr: no ties", NUMBERS, "torchmetrics, nDCG alone", "median_ms"),
+    ("TREC run: {what}", "run", NUMBERS, "ranx", "median_ms"),
+    ("Evaluation of a file: {what}", "files: 1,000,000 lines", OURS, "pytrec_eval", "median_ms"),
+    ("Next item: {what}", "next_item", NUMBERS, "PyG, topk(100) and metrics", "median_ms"),
+    ("Link prediction: {what}", "link_prediction", OURS, "PyKEEN, ranks unfiltered", "median_ms"),
+    (
+        "Bytes that each worker sends for one result (4 workers, 10,000 queries each)",
+        "sync",
+        f"{OURS}, many",
+        "torchmetrics, many",
+        "bytes",
+    ),
 )
 UNITS = {"median_ms": "ms", "bytes": "bytes"}
 
@@ -64,7 +70,8 @@ def short(report: Report) -> str:
         if all(quantity in result for result in both):
             shown = [_with_unit(result, quantity) for result in both]
             ratio = number(both[1][quantity] / both[0][quantity])
-            lines.append([f"{title}: {row['what']}", shown[0], f"{other}: {shown[1]}", ratio])
+            name = other.removesuffix(", many")
+            lines.append([title.format(what=row["what"]), shown[0], f"{name}: {shown[1]}", ratio])
     return _markdown([where, OURS, "another library", "other / torchrank"], lines)
 
 

@@ -485,7 +485,9 @@ def test_many_queries_stay_below_five_megabytes():
     tables = {
         name: tr.QueryTable(ids, {label: one[at] for label, one in values.items()}) for at, name in enumerate("abc")
     }
-    found = Evaluation(tables, {}, [{"run": name, "queries": 10_000, "same id as query": 0} for name in tables], "judged")
+    found = Evaluation(
+        tables, {}, [{"run": name, "queries": 10_000, "same id as query": 0} for name in tables], "judged"
+    )
     text = found.to_html()
     assert 1e6 < len(text) < 5e6
     assert len(Page(text).tables["Queries"]) == 501

@@ -534,6 +534,14 @@ RANKINGS = {
 }
 
 
+def test_integer_scores_get_one_message_that_begins_with_the_way_out_and_not_two():
+    scores, grades = torch.tensor([[3, 1, 3, 0], [2, 2, 1, 0]]), torch.tensor([[1, 0, 0, 1], [0, 1, 0, 0]])
+    with pytest.raises(ValueError, match=r"integer preds are read as ids, so pass preds.float\(\)") as caught:
+        tr.NDCG(2).score(scores, grades)
+    assert "target" not in str(caught.value)
+    assert tr.NDCG(2).score(scores.float(), grades).shape == (2,)
+
+
 @pytest.mark.parametrize("case", RANKINGS)
 def test_wrong_arguments_of_rankings_name_the_expected(case):
     make, said = RANKINGS[case]

@@ -57,8 +57,8 @@ MEANING = {
     Problem.DUPLICATE_IDS: (
         "id that occurs more than once in a ranked list",
         "ids that occur more than once in a ranked list",
-        "each id once (pass repeats='first' to leave out later copies, or repeats='hold' to count them as not relevant;"
-        " integer preds are read as ids: if yours are scores, pass preds.float())",
+        "each id once: integer preds are read as ids, so pass preds.float() if they are scores; of ids repeats='first'"
+        " leaves out later copies, and repeats='hold' counts them as not relevant",
     ),
     Problem.BAD_RANKS: (
         "rank below 1, beyond num_candidates, NaN or equal to another of its query",
@@ -119,6 +119,8 @@ def explain(counters: Tensor, first: Callable[[Problem], int | None] = lambda ki
         first: returns the number of the first query with a problem of a kind, or None if unknown.
     """
     found, clauses = [int(n) for n in counters.tolist()], []
+    if found[Problem.DUPLICATE_IDS]:
+        found[Problem.DUPLICATE_TARGETS] = 0  # both are integer scores with grades, and one message is enough
     for kind in (kind for kind in Problem if found[kind]):
         one, several, expected = MEANING[kind]
         query = first(kind)

@@ -99,7 +99,7 @@ class DenseLayout(Layout):
     mask: Tensor | None = None
     #: [query, candidate]: the larger value ranks first among equal scores
     tie_break: Tensor | None = None
-    #: pairs that are no candidates, unless relevant
+    #: pairs that are not candidates, unless relevant
     exclude: Pairs | None = None
     #: [query, candidate, subtopic]: grade for each subtopic; ``grade`` is the largest of them
     subtopics: Tensor | None = None

@@ -290,7 +290,7 @@ class RankingMetric(Measure):
             preds: floating scores [query, candidate] or, with ``indexes`` or ``group_sizes``, [row]; integer ids
                 [query, position], best first, negative = padding; or a :class:`Ranking`. Score -inf = not retrieved.
             target: grades [query, candidate] or [row]; int [query], the column (or id) of the positive, negative =
-                no positive, but -100 = no query, as cross-entropy ignores it; a (query, item) or (query, item, grade)
+                no positive, but -100 leaves the query out, as in cross-entropy; a (query, item) or (query, item, grade)
                 tuple of 1-D tensors; a sparse matrix of SciPy [query, item] with grades; a list with the ids of one
                 query in each element; beside ids also [query, entry], negative = padding.
             mask: bool like ``preds``, or [candidate]; True for real candidates.

@@ -175,7 +175,7 @@ class ListMetric(Measure):
             target: relevant ids, as in :meth:`torchrank.RankingMetric.update` beside ids. It is read if the measure
                 needs it, to keep relevant items from ``exclude``, or for labels of -100. Such a list does not count.
             mask: bool like ``preds``, or [position]; True for real candidates.
-            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are no
+            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are not
                 candidates unless they are relevant.
             repeats: as in :meth:`torchrank.RankingMetric.update`.
             weights: [query], finite and >= 0: the weight of each list; a list of weight 0 does not count.

@@ -94,10 +94,10 @@ class Ranking(Intended):
         Args:
             preds: floating [query, candidate].
             target: grades [query, candidate]; or the column of the relevant candidate, int [query], negative = nothing
-                relevant, but -100 = no query; or a (query, item) or (query, item, grade) tuple of 1-D tensors; or a
-                sparse matrix of SciPy [query, item] of grades; or a list of one id tensor per query.
+                relevant, but -100 leaves the query out; or a (query, item) or (query, item, grade) tuple of 1-D
+                tensors; or a sparse matrix of SciPy [query, item] of grades; or a list of one id tensor per query.
             mask: bool [query, candidate] or [candidate], True for real candidates, False for padding.
-            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are no
+            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are not
                 candidates, unless they are relevant.
             tie_break: [query, candidate] or [candidate]; the higher value ranks first among equal scores.
             groups: int [candidate] or [query, candidate], equal for candidates that are ranked as one, negative =
@@ -124,7 +124,7 @@ class Ranking(Intended):
     ) -> Ranking:
         """Rank scores [query, item] over a catalogue with one relevant item per query: ``label`` int [query].
 
-        A negative label = nothing relevant, but -100 = no query, as in cross-entropy.
+        A negative label = nothing relevant, but -100 leaves the query out, as in cross-entropy.
         """
         label, preds = check_tensor(label, "label"), check_tensor(preds, "preds")
         if label.dim() != 1:
@@ -177,9 +177,9 @@ class Ranking(Intended):
     ) -> Ranking:
         """Make a ranking of lists of ids, best first: int [query, position], negative = padding.
 
-        ``relevant``: ids [query], -100 = no query; [query, entry] padded with negatives; a list of one id tensor per
-        query; or a (query, id) or (query, id, grade) tuple of 1-D tensors. ``groups``: int [id], the group of each id;
-        ``repeats``: what is done with an id that is in a list again; both as in
+        ``relevant``: ids [query], -100 leaves the query out; [query, entry] padded with negatives; a list of one id
+        tensor per query; or a (query, id) or (query, id, grade) tuple of 1-D tensors. ``groups``: int [id], the group of
+        each id; ``repeats``: what is done with an id that is in a list again; both as in
         :meth:`torchrank.RankingMetric.update`.
 
         Example:
@@ -341,9 +341,9 @@ class Ranking(Intended):
         Args:
             queries: floating [query, dimension].
             items: floating [item, dimension].
-            relevant: items int [query], -100 = no query; [query, entry] padded with negatives; a list of one id tensor
-                per query; or a (query, item) or (query, item, grade) tuple.
-            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are no
+            relevant: items int [query], -100 leaves the query out; [query, entry] padded with negatives; a list of one
+                id tensor per query; or a (query, item) or (query, item, grade) tuple.
+            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are not
                 candidates, unless they are relevant.
             similarity: "dot" or "cosine". Rank by a distance with :meth:`from_score_blocks`.
             top_k: the last rank that metrics will read, which is cheaper if many items are relevant. Metrics that need
@@ -389,9 +389,10 @@ class Ranking(Intended):
         Args:
             blocks: floating [query, item] blocks from left to right: a list or another iterable that can be read twice;
                 or a function that returns an iterator, which is called twice; or, if ``top_k`` is set, an iterator.
-            relevant: items int [query], -100 = no query; [query, entry] padded with negatives; a list of one id tensor
-                per query; or a (query, item) or (query, item, grade) tuple. Items are numbered through all blocks.
-            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are no
+            relevant: items int [query], -100 leaves the query out; [query, entry] padded with negatives; a list of one
+                id tensor per query; or a (query, item) or (query, item, grade) tuple. Items are numbered through
+                all blocks.
+            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are not
                 candidates, unless they are relevant.
             top_k: the last rank that metrics will read. Metrics that need larger ranks raise ValueError.
 
