@@ -581,3 +581,76 @@ def test_learning_to_rank(library, theirs, ours, tied):
     metric.update(scores, grades, group_sizes=sizes, **order)
     want = LEARNING_TO_RANK[library](theirs, scores, grades, sizes)
     assert metric.compute().item() == pytest.approx(want, abs=1e-6)
+
+
+def by_definition(library, theirs, scores, grades, sizes):
+    """The mean over lists, in plain Python, of the measure that the library documents under a name."""
+    name, _, options = theirs.rstrip("-").replace("@", ":top=").partition(":")
+    options = dict(option.split("=") for option in options.split(";") if option)
+    exponential = library != "catboost" or options.get("type") == "Exp"
+    # a list without a relevant row has the value 1, unless the name ends in "-" or the measure is a sum of hits
+    of_empty = 0 if theirs.endswith("-") or name in ("pre", "PrecisionAt", "MRR", "DCG") else 1
+    of_empty = 0 if (library, name) == ("catboost", "MAP") else of_empty
+    values, stop = [], 0
+    for size in sizes:
+        rows, stop = [*zip(scores[stop:][:size], grades[stop:][:size])], stop + size
+        # equal scores: CatBoost ranks the lower grade first, the others the row that comes first
+        rows.sort(key=lambda row: (-row[0], row[1] if library == "catboost" else 0))
+        k = min(int(options.get("top", size)), size)
+        relevant = [int(grade > 0) for _, grade in rows]
+        hits = [sum(relevant[: rank + 1]) for rank in range(k)]
+        gains = [2**grade - 1 if exponential else grade for _, grade in rows]
+        dcg, ideal = (
+            sum(gain / math.log2(2 + rank) for rank, gain in enumerate(order[:k]))
+            for order in (gains, sorted(gains, reverse=True))
+        )
+        if not any(relevant):
+            values.append(of_empty)
+        elif name.lower() == "ndcg":
+            values.append(dcg / ideal)
+        elif name == "DCG":
+            values.append(dcg)
+        elif name.lower() == "map":
+            precisions = [hits[rank] / (rank + 1) for rank in range(k) if relevant[rank]]
+            values.append(sum(precisions) / min(sum(relevant), k))
+        elif name == "MRR":
+            values.append(1 / (1 + relevant.index(1)) if relevant.index(1) < k else 0)
+        else:
+            values.append(hits[-1] / {"pre": k, "PrecisionAt": k, "RecallAt": sum(relevant)}[name])
+    return sum(values) / len(values)
+
+
+@rows_of(*LEARNING_TO_RANK)
+@pytest.mark.parametrize("tied", [False, True])
+def test_learning_to_rank_follows_the_documented_definitions(library, theirs, ours, tied):
+    scores, grades, sizes = (x.tolist() for x in rows_with_groups(tied, top=4 if "dcg" in theirs.lower() else 1))
+    order = {} if library == "catboost" else {"tie_break": -np.arange(len(scores))}
+    metric = tr.parse(ours)
+    metric.update(np.array(scores), grades, groups=sizes, **order)
+    want = by_definition(library, theirs, scores, grades, sizes)
+    assert metric.compute().item() == pytest.approx(want, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("library", "theirs", "want"),
+    [
+        # the first list ranks grades 0, 2, 0, 1, in CatBoost 0, 0, 2, 1; the second has no relevant row
+        ("lightgbm", "ndcg@2", ((3 / math.log2(3)) / (3 + 1 / math.log2(3)) + 1) / 2),
+        ("lightgbm", "map@2", (1 / 2 / 2 + 1) / 2),
+        ("xgboost", "ndcg@2-", ((3 / math.log2(3)) / (3 + 1 / math.log2(3)) + 0) / 2),
+        ("xgboost", "map@4", ((1 / 2 + 2 / 4) / 2 + 1) / 2),
+        ("xgboost", "pre@3", (1 / 3 + 0) / 2),
+        ("catboost", "NDCG:top=2", (0 + 1) / 2),
+        ("catboost", "NDCG:top=3;type=Exp", ((3 / 2) / (3 + 1 / math.log2(3)) + 1) / 2),
+        ("catboost", "MAP:top=3", (1 / 3 / 2 + 0) / 2),
+        ("catboost", "MRR:top=3", (1 / 3 + 0) / 2),
+        ("catboost", "RecallAt:top=3", (1 / 2 + 1) / 2),
+    ],
+)
+def test_presets_of_learning_to_rank_have_the_numbers_of_a_worked_example(library, theirs, want):
+    scores, grades, sizes = [4.0, 3.0, 3.0, 1.0, 2.0, 1.0], [0, 2, 0, 1, 0, 0], [4, 2]
+    k = int(re.search(r"\d", theirs)[0])
+    order = {} if library == "catboost" else {"tie_break": -np.arange(len(scores))}
+    metric = tr.RankingCollection(tr.preset(library, k))[theirs]
+    assert metric.score(scores, grades, groups=sizes, **order).mean().item() == pytest.approx(want)
+    assert by_definition(library, theirs, scores, grades, sizes) == pytest.approx(want)
