@@ -68,11 +68,12 @@ class Scale:
 
 def scale_of(values: Iterable[float], start: float, end: float, *, log: bool = False, zero: bool = False) -> Scale:
     """An axis that holds some numbers, with some room; ``zero`` includes 0. Missing numbers are left out."""
-    shown = (value if abs(value) > 1e-300 else 0.0 for value in values)  # no tick is between smaller numbers
+    shown = (0.0 if abs(value) <= 1e-300 else value for value in values)  # no tick is between smaller numbers
     finite = [value for value in shown if math.isfinite(value) and (value > 0 or not log)]
     low, high = min([*finite, *([0.0] * zero)], default=0.0), max([*finite, *([0.0] * zero)], default=1.0)
     if log:
-        return Scale(low or 1.0, high if high > low else (low or 1.0) * 10, start, end, True)
+        low = low or 1.0
+        return Scale(low, high if high > low else low * 10, start, end, True)
     if not high > low:
         low, high = low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0)
     room = 0.04 * (high - low)

@@ -1,0 +1,192 @@
+"""Sources of runs, their names and warnings; a state of no common query; axes of charts."""
+
+import io
+import math
+import re
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import torchrank as tr
+from torchrank import partial
+from torchrank.evaluation import curves, plots, svg
+from torchrank.evaluation.options import identical
+from torchrank.tables import chunks
+from torchrank.tables.chunks import QueryReturnsError
+
+QRELS = {"q1": {"a": 1}, "q2": {"b": 1}, "q3": {"c": 2}}
+LINES = "q1 Q0 a 1 2 t\nq1 Q0 x 2 1 t\nq2 Q0 x 1 2 t\nq2 Q0 b 2 1 t\n"
+
+
+@pytest.fixture
+def pieces(monkeypatch):
+    """Files are read in pieces of few lines, as large ones are."""
+    monkeypatch.setattr(chunks, "LARGE", 1)
+    monkeypatch.setattr(chunks, "LARGE_COMPRESSED", 1)
+    monkeypatch.setattr(chunks.read_chunks, "__kwdefaults__", {**chunks.read_chunks.__kwdefaults__, "lines": 1})
+
+
+def test_a_large_file_whose_queries_return_is_read_as_a_whole_unless_pieces_were_asked_for(tmp_path, pieces):
+    path = tmp_path / "mine.run"
+    path.write_text(LINES + "q1 Q0 y 3 0.5 t\n")
+    found = tr.evaluate(QRELS, path, "mrr recall@5")
+    assert found.means == {"mine": {"mrr": pytest.approx(0.5), "recall@5": pytest.approx(2 / 3)}}
+    with pytest.raises(QueryReturnsError, match="q1"):
+        tr.evaluate(QRELS, tr.read_chunks(path, lines=1), "mrr")
+
+
+def test_pieces_have_the_name_of_their_file_or_none(tmp_path):
+    (tmp_path / "mine.run").write_text(LINES)
+    rows = [[("q1", "a", 2.0), ("q1", "x", 1.0)], [("q2", "x", 2.0), ("q2", "b", 1.0)]]
+    named = {"mine": tr.read_chunks(tmp_path / "mine.run", lines=1), "run": tr.read_chunks(iter(rows))}
+    for name, source in named.items():
+        assert tr.evaluate(QRELS, source, "mrr").means == {name: {"mrr": pytest.approx(0.5)}}
+
+
+def test_measures_of_subtopics_warn_if_judgments_have_none():
+    run = {"q1": {"a": 1.0}}
+    with pytest.warns(UserWarning, match="no subtopics, so alphandcg@5, erria counts each query as one subtopic; pass"):
+        tr.evaluate(QRELS, run, "alphandcg@5 mrr erria")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tr.evaluate(QRELS, run, "mrr")
+        tr.evaluate([("q1", 1, "a", 1), ("q1", 2, "x", 1)], run, "alphandcg@5")
+
+
+def test_measures_that_are_objects_are_evaluated_as_their_names():
+    run = {"q1": {"a": 1.0, "x": 2.0}}
+    suite = tr.RankingCollection(["mrr", "ndcg@3"])
+    assert tr.evaluate(QRELS, run, suite).means == tr.evaluate(QRELS, run, "mrr ndcg@3").means
+    assert tr.evaluate(QRELS, run, [tr.MRR(), "ndcg@3"]).means == tr.evaluate(QRELS, run, "mrr ndcg@3").means
+
+
+@pytest.mark.parametrize(
+    ("run", "want"),
+    [
+        ({"a": {"a": 1.0, "b": 2.0}, "b": {"a": 1.0}}, [True, False, False]),
+        ({"a": {"b": 2.0}}, [False]),
+        ({1: {1: 1.0, 2: 2.0}, 2: {1: 1.0}}, [True, False, False]),
+        ({1: {"1": 1.0, "2": 2.0}}, [False, False]),
+        ({(1, 2): {(1, 2): 1.0, "2": 2.0}}, [True, False]),
+        ({"2": {(1, 2): 1.0, "2": 2.0}}, [False, True]),
+    ],
+)
+def test_documents_with_the_id_of_their_query_are_found_whatever_ids_are(run, want):
+    read = tr.read_run(run)
+    rows = [(query, item) for query, scores in run.items() for item in scores]
+    found = {(q, d): same for (q, d), same in zip(rows, identical(read).tolist(), strict=True)}
+    assert sorted(found.values()) == sorted(want)
+    assert all(same == (q == d and type(q) is type(d)) for (q, d), same in found.items())
+
+
+def test_a_table_of_one_run_has_its_means_and_digits():
+    found = tr.evaluate(QRELS, {"q1": {"a": 1.0}, "q2": {"x": 2.0, "b": 1.0}}, "mrr P_1")
+    table = found.table(digits=2)
+    assert (table["system"], table["mrr"], table["P_1"]) == (["run"], [pytest.approx(0.5)], [pytest.approx(1 / 3)])
+    assert table.formats == {"mrr": ".2f", "P_1": ".2f"}
+    assert "0.50" in str(table)
+    assert found.table().formats["mrr"] == ".3f" or found.table().formats["mrr"] == ".4f"
+
+
+def test_a_state_without_a_common_query_or_document_says_so():
+    other = partial(QRELS, {"z": {"a": 1.0}}, "mrr")
+    with pytest.raises(ValueError, match="'z'"):
+        other.estimates()
+    apart = partial(QRELS, {"q1": {"z": 1.0}}, "mrr mr")
+    assert apart.labels == ["mrr", "mr"]
+    with pytest.warns(UserWarning, match=r"document"):
+        apart.estimates()
+    both = tr.merge([partial(QRELS, {"q2": {"b": 1.0}}, "mrr mr"), apart])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert repr(both) == f"{both.summary()}\n\n{both.coverage}"
+    assert both.means["mrr"] == pytest.approx(1 / 3)
+
+
+def test_ids_of_any_type_are_told_apart_in_parts():
+    qrels = {(1, 2): {"a": 1}, (2, 1): {"b": 1}}
+    parts = [partial(qrels, {query: {"a": 1.0, "b": 0.5}}, "mrr") for query in qrels]
+    assert tr.merge(parts).means == tr.evaluate(qrels, {key: {"a": 1.0, "b": 0.5} for key in qrels}, "mrr").means["run"]
+    assert tr.merge(parts).means["mrr"] == pytest.approx(0.75)
+    with pytest.raises(ValueError, match="Expected"):
+        tr.merge([parts[0], partial({"x": {"a": 1}}, {}, "mrr")])
+
+
+# ---- ranks and axes --------------------------------------------------------------------------------------------------
+
+
+def test_ranks_between_two_bins_and_behind_the_last_one_are_counted():
+    ranking = tr.Ranking.from_ranks(torch.tensor([1, 3, 5, 2, 4]), num_candidates=9)
+    (found,) = curves.first_ranks(ranking, [2, 4])
+    assert (found.ranks, found.bins, found.counts) == ((1, 3, 5, 2, 4), (2, 4, 5), (2, 2, 1))
+    half = tr.Ranking.from_scores(torch.tensor([[1.0, 1.0], [2.0, 1.0]]), torch.tensor([[1, 0], [0, 1]]))
+    (found,) = curves.first_ranks(half, [1])
+    assert (found.ranks, found.bins, found.counts, found.not_retrieved) == ((1.5, 2), (1, 2), (0, 2), 0)
+    scores = torch.tensor([[1.0, 2.0], [2.0, 1.0], [3.0, 1.0]])
+    (found,) = curves.first_ranks(tr.Ranking.from_label(scores, torch.tensor([0, -100, 0])), [1, 2])
+    assert (found.ranks, found.counts) == ((2, 1), (1, 1))
+    evaluation = tr.evaluate(QRELS, {"q1": {"a": 1.0}, "q2": {"x": 2.0, "b": 1.0}}, "mrr")
+    (found,) = evaluation.first_ranks()
+    assert sorted(found.ranks) == [1, 2, math.inf]
+    assert found.not_retrieved == 1
+
+
+def test_the_depth_of_curves_is_that_of_the_longest_list_or_the_largest_rank():
+    lists = torch.rand(2, 7)
+    ranking = tr.Ranking.from_scores(lists, torch.ones(2, 7).int())
+    assert curves._depth([ranking]) == 7
+    assert curves._depth([ranking], deepest=3) == 3
+    assert curves._depth([]) == curves._depth([ranking.take(torch.zeros(0, dtype=torch.int64))]) == 1
+    assert curves._depth([tr.Ranking.from_ranks(torch.tensor([5, 90]))]) == 90
+    assert curves._round(50) == [1, 2, 5, 10, 20, 50]
+    assert curves._round(1) == [1]
+    assert curves._round(60) == [1, 2, 5, 10, 20, 50, 60]
+    assert curves._round(10**4) == [1, 3, 10, 30, 100, 300, 1000, 3000, 10**4]
+
+
+@pytest.mark.needs("matplotlib")
+def test_bins_of_large_ranks_are_named_in_thousands_and_millions():
+    ranking = tr.Ranking.from_ranks(torch.tensor([1, 3]), num_candidates=5_000_000)
+    axes = plots.plot_ranks({"a": ranking}, bins=[1, 3, 9, 9_999, 10_000, 999_999, 3_000_000])
+    names = [text.get_text() for text in axes.get_xticklabels()]
+    assert names == ["1", "2-3", "4-9", "10-9999", "10k", "10k-999k", "1M-3M", "not retrieved"]
+    assert {text.get_rotation() for text in axes.get_xticklabels()} == {35}
+    few = plots.plot_ranks({"a": ranking}, bins=[1, 2, 3, 4, 5, 6])
+    assert {text.get_rotation() for text in few.get_xticklabels()} == {0}
+
+
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("zero", [False, True])
+@pytest.mark.parametrize("values", [[], [3.0], [0.0], [math.nan, 2.0, math.inf], [1, 1000], [-3, 7], [-2], [1e-310, 5]])
+def test_an_axis_holds_its_numbers_with_round_ticks_inside(values, zero, log):
+    scale = svg.scale_of(values, 10, 110, log=log, zero=zero)
+    shown = [value for value in values if math.isfinite(value) and (value > 1e-300 or not log)]
+    shown += [0.0] * (zero and not log)
+    assert scale.low < scale.high
+    assert scale.log == log
+    places = [float(scale(value)) for value in shown]
+    assert all(10 - 1e-9 <= place <= 110 + 1e-9 for place in places)
+    assert (float(scale(scale.low)), float(scale(scale.high))) == (10, 110)
+    if len(set(shown)) > 1 and not log:  # the same room on both sides
+        width = max(shown) - min(shown)
+        assert scale.low == pytest.approx(min(shown) - 0.04 * width)
+        assert scale.high == pytest.approx(max(shown) + 0.04 * width)
+    elif len(set(shown)) == 1 and not log:
+        assert scale.high - shown[0] == pytest.approx(shown[0] - scale.low)
+    elif log and shown and not zero:
+        assert (scale.low, scale.high) == (min(shown), max(shown) if len(set(shown)) > 1 else 10 * shown[0])
+    ticks = scale.ticks()
+    assert ticks == sorted(set(ticks))
+    assert len(ticks) <= 11
+    assert all(scale.low - 1e-9 <= tick <= scale.high * (1 + 1e-9) + 1e-9 for tick in ticks)
+    if not log:
+        steps = np.diff(ticks)
+        assert len(ticks) >= 2
+        assert np.allclose(steps, steps[0])
+        assert re.fullmatch(r"[125]0*", f"{steps[0]:e}".split("e")[0].replace(".", "").rstrip("0") or "1")
+
+
+def test_a_run_on_a_stream_is_read():
+    assert tr.read_run(io.BytesIO(LINES.encode())).to_dict()["q1"] == {"a": 2.0, "x": 1.0}
