@@ -57,7 +57,7 @@ TESTS = {
         "ranking/test_judged.py",
         "wrappers/test_sampled.py",
     ],
-    "statistics": ["statistics"],
+    "statistics": ["statistics", "collection/test_plots.py"],
     "state": ["state"],
     "metrics": ["measures", "item_lists"],
     "collection": ["collection"],
