@@ -1,0 +1,248 @@
+"""Tables that are refused, each with the reason, and edges of those that are read."""
+
+import io
+
+import numpy as np
+import pytest
+import torch
+
+import torchrank as tr
+from torchrank.tables import chunks, id_columns, native
+from torchrank.tables.file_formats import _field
+from torchrank.tables.native import text_of
+
+RUN = [("q1", "a", 0.5), ("q1", "b", 0.7)]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: tr.read_run(RUN, columns="qid"),
+            TypeError,
+            "Expected columns to be a dictionary or three names, got 'qid'",
+        ),
+        (lambda: tr.read_run(RUN, columns=3), TypeError, "Expected columns to be a dictionary or three names, got 3"),
+        (
+            lambda: tr.read_run(RUN, columns=["a", "b"]),
+            ValueError,
+            r"Expected columns to be query, item and score, got \['a', 'b'\]",
+        ),
+        (lambda: tr.read_qrels(RUN, columns=[0, 1]), ValueError, "Expected columns to be query, item and grade"),
+        (
+            lambda: tr.read_run(RUN, columns={"itm": 1}),
+            ValueError,
+            "among query, item, score, rank, got 'itm'; did you mean 'item'",
+        ),
+        (lambda: tr.read_qrels(RUN, columns={"rank": 1}), ValueError, "among query, item, grade, subtopic, got 'rank'"),
+        (
+            lambda: tr.read_run(io.BytesIO(b"q1 d1 0.5\n"), columns={"query": 0, "item": 1}),
+            ValueError,
+            "Expected columns to number query, item and score",
+        ),
+        (
+            lambda: tr.read_run(io.BytesIO(b"q1 d1 0.5\n"), columns=[0, 1, 3]),
+            ValueError,
+            "Expected columns to be numbers from 0 to 2, got",
+        ),
+        (
+            lambda: tr.read_run(io.BytesIO(b"q1 d1 0.5\n"), columns=[0, 1, -1]),
+            ValueError,
+            "Expected columns to be numbers from 0 to 2, got",
+        ),
+        (
+            lambda: tr.read_run({"qid": ["q"], "docno": ["d"], "score": [1.0]}, columns={"query": np.array(["q"])}),
+            ValueError,
+            "Expected one of the columns qid, docno, score, got ndarray; pass the name of a column",
+        ),
+        (lambda: tr.read_run(io.BytesIO(b"qid docno score\nq d 1\n"), columns={"score": "scor"}), ValueError, "scor"),
+        (
+            lambda: tr.read_run([1, 2]),
+            ValueError,
+            r"Expected rows to be tuples \(query, document, score\), got 1; pass tensors",
+        ),
+        (lambda: tr.read_run(["abc"]), ValueError, r"Expected rows to be tuples \(query, document, score\), got 'abc'"),
+        (lambda: tr.read_run({"q": {"a": 1.0}, "p": 3}), ValueError, r"for query 'p'"),
+        (
+            lambda: tr.read_run(io.BytesIO(b'{"q": {"a": 1.0}}'), split="test"),
+            ValueError,
+            r"Expected a file with a split 'test', got \{query",
+        ),
+        (
+            lambda: tr.read_run(io.BytesIO(b'{"q": {"a": 1.0}}'), subset="en"),
+            ValueError,
+            r"Expected a file with a subset 'en', got \{query",
+        ),
+        (
+            lambda: tr.read_run(io.BytesIO(b"[1, 2]"), format="json"),
+            ValueError,
+            r"Expected \{query: \{document: number\}\}, got a list",
+        ),
+        (
+            lambda: tr.read_run({"qid": [1], "docno": np.array([2**63], np.uint64), "score": [1.0]}),
+            ValueError,
+            "that int64 can hold; pass them as text",
+        ),
+        (
+            lambda: tr.read_chunks(RUN, ties="documents"),
+            ValueError,
+            "Expected ties to be one of 'document', 'expected', got 'documents'",
+        ),
+        (lambda: tr.read_chunks(RUN, lines=0), ValueError, "Expected lines to be an integer >= 1, got 0"),
+        (lambda: tr.read_chunks(RUN, duplicates="last"), ValueError, "Expected duplicates to be one of"),
+        (
+            lambda: tr.read_chunks({"q": {"a": 1.0}}),
+            TypeError,
+            "Expected a path or an iterable of pieces of a run, got dict",
+        ),
+        (lambda: tr.read_chunks(3), TypeError, "Expected a path or an iterable of pieces of a run, got int"),
+    ],
+)
+def test_a_wrong_table_or_argument_is_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_an_id_with_white_space_is_not_written_between_white_space():
+    for name in ("a b", "", "a\tb", "\n"):
+        with pytest.raises(ValueError, match=r"Expected ids without white space, got .*; write \.json or \.jsonl"):
+            _field(name)
+    assert _field("a\u00a0b") == "a\u00a0b"
+    assert _field(3) == "3"
+
+
+def test_the_largest_unsigned_integers_are_ids_up_to_those_of_int64():
+    for largest in (0, 2**63 - 1):
+        frame = {"qid": ["q"], "docno": np.array([largest], np.uint64), "score": [1.0]}
+        assert tr.read_run(frame).to_dict() == {"q": {largest: 1.0}}
+    assert len(tr.read_run({"qid": [], "docno": np.array([], np.uint64), "score": []})) == 0
+
+
+def test_a_line_of_a_piece_with_another_number_of_fields_is_named(tmp_path):
+    path = tmp_path / "a.run"
+    path.write_text("q1 Q0 a 1 2 t\nq1 Q0 b 2 1 t\nq2 a 1\nq2 b 0.5\n")
+    with pytest.raises(
+        ValueError, match=r"Expected 6 fields, as in the first line of the file.*line 3|line 3.*Expected 6"
+    ):
+        list(tr.read_chunks(path, lines=2))
+
+
+def test_ties_and_duplicates_of_pieces_are_those_of_a_run():
+    pieces = [[("q1", "a", 0.5), ("q1", "b", 0.5)], [("q1", "a", 0.7), ("q2", "c", 1.0)]]
+    with pytest.raises(ValueError, match=r"duplicate|twice"):
+        list(tr.read_chunks(pieces))
+    for keep, score in (("first", 0.5), ("best", 0.7)):
+        found = list(tr.read_chunks(pieces, duplicates=keep, ties="expected"))
+        assert [run.to_dict() for run in found] == [{"q1": {"a": score, "b": 0.5}}, {"q2": {"c": 1.0}}]
+        assert {run.ties for run in found} == {"expected"}
+    assert {run.ties for run in tr.read_chunks(pieces, duplicates="best")} == {"document"}
+    error = [[("q1", "a", 1.0), ("q2", "a", 1.0)], [("q2", "b", 1.0), ("q3", "a", 1.0), ("q3", "a", 2.0)]]
+    with pytest.raises(ValueError, match=r"q3|'a'"):
+        list(tr.read_chunks(error))
+
+
+@pytest.mark.parametrize("wanted", [0, 1, 2, 9])
+def test_pieces_that_are_read_early_are_given_once_and_in_order(wanted, monkeypatch):
+    pieces = [[("q1", "a", 0.5)], [("q2", "b", 0.5)], [("q3", "c", 0.7)]]
+    read = []
+    source = tr.read_chunks(read.append(number) or piece for number, piece in enumerate(pieces))
+    left = iter([True] * wanted + [False])
+    begun = source.begun(lambda: next(left))
+    assert len(read) == min(wanted, 3)
+    assert [run.to_dict() for run in begun] == [{q: {d: s}} for ((q, d, s),) in pieces]
+    monkeypatch.setattr(chunks, "EARLY", 2)
+    read.clear()
+    source = tr.read_chunks(read.append(number) or piece for number, piece in enumerate(pieces))
+    assert len(list(source.begun(lambda: True))) == 3
+    source = tr.read_chunks(read.append(number) or piece for number, piece in enumerate(pieces))
+    read.clear()
+    source.begun(lambda: True)
+    assert read == [0, 1]
+
+
+def test_small_compressed_and_blank_files_are_not_read_in_pieces(tmp_path, monkeypatch):
+    path = tmp_path / "a.run"
+    path.write_text("q1 Q0 a 1 2 t\n" * 1)
+    assert chunks.of_large(path) is None
+    monkeypatch.setattr(chunks, "LARGE_COMPRESSED", 1)
+    assert chunks.of_large(path) is None
+    monkeypatch.setattr(chunks, "LARGE", 1)
+    assert chunks.of_large(path).automatic
+    assert chunks.of_large(str(path)).automatic
+    assert not tr.read_chunks(path).automatic
+    assert chunks.of_large({"q": {}}) is None
+    assert chunks.of_large(tmp_path) is None
+    assert chunks.of_large(tmp_path / "none") is None
+    for text in ("\n\n  \n", '{"q": {"a": 1.0}}'):
+        path.write_text(text)
+        assert chunks.of_large(path) is None
+
+
+def test_masked_arrays_and_tensors_are_columns():
+    scores = np.ma.array([0.5, 0.25], mask=[False, False])
+    for column in (
+        scores,
+        torch.tensor([0.5, 0.25], requires_grad=True),
+        [0.5, 0.25],
+        (0.5, 0.25),
+        np.array([0.5, 0.25]),
+    ):
+        assert tr.read_run({"qid": ["q", "q"], "docno": ["a", "b"], "score": column}).to_dict() == {
+            "q": {"a": 0.5, "b": 0.25}
+        }
+    masked = {"qid": ["q", "q"], "docno": ["a", "b"], "score": np.ma.array([0.5, 0.25], mask=[False, True])}
+    with pytest.raises(ValueError, match=r"row 2|number"):
+        tr.read_run(masked)
+
+
+def test_ranks_of_one_frame_are_descending_scores():
+    frame = {"qid": ["x", "x", "y"], "docno": ["a", "b", "c"], "rank": [2, 1, 1], "label": [1, 0, 1]}
+    assert tr.MRR().score(tr.Ranking.from_table(frame)).tolist() == [0.5, 1]
+    scored = {"qid": ["x", "x", "y"], "score": [0.2, 0.3, 0.1], "label": [1, 0, 1]}  # without ids of documents
+    assert tr.MRR().score(tr.Ranking.from_table(scored)).tolist() == [0.5, 1]
+    assert tr.Ranking.from_table(scored).num_candidates.tolist() == [2, 1]
+
+
+def test_ids_of_other_kinds_are_never_equal():
+    texts, numbers = id_columns.TextIds.of(["1", "2"]), id_columns.NumberIds(np.array([1, 2]))
+    assert texts.equals(numbers).tolist() == numbers.equals(texts).tolist() == [False, False]
+    assert texts.equals(id_columns.TextIds.of(["1", "3"])).tolist() == [True, False]
+    assert numbers.equals(id_columns.NumberIds(np.array([1, 3]))).tolist() == [True, False]
+    long = ["x" * size + "y" for size in range(1, 40)]
+    other = [text[:-1] + ("z" if n % 2 else "y") for n, text in enumerate(long)]
+    found = id_columns.TextIds.of(long).equals(id_columns.TextIds.of(other)).tolist()
+    assert found == [a == b for a, b in zip(long, other)]
+    hashes = id_columns.TextIds.of(long + long).hashes()
+    assert len(set(hashes.tolist())) == len(long)
+    assert hashes[: len(long)].tolist() == hashes[len(long) :].tolist()
+
+
+def test_columns_of_text_of_other_libraries_are_read_without_objects_or_not_at_all():
+    polars, pyarrow, pandas = (pytest.importorskip(name) for name in ("polars", "pyarrow", "pandas"))
+    texts = ["b", "", "ä", "b"]
+    good = [
+        polars.Series(texts),
+        polars.Series(texts, dtype=polars.Categorical),
+        polars.Series(texts, dtype=polars.Enum(["b", "", "ä"])),
+        pyarrow.chunked_array([texts[:1], texts[1:]]),
+        pyarrow.chunked_array([texts]).cast(pyarrow.large_string()),
+        pyarrow.chunked_array([["x", *texts]]).slice(1),
+        pyarrow.chunked_array([pyarrow.array(texts).dictionary_encode()]),
+        pandas.Series(texts, dtype="category"),
+        pandas.Series(texts, dtype=pandas.ArrowDtype(pyarrow.string())),
+    ]
+    for column in good:
+        assert text_of(column).tolist() == texts, column
+    bad = [polars.Series([1, 2]), polars.Series(["a", None]), pandas.Series([1, "a"], dtype="category")]
+    bad += [pyarrow.chunked_array([[1]]), pyarrow.chunked_array([["a", None]]), pandas.Series([1, 2]), [1], "a", None]
+    for column in bad:
+        assert text_of(column) is None, column
+    assert text_of(pyarrow.chunked_array([pyarrow.array([], pyarrow.string())])).tolist() == []
+    assert text_of(pyarrow.chunked_array([["", ""]])).tolist() == ["", ""]
+    assert not native.installed("no_such_package_at_all")
+    assert native.installed("json")
+
+
+def test_grades_and_scores_are_those_that_were_given():
+    assert tr.read_qrels({"q": {"a": 2, "b": -1}}).grades.tolist() == [2, -1]
+    assert tr.read_run({"q": {"a": 2.5, "b": -1}}).scores.tolist() == [2.5, -1]
