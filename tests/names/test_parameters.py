@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+import torchmetrics
 
 import torchrank as tr
 from torchrank.names import arguments, optional
@@ -260,3 +261,15 @@ def test_a_package_that_is_not_there_is_named_with_the_ways_out(monkeypatch):
     assert not optional.installed("json.decoder")
     with pytest.raises(ImportError, match=r"run `pip install json` \(the extra 'x' of torchrank installs it\)$"):
         optional.imported("json.decoder", "x")
+
+
+def test_constructors_take_the_arguments_of_torchmetrics_with_its_defaults():
+    ours = {name: p.default for name, p in inspect.signature(tr.NDCG).parameters.items()}
+    theirs = [name for name, p in tr.NDCG.declared.items() if p.of_torchmetrics]
+    assert {"sync_on_compute", "dist_sync_on_step", "process_group", "compute_on_cpu"} <= set(theirs) <= set(ours)
+    metric = torchmetrics.MeanMetric()
+    for name in theirs:
+        assert ours[name] == getattr(metric, name, ours[name]), name
+        assert not tr.NDCG.declared[name].labelled
+    assert tr.NDCG(sync_on_compute=False).sync_on_compute is False
+    assert tr.NDCG(sync_on_compute=False).label == "ndcg"
