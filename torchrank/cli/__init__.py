@@ -257,6 +257,9 @@ def _add_evaluations(commands: Any) -> None:
         action=argparse.BooleanOptionalAction,
         help="leave out documents named like their query",
     )
+    files.add_argument(
+        "--parent", metavar="TEXT", help="what separates a document from its chunk in ids, as # in doc#chunk"
+    )
     files.add_argument("--depth", type=_least(1), metavar="K", help="keep the first K documents of each query")
     files.add_argument(
         "--relevance-level",

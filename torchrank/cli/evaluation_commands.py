@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 #: options of the command that are arguments of :func:`torchrank.evaluate`
 ARGUMENTS = (
     *("preset", "queries", "ignore_identical_ids", "precision", "ties"),
-    *("depth", "relevance_level", "unjudged", "duplicates", "expansion"),
+    *("depth", "relevance_level", "unjudged", "duplicates", "expansion", "parent"),
 )
 
 #: exit statuses

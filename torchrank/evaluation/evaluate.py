@@ -23,7 +23,7 @@ from torchrank.tables.chunks import Chunks
 from torchrank.tables.file_readers import EXPANSION
 from torchrank.tables.frames import is_columns, is_frame
 from torchrank.tables.id_columns import ObjectIds, of_objects
-from torchrank.tables.pair_tables import Duplicates, Qrels, Ties
+from torchrank.tables.pair_tables import Duplicates, Parent, Qrels, Ties
 from torchrank.tables.rankings import tables_of_frame
 from torchrank.tables.sources import stem
 from torchrank.wrappers.query_table import QueryTable
@@ -51,6 +51,7 @@ def evaluate(
     unjudged: Unjudged | None = None,
     duplicates: Duplicates = "error",
     expansion: int = EXPANSION,
+    parent: Parent | None = None,
     progress: bool = False,
 ) -> Evaluation:
     """Evaluate one or several runs with the same judgments: ``evaluate(qrels, run, "ndcg@10")``.
@@ -93,6 +94,9 @@ def evaluate(
         duplicates: "error", or the grade and the score to keep of a document that is given twice, as
             :func:`torchrank.read_run`: "first", or "best", the largest.
         expansion: how many times its size a gzip or parquet file of more than 64 MB may have, decompressed, likewise.
+        parent: the document of which an item is a chunk: a separator, "#" for ids such as ``doc#chunk`` (what is before
+            the last one is the document), a dictionary or a function from the id of a chunk to that of its document.
+            A document has the best score and the largest grade of its chunks. Ids without a parent are documents.
         progress: show a progress bar if it takes more than a second; requires tqdm.
 
     Returns:
@@ -131,7 +135,7 @@ def evaluate(
         groups = names.group_list()
     options = Options.of(
         preset, queries=queries, ignore_identical_ids=ignore_identical_ids, precision=precision, depth=depth,
-        ties=ties, duplicates=duplicates, expansion=expansion,
+        ties=ties, duplicates=duplicates, expansion=expansion, parent=parent,
     )  # fmt: skip
     if measures is None:
         measures = MEASURES if preset is None else preset_of(preset, *CUTOFFS[preset])

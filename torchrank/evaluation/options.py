@@ -16,7 +16,7 @@ from torchrank.names.parse import parse_all
 from torchrank.names.presets import LIBRARIES, OPTIONS
 from torchrank.tables.file_readers import EXPANSION
 from torchrank.tables.id_columns import KeyIds
-from torchrank.tables.pair_tables import Duplicates, Qrels, Run, Ties
+from torchrank.tables.pair_tables import Duplicates, Parent, Qrels, Run, Ties
 from torchrank.tables.sources import read_qrels, read_run
 from torchrank.wrappers.suites import Suite
 
@@ -38,6 +38,7 @@ class Options:
     ties: Ties | None = None
     duplicates: Duplicates = "error"
     expansion: int = EXPANSION
+    parent: Parent | None = None
 
     @classmethod
     def of(cls, preset: str | None, **arguments: Any) -> Options:
@@ -60,11 +61,13 @@ class Options:
 
     def judgments(self, source: Any) -> Qrels:
         """The judgments of a source."""
-        return read_qrels(source, duplicates=self.duplicates, expansion=self.expansion)
+        qrels = read_qrels(source, duplicates=self.duplicates, expansion=self.expansion)
+        return qrels.by_parent(self.parent)
 
     def run(self, source: Any) -> Run:
         """The run of a source."""
-        return read_run(source, ties=self.ties, duplicates=self.duplicates, expansion=self.expansion)
+        run = read_run(source, ties=self.ties, duplicates=self.duplicates, expansion=self.expansion)
+        return run.by_parent(self.parent)
 
     def apply(self, run: Run, itself: np.ndarray) -> Run:
         """The part of a run that is evaluated, with its scores as they are compared.

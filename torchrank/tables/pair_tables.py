@@ -17,6 +17,8 @@ from torchrank.tables.id_columns import Ids, KeyIds, NumberIds, TextIds, factori
 Array = np.ndarray
 Duplicates = Literal["error", "first", "best"]
 Ties = Literal["document", "expected"]
+# The document of which an item is a chunk: what is before the last separator in its id, or by a dictionary or function.
+Parent = str | Mapping[Any, Hashable] | Callable[[Any], Hashable]
 # Most values of the second column of judgments, for a query, that are read as its subtopics.
 MOST_SUBTOPICS = 100
 
@@ -175,6 +177,23 @@ class PairTable:
         """This table with its documents as a column, also if they are keys of dictionaries."""
         return replace(self, items=of_objects(self.items.tolist())) if isinstance(self.items, KeyIds) else self
 
+    def by_parent(self, parent: Parent | None) -> Self:
+        """The table of the documents that the items are parts of, each with its largest number; None = the items.
+
+        Raises:
+            TypeError: ``parent`` is neither a separator, a dictionary nor a function.
+        """
+        if parent is None:
+            return self
+        number: dict[Hashable, int] = {}
+        parents = list(map(_parent_of(parent), self.items.tolist()))
+        document = np.array([number.setdefault(one, len(number)) for one in parents], dtype=np.int64)
+        pair = self.query.astype(np.int64) * len(number) + document
+        _, first, row = np.unique(pair, return_index=True, return_inverse=True)
+        items = of_objects([parents[place] for place in first.tolist()])
+        value = _largest(self.value, row, len(first))
+        return replace(self, query=self.query[first], items=items, value=value, known_hashes=None)
+
     def to_dict(self) -> dict[Hashable, dict[Hashable, float]]:
         """The table as ``{query: {document: number}}``."""
         tables: list[dict[Hashable, float]] = [{} for _ in range(len(self.queries))]
@@ -238,6 +257,27 @@ class PairTable:
                     )
 
 
+def _parent_of(parent: Parent) -> Callable[[Any], Hashable]:
+    """The document of an item. A text is the part before the last separator, or itself if there is none."""
+    if isinstance(parent, str) and parent:
+        return lambda item: item.rpartition(parent)[0] or item if isinstance(item, str) else item
+    if isinstance(parent, Mapping):
+        return lambda item: parent.get(item, item)
+    if callable(parent):
+        return parent
+    raise TypeError(
+        "Expected parent to be a separator such as '#', a dictionary from chunk to document or a function, got"
+        f" {parent!r}"
+    )
+
+
+def _largest(values: Array, row: Array, rows: int) -> Array:
+    """The largest of the values [entry, ...] of each row."""
+    largest = np.full((rows, *values.shape[1:]), -np.inf)
+    np.maximum.at(largest, row, values)
+    return largest
+
+
 def _floats(values: Iterable[Any]) -> Array:
     """float64 [value]; one NaN if a value is not a number."""
     try:
@@ -274,12 +314,19 @@ class Qrels(PairTable):
         _, first, row = np.unique(pair, return_index=True, return_inverse=True)
         order = np.argsort(first)
         row = np.argsort(order)[row]  # documents in the order of their first rows
-        value = np.full(len(first), -np.inf)
-        np.maximum.at(value, row, rows.value)
+        value = _largest(rows.value, row, len(first))
         # A document is not relevant to other subtopics, or not judged if it is so for none.
         grades = np.repeat(np.minimum(value, 0)[:, None], 1 + rows.subtopic.max(), axis=1)
         grades[row, rows.subtopic] = rows.value
         return replace(super().of_distinct(rows.take(first[order])), value=value, subtopics=grades)
+
+    def by_parent(self, parent: Parent | None) -> Self:
+        if parent is None or self.subtopics is None:
+            return super().by_parent(parent)
+        # Each subtopic is a table of its own, whose rows are alike.
+        columns = [replace(self, value=column, subtopics=None).by_parent(parent) for column in self.subtopics.T]
+        grades = np.stack([column.value for column in columns], axis=-1)
+        return replace(columns[0], value=grades.max(-1), subtopics=grades)
 
     @classmethod
     def _bad(cls, values: Array) -> Array:

@@ -1,0 +1,104 @@
+"""Chunks are evaluated as the documents that they are of: against tables of documents, made in plain Python."""
+
+import json
+import random
+
+import pytest
+
+import torchrank as tr
+from torchrank.cli import main
+
+MEASURES = "ndcg@3 map mrr recall@2 bpref"
+
+
+def chunked(seed, judged_chunks):
+    """Judgments and a run of chunks, with equal scores and negative grades, and both as tables of documents."""
+    rng = random.Random(seed)
+    qrels, run = {}, {}
+    for query in range(12):
+        names = [f"d{rng.randint(0, 5)}#{part}" for part in range(8)]
+        run[f"q{query}"] = {name: rng.choice((0.1, 0.2, 0.5, 0.9)) for name in names}
+        judged = rng.sample([f"d{document}" for document in range(6)], 4)
+        judged = [f"{one}#{part}" for one in judged for part in range(3)] if judged_chunks else judged
+        qrels[f"q{query}"] = {one: rng.choice((-1, 0, 1, 2)) for one in judged}
+    return qrels, run
+
+
+def of_documents(table):
+    return {
+        query: {
+            document: max(value for name, value in items.items() if name.split("#")[0] == document)
+            for document in {name.split("#")[0] for name in items}
+        }
+        for query, items in table.items()
+    }
+
+
+def rows(table):
+    return [(query, item, value) for query, items in table.items() for item, value in items.items()]
+
+
+def same(one, other):
+    return all(
+        one["run"].columns[label].tolist() == pytest.approx(other["run"].columns[label].tolist())
+        for label in MEASURES.split()
+    )
+
+
+WAYS = {
+    "separator": "#",
+    "function": lambda name: name.split("#")[0],
+    "dictionary": {f"d{document}#{part}": f"d{document}" for document in range(6) for part in range(8)},
+}
+
+
+@pytest.mark.parametrize("judged_chunks", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_chunks_count_as_their_document(way, judged_chunks):
+    qrels, run = chunked(way, judged_chunks)
+    for ties in ("document", "expected"):
+        want = tr.evaluate(of_documents(qrels), of_documents(run), MEASURES, ties=ties)
+        for make in (dict, rows):
+            got = tr.evaluate(make(qrels), make(run), MEASURES, ties=ties, parent=WAYS[way])
+            assert same(got, want)
+
+
+def test_no_value_of_repeated_documents_is_above_1():
+    qrels, run = {"q": {"a": 1, "b": 1}}, {"q": {"a#0": 0.9, "a#1": 0.8, "a#2": 0.7, "b#0": 0.6}}
+    found = tr.evaluate(qrels, run, "recall@3 ndcg@3 map", parent="#")
+    assert found.means["run"] == {"recall@3": 1.0, "ndcg@3": 1.0, "map": 1.0}
+
+
+def test_ids_without_a_separator_or_of_another_type_are_documents():
+    assert tr.evaluate({"q": {7: 1}}, {"q": {7: 0.5, 8: 0.9}}, "mrr", parent="#").means["run"]["mrr"] == 0.5
+    found = tr.evaluate({"q": {"a#b": 1}}, {"q": {"a#b#1": 0.5, "c": 0.9}}, "mrr", parent={"a#b#1": "a#b"})
+    assert found.means["run"]["mrr"] == 0.5
+    assert tr.evaluate({"q": {"#1": 1}}, {"q": {"#1": 0.5}}, "mrr", parent="#").means["run"]["mrr"] == 1
+
+
+def test_each_subtopic_of_a_document_has_the_largest_grade_of_its_chunks():
+    qrels = [("q", "1", "a#0", 1), ("q", "2", "a#1", 1), ("q", "2", "b#0", 1), ("q", "1", "c#0", 0)]
+    run = {"q": {"a#0": 0.5, "b#0": 0.9, "a#1": 0.7, "c#0": 0.8}}
+    documents = [("q", "1", "a", 1), ("q", "2", "a", 1), ("q", "2", "b", 1), ("q", "1", "c", 0)]
+    got = tr.evaluate(tr.read_qrels(qrels), run, "alphandcg ndcg", parent="#")
+    want = tr.evaluate(tr.read_qrels(documents), of_documents(run), "alphandcg ndcg")
+    assert got.means["run"] == pytest.approx(want.means["run"])
+
+
+def test_the_command_takes_a_separator(tmp_path, capsys):
+    qrels, run = chunked("command", judged_chunks=False)
+    files = tmp_path / "qrels.json", tmp_path / "run.json"
+    for path, table in zip(files, (qrels, run)):
+        path.write_text(json.dumps(table))
+    call = ["eval", *map(str, files), "-m", "ndcg@3", "--format", "json"]
+    assert main([*call, "--parent", "#"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    want = tr.evaluate(of_documents(qrels), of_documents(run), "ndcg@3").means["run"]["ndcg@3"]
+    assert document["options"]["parent"] == "#"
+    assert next(row["value"] for row in document["rows"] if row["measure"] == "ndcg@3") == pytest.approx(want)
+
+
+def test_a_parent_that_is_none_of_the_three_raises():
+    for parent in (3, ""):
+        with pytest.raises(TypeError, match="a separator such as '#', a dictionary from chunk to document or"):
+            tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, "mrr", parent=parent)
