@@ -40,7 +40,7 @@ FAMILIES = {
     ),
     "Lists of recommendations": (
         "Do the lists use the catalogue? Are they new, varied and surprising?",
-        ("catalogue_exposure", "beyond_accuracy", "list_diversity"),
+        ("catalogue_exposure", "beyond_accuracy", "list_diversity", "generated_lists"),
     ),
     "Popularity, fairness and calibration": (
         "Who gets the attention: popular items, each group of items, each taste of a user?",

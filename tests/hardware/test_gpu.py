@@ -50,6 +50,7 @@ def batch(layout):
     ids = torch.stack([torch.randperm(400)[:50] for _ in range(64)])
     relevant = torch.stack([torch.randperm(300)[:6] for _ in range(64)])
     relevant[::3, 3:] = -1
+    groups = torch.randint(-1, 90, scores.shape)
     return {
         "dense": ((scores, torch.randint(-1, 4, scores.shape)), {"mask": scores < 1.5, "exclude": exclude}),
         "dense, subtopics": ((scores, torch.randint(-1, 3, (*scores.shape, 4))), {"mask": scores < 1.5}),
@@ -58,6 +59,11 @@ def batch(layout):
         "label": ((scores, torch.randint(-1, 300, (64,))), {"exclude": exclude, "mask": scores < 1.5}),
         "list": ((scores, list(relevant[1::3].repeat(4, 1)[:64])), {"exclude": exclude}),
         "ids": ((ids, relevant), {"exclude": exclude}),
+        "dense, groups": ((scores, torch.randint(-1, 4, scores.shape)), {"exclude": exclude, "groups": groups}),
+        "label, groups": ((scores, torch.randint(-1, 300, (64,))), {"mask": scores < 1.5, "groups": groups[0]}),
+        "list, groups": ((scores, list(relevant[1::3].repeat(4, 1)[:64])), {"groups": groups[0]}),
+        "ids, groups": ((ids, relevant), {"exclude": exclude, "groups": torch.randint(-1, 90, (400,))}),
+        "ids, repeats": ((ids % 30, relevant[:, 0] % 30), {"repeats": "first"}),
     }[layout]
 
 
@@ -68,6 +74,7 @@ def to_device(x):
 
 
 LAYOUTS = ["dense", "dense, subtopics", "dense, tie_break", "bf16", "label", "list", "ids"]
+LAYOUTS += ["dense, groups", "label, groups", "list, groups", "ids, groups", "ids, repeats"]
 
 
 @on_gpu
@@ -252,7 +259,10 @@ CATALOGUE = {
 }
 
 
-@pytest.mark.parametrize("cls", [*ListMetric.registry.values(), tr.LorenzCurve], ids=lambda cls: cls.__name__)
+LISTED = [cls for cls in ListMetric.registry.values() if "ids_of" not in cls.declared]  # identifiers are read
+
+
+@pytest.mark.parametrize("cls", [*LISTED, tr.LorenzCurve], ids=lambda cls: cls.__name__)
 def test_an_update_of_lists_looks_at_no_value(cls):
     about = {name: value for name, value in CATALOGUE.items() if name in inspect.signature(cls).parameters}
     metric = cls(2, **about).to("meta")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from torchrank.layouts.bad_values import Problem
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric, RetrievedMetric
 from torchrank.metrics.binary import BinaryMetric
@@ -228,8 +226,9 @@ class Filled(RetrievedMetric):
 class Unrepeated(PerUserMetric):
     r"""The share of a list that repeats no earlier item: items by length, :math:`|\{i : i \in L\}| \,/\, |L|`.
 
-    All other measures refuse a list L with repeated items. This one finds them, so update it by itself. If ``exclude``
-    has a repeated item, only its last copy leaves the list. An empty list is left out.
+    Measures of rankings refuse a list L with repeated items, unless ``repeats`` says what is done with them. This one
+    reads the list as it is. If ``exclude`` has a repeated item, only its last copy leaves the list. An empty list is
+    left out.
 
     Source:
         RecTools, ``UnrepeatedReco``.
@@ -245,13 +244,9 @@ class Unrepeated(PerUserMetric):
 
     known_as = {"rectools": {"UnrepeatedReco": "(whole=True)", "UnrepeatedReco(deep=True)": ""}}
     name = "unrepeated"
+    takes_repeats = True
 
     whole: bool = flag(default=False)
-
-    def recommended(self, preds: Any, target: Any, mask: Any, exclude: Any, repeats: str) -> tuple[Recommended, Tensor]:
-        lists, errors = super().recommended(preds, target, mask, exclude, "error")  # the lists as they are
-        kinds = torch.arange(len(errors), device=errors.device)
-        return lists, torch.where(kinds == Problem.DUPLICATE_IDS, 0, errors)
 
     def measure(self, lists: Recommended) -> Tensor:
         share = lists.distinct(lists.ids) / lists.length

@@ -99,6 +99,8 @@ class ListMetric(Measure):
     takes_lists = True
     #: whether the measure compares lists with targets
     needs_target: ClassVar[bool] = False
+    #: whether the measure reads lists with repeated ids as they are
+    takes_repeats: ClassVar[bool] = False
     #: lists with fewer items have no value and are left out of the result
     fewest: ClassVar[int] = 1
 
@@ -227,12 +229,15 @@ class ListMetric(Measure):
             target = None
         # Without a target, every list gets the id -1, which means that nothing is relevant.
         relevant = preds.new_full((len(preds),), -1, dtype=torch.int64) if target is None else target
+        repeats = "error" if self.takes_repeats else repeats
         lists = arrange(preds, relevant, mask=mask, exclude=exclude, repeats=repeats, validate=self.validate_args)
         assert isinstance(lists, RankedIds)
         kepts, grades, targets, counts = zip(*map(self._judged, cut(lists, chunks(lists, ALL))))
         is_item, grade = torch.cat(kepts), torch.cat(grades)
         from_target = None if targets[0] is None else torch.cat(targets)
         errors = torch.stack(counts).sum(0)
+        if self.takes_repeats:
+            errors = torch.where(torch.arange(len(errors), device=errors.device) == Problem.DUPLICATE_IDS, 0, errors)
         rank = is_item.cumsum(-1)  # counted before ids outside the catalogue are dropped, so the other ids keep theirs
         is_item = is_item & (lists.ids < HELD)
         if self.num_items is not None:

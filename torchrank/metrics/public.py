@@ -17,6 +17,7 @@ from torchrank.metrics.confusion import *
 from torchrank.metrics.counts import *
 from torchrank.metrics.expected_exposure import *
 from torchrank.metrics.fairness import *
+from torchrank.metrics.generated_lists import *
 from torchrank.metrics.graded import *
 from torchrank.metrics.incomplete_judgments import *
 from torchrank.metrics.intent_aware import *

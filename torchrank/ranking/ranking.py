@@ -18,10 +18,15 @@ from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import Need
 from torchrank.layouts.catalogues import embedded, streamed
 from torchrank.layouts.checks import check_tensor, tensor_of
+from torchrank.layouts.generated import identifiers
+from torchrank.layouts.judged_items import judged_items
 from torchrank.layouts.progress import progress_bar
+from torchrank.layouts.ranked_ids import found as position_of
+from torchrank.layouts.ranked_ids import repeated
 from torchrank.layouts.sharding import Shard
-from torchrank.names.arguments import integer
+from torchrank.names.arguments import integer, one_of
 from torchrank.names.types import Array, Pairs, Repeats
+from torchrank.ranking.entries import depth_of
 from torchrank.ranking.intents import Intended
 from torchrank.ranking.parts import batch_order, numbered, together
 from torchrank.ranking.sampled import Draw
@@ -196,6 +201,45 @@ class Ranking(Intended):
                 f"Expected ids to be integer, best first, got {ids.dtype}; pass scores to Ranking.from_scores"
             )
         return cls.rank(arrange(ids, relevant, mask=mask, exclude=exclude, groups=groups, repeats=repeats))
+
+    @classmethod
+    @eager
+    def from_generated(cls, beams: Array, target: Any, ids_of: Array, *, invalid: str = "hold") -> Ranking:
+        """Rank the items of generated identifiers, as semantic ids of generative retrieval.
+
+        An identifier of c items puts these, tied, at the c ranks of its place: its hit in the first rank is 1 / c. An
+        identifier that was generated again is left out, and those behind it move up.
+
+        Args:
+            beams: int [query, beam], best first, or [query, beam, level] for identifiers of several codes; negative =
+                padding.
+            target: relevant items, as ``relevant`` of :meth:`from_ids`.
+            ids_of: int [item] or [item, level], the identifier of each item.
+            invalid: what an identifier of no item does: "hold" = it has a rank and is not relevant; "drop" = it is left
+                out.
+
+        Raises:
+            TypeError, ValueError: the arguments do not fit together.
+
+        Example:
+            >>> import torch, torchrank as tr
+            >>> ids_of = torch.tensor([[0, 1], [0, 1], [2, 0]])  # items 0 and 1 have one identifier
+            >>> beams = torch.tensor([[[7, 7], [0, 1], [2, 0]]])  # of no item, of two items, of one item
+            >>> [tr.HitRate(k).score(tr.Ranking.from_generated(beams, [[1]], ids_of)).item() for k in (1, 2, 3)]
+            [0.0, 0.5, 1.0]
+        """
+        one_of("invalid", invalid, ("hold", "drop"))
+        numbers, of_item, _ = found = identifiers(check_tensor(beams, "beams"), check_tensor(ids_of, "ids_of"))
+        grid = numbers.new_empty((), dtype=torch.float32).expand(len(numbers), len(of_item))
+        judged, errors = judged_items(target, grid, "beams", limit=len(of_item))
+        items, grade = judged.rectangle()
+        counts, new = found.counts, ~repeated(numbers) & (numbers >= 0)
+        sizes = torch.where(new, counts.clamp_min(int(invalid == "hold")), 0)
+        at = position_of(torch.where(items < 0, -1, of_item[items.clamp_min(0)]), torch.where(new, numbers, -1))
+        stop, tied = (pad(x, (1, 0)).gather(-1, at).to(widest_float(at.device)) for x in (sizes.cumsum(-1), sizes))
+        length, first = sizes.sum(-1).to(tied), stop - tied + 1
+        ranking = cls.in_rank_order(first, tied, grade, items >= 0, length, errors, depth_of(first, tied))
+        return replace(ranking, ignored=judged.ignored)
 
     @classmethod
     @eager

@@ -1,0 +1,147 @@
+"""Lists of generated identifiers: items are ranked as tie groups, against lists of items in plain Python."""
+
+import random
+
+import pytest
+import torch
+
+import torchrank as tr
+from tests.support import layout_cases
+from tests.support.layout_cases import config
+from tests.support.oracle_comparison import assert_all_equal
+from tests.support.tie_orders import Query
+
+CONFIGS = [config(name, top_k=k) for name in ("hitrate", "recall", "mrr", "map", "ndcg") for k in (1, 3, None)]
+CONFIGS += [config("recall", top_k=2, ties=ties) for ties in ("optimistic", "pessimistic")] + [config("mrr")]
+LISTS = 40
+
+
+def generated(seed, levels=2):
+    """Identifiers of nine items, some shared; beams, some repeated, padded or of no item; relevant items."""
+    rng = random.Random(seed)
+    code = lambda: tuple(rng.randint(0, 1) for _ in range(levels))  # noqa: E731
+    ids_of = [code() for _ in range(9)]
+    beams = [[code() if rng.random() < 0.8 else (-1,) * levels for _ in range(5)] for _ in range(LISTS)]
+    beams = [[(7, *beam[1:]) if beam[0] >= 0 and rng.random() < 0.2 else beam for beam in one] for one in beams]
+    relevant = [sorted(rng.sample(range(9), rng.randint(0, 3))) for _ in range(LISTS)]
+    return ids_of, beams, relevant
+
+
+def query_of(beams, relevant, ids_of, invalid):
+    listed, missing, seen = [], set(relevant), set()
+    for place, beam in enumerate(beams):
+        if beam[0] < 0 or beam in seen:
+            continue
+        seen.add(beam)
+        items = [item for item, identifier in enumerate(ids_of) if identifier == beam]
+        missing -= set(items)
+        listed += [(-float(place), int(item in relevant)) for item in items]
+        if not items and invalid == "hold":
+            listed.append((-float(place), 0))
+    return Query(tuple(listed), (1,) * len(missing))
+
+
+@pytest.mark.parametrize("invalid", ["hold", "drop"])
+@pytest.mark.parametrize("levels", [1, 2, 3])
+def test_an_identifier_of_several_items_puts_them_tied_in_its_place(levels, invalid):
+    ids_of, beams, relevant = generated(levels, levels)
+    queries = [query_of(*pair, ids_of, invalid) for pair in zip(beams, relevant)]
+    target = [torch.tensor(one, dtype=torch.int64) for one in relevant]
+    forms = [(torch.tensor(beams), torch.tensor(ids_of))]
+    if levels == 1:  # without the last dimension
+        forms.append(tuple(x.squeeze(-1) for x in forms[0]))
+    for preds, of in forms:
+        ranking = tr.Ranking.from_generated(preds, target, of, invalid=invalid)
+        values = [layout_cases.scoring(one).score(ranking) for one in CONFIGS]
+        assert_all_equal(CONFIGS, queries, values, "generated")
+
+
+def test_an_identifier_shared_by_100_items_is_a_hundredth_of_a_hit():
+    ids_of, beams = torch.cat([torch.zeros(100), torch.ones(1)]).long(), torch.tensor([[0, 1]])
+    ranking = tr.Ranking.from_generated(beams, torch.tensor([7]), ids_of)
+    assert tr.HitRate(1).score(ranking).item() == pytest.approx(1 / 100)
+    assert tr.HitRate(100).score(ranking).item() == 1
+    assert tr.HitRate(100).score(tr.Ranking.from_generated(beams, torch.tensor([100]), ids_of)).item() == 0
+
+
+def test_labels_pairs_and_padded_targets_are_the_same():
+    ids_of, beams, _ = generated(4)
+    label = torch.arange(LISTS) % 9
+    forms = (label, [*label.unsqueeze(1)], torch.stack([label, torch.full_like(label, -1)], 1))
+    pairs = torch.arange(LISTS), label
+    first, *others = (
+        tr.MRR().score(tr.Ranking.from_generated(torch.tensor(beams), form, torch.tensor(ids_of)))
+        for form in (*forms, pairs)
+    )
+    assert all(first.equal(other) for other in others)
+    label[0] = -100
+    assert tr.MRR().score(tr.Ranking.from_generated(torch.tensor(beams), label, torch.tensor(ids_of)))[0].isnan()
+
+
+def test_no_value_of_generated_lists_is_above_1():
+    ids_of, beams, relevant = generated(5)
+    target = [torch.tensor(one, dtype=torch.int64) for one in relevant]
+    ranking = tr.Ranking.from_generated(torch.tensor(beams), target, torch.tensor(ids_of))
+    for one in layout_cases.few_configs():
+        metric = layout_cases.scoring(one)
+        if metric.value_range[1] == 1 and layout_cases.is_relevant_enough(one):
+            assert not (metric.score(ranking) > 1 + 1e-9).any(), str(one)
+
+
+@pytest.mark.parametrize("k", [None, 1, 3])
+def test_shares_of_valid_shared_and_repeated_identifiers(k):
+    ids_of, beams, _ = generated(6)
+    want = {tr.Validity: [], tr.Aliasing: [], tr.Duplication: []}
+    for one in beams:
+        first = [beam for beam in one if beam[0] >= 0][:k]
+        counts = [ids_of.count(beam) for beam in first]
+        valid = [count for count in counts if count]
+        nothing = float("nan")
+        want[tr.Validity].append(len(valid) / len(first) if first else nothing)
+        aliased = sum(count > 1 for count in valid) / len(valid) if valid else 0
+        want[tr.Aliasing].append(aliased if first else nothing)
+        want[tr.Duplication].append(1 - len(set(first)) / len(first) if first else nothing)
+    for cls, values in want.items():
+        metric = cls(k, ids_of=torch.tensor(ids_of))
+        got = metric.score(torch.tensor(beams))
+        torch.testing.assert_close(got, torch.tensor(values, dtype=torch.float64), equal_nan=True)
+        assert cls(k, ids_of=ids_of).score(beams).equal(got) or got.isnan().any()
+        metric.update(torch.tensor(beams[:9]))
+        metric.update(torch.tensor(beams[9:]))
+        assert metric.compute().item() == pytest.approx(got.nanmean().item())
+
+
+def test_a_collection_has_all_three_and_a_catalogue_is_lists_of_one():
+    ids_of, beams, _ = generated(7)
+    codes = torch.tensor(ids_of)
+    suite = tr.RankingCollection([cls(2, ids_of=codes) for cls in (tr.Validity, tr.Aliasing, tr.Duplication)])
+    suite.update(torch.tensor(beams))
+    assert [*suite.compute()] == ["validity@2", "aliasing@2", "duplication@2"]
+    shared = sum(ids_of.count(one) > 1 for one in ids_of) / len(ids_of)
+    assert tr.Aliasing(ids_of=codes)(codes.unsqueeze(1)).item() == pytest.approx(shared)
+
+
+@pytest.mark.parametrize(
+    ("beams", "ids_of", "error", "message"),
+    [
+        (torch.zeros(2, 3, 2).long(), torch.zeros(4).long(), ValueError, "of as many levels"),
+        (torch.zeros(2, 3).long(), torch.zeros(4, 2).long(), ValueError, "of as many levels"),
+        (torch.zeros(2, 3), torch.zeros(4).long(), TypeError, "beams.long"),
+        (torch.zeros(2).long(), torch.zeros(4).long(), ValueError, r"beams \[query, beam\]"),
+    ],
+)
+def test_wrong_beams_raise(beams, ids_of, error, message):
+    for call in (
+        lambda: tr.Ranking.from_generated(beams, torch.zeros(2).long(), ids_of),
+        lambda: tr.Validity(ids_of=ids_of).score(beams),
+    ):
+        with pytest.raises(error, match=message):
+            call()
+
+
+def test_unknown_items_and_policies_raise():
+    beams, ids_of = torch.zeros(1, 2).long(), torch.zeros(4).long()
+    with pytest.raises(ValueError, match="outside the batch or the catalogue"):
+        tr.MRR().score(tr.Ranking.from_generated(beams, torch.tensor([4]), ids_of))
+    with pytest.raises(ValueError, match="invalid"):
+        tr.Ranking.from_generated(beams, torch.tensor([0]), ids_of, invalid="skip")

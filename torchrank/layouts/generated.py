@@ -1,0 +1,54 @@
+"""Lists of generative retrieval: identifiers that a model generates, of one item, of several or of none."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from torchrank.layouts.checks import integer_ids
+
+
+class Identifiers(NamedTuple):
+    """Generated identifiers and those of the items, by numbers that are equal for equal identifiers."""
+
+    #: int64 [query, beam]; -1 = padding
+    beams: Tensor
+    #: int64 [item]
+    items: Tensor
+    #: int64 [identifier]: how many items have it
+    sizes: Tensor
+
+    @property
+    def counts(self) -> Tensor:
+        """How many items have the identifier of each beam, 0 of padding: int64 [query, beam]."""
+        return torch.where(self.beams < 0, 0, self.sizes[self.beams])
+
+
+def identifiers(beams: Tensor, ids_of: Tensor) -> Identifiers:
+    """Number the identifiers. Reads values, so it waits for an accelerator.
+
+    Args:
+        beams: int [query, beam], or [query, beam, level] for identifiers of several codes; negative = padding.
+        ids_of: int [item] or [item, level], the identifier of each item.
+
+    Raises:
+        TypeError, ValueError: they are not integers, or not of as many levels.
+    """
+    beams, ids_of = integer_ids(beams, "beams", "ids_of"), integer_ids(ids_of, "ids_of", "beams")
+    if ids_of.dim() not in (1, 2) or not ids_of.numel() or beams.dim() < 2 or beams.shape[2:] != ids_of.shape[1:]:
+        raise ValueError(
+            "Expected beams [query, beam] and ids_of [item], or beams [query, beam, level] and ids_of [item, level] of"
+            f" as many levels, got shapes {list(beams.shape)} and {list(ids_of.shape)}"
+        )
+    ids_of, levels = ids_of.to(beams.device).long(), max(1, ids_of.shape[1:].numel())
+    codes = torch.cat([ids_of.reshape(-1, levels), beams.long().reshape(-1, levels)])
+    number = torch.zeros_like(codes[:, 0])
+    for code in codes.unbind(-1):
+        _, one = code.unique(return_inverse=True)
+        _, number = (number * len(codes) + one).unique(return_inverse=True)
+    items, generated = number.split([len(ids_of), len(number) - len(ids_of)])
+    padding = (codes[len(ids_of) :] < 0).any(-1)
+    sizes = items.bincount(minlength=int(number.max()) + 1)
+    return Identifiers(generated.masked_fill(padding, -1).view(beams.shape[:2]), items, sizes)
