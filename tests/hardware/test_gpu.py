@@ -229,6 +229,11 @@ CASES = {
     "list": ((GRID, ITEMS["list"]), {"exclude": PAIRS}),
     "padded ids": ((GRADES, ITEMS["padded"]), {"exclude": PAIRS, "mask": GRID > 0}),
     "ids, list": ((GRADES, ITEMS["list"]), {}),
+    "dense, groups": ((GRID, GRADES), {"mask": GRID > 0, "exclude": PAIRS, "groups": GRADES, "tie_break": GRID}),
+    "label, groups": ((GRID, ITEMS["label"]), {"mask": GRID > 0, "groups": GRADES[0]}),
+    "list, groups": ((GRID, ITEMS["list"]), {"exclude": PAIRS, "groups": GRADES[0]}),
+    "ids, groups": ((GRADES, ITEMS["padded"]), {"exclude": PAIRS, "groups": GRADES[0], "repeats": "first"}),
+    "ids, repeats": ((GRADES, ITEMS["list"]), {"mask": GRID > 0, "repeats": "hold"}),
 }
 
 

@@ -193,7 +193,9 @@ def _ragged(items: Tensor, grade: Tensor) -> Ragged:
 def _entries(judged: JudgedItems) -> tuple[Tensor, Tensor, Tensor]:
     """Query, item and grade of each judged item: [entry] each."""
     sizes = judged.sizes
-    owner = torch.repeat_interleave(torch.arange(len(sizes), device="cpu"), sizes).to(judged.items.device)
+    owner = torch.repeat_interleave(torch.arange(len(sizes), device="cpu"), sizes).to(
+        judged.items.device, non_blocking=True
+    )
     items, grade = judged.rectangle() if isinstance(judged, Padded) else (judged.items, judged.grade)
     return owner, items.flatten(), grade.flatten()
 
