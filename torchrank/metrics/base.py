@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import torch
@@ -13,7 +14,8 @@ from torchrank.formulas.judgment_bounds import bound
 from torchrank.hardware.constants import scalar
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import Need
-from torchrank.names.parameters import one_of, parameter
+from torchrank.names.labels import percent
+from torchrank.names.parameters import cutoff, one_of, parameter
 from torchrank.names.types import Aggregation, Array, EmptyAction, Pairs, Repeats, Target, Ties, Unjudged, call_of
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
@@ -41,7 +43,8 @@ class RankingMetric(Measure):
     For a measure of your own, see :mod:`torchrank.extend`.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
+        top_k: count only the first ``top_k`` ranks; None = all of them; "10%" = that share of the retrieved candidates
+            of each query, rounded up, for which the lengths of lists are read.
         ties: the rule for tied candidates: "expected" (the mean over all their orders), "optimistic", "pessimistic",
             or, for measures of single positions, "realistic" (the middle of the interval of ranks).
         empty_target_action: the value of a query without a relevant candidate: "neg" = 0; "pos" = 1; "skip" leaves the
@@ -77,6 +80,7 @@ class RankingMetric(Measure):
     #: method of (preds, target) that raises for a layout from which the measure cannot be computed; None = any will do
     check: ClassVar[Any] = None
 
+    top_k: int | None = cutoff()
     ties: Ties = one_of(default="expected", among=lambda cls: cls.policies)
     empty_target_action: EmptyAction = parameter(default="neg")
     aggregation: Aggregation = parameter(default="mean")
@@ -87,6 +91,11 @@ class RankingMetric(Measure):
         if vars(cls).keys() & {"measure", "numerator"} and "monotone_behind" not in vars(cls):
             cls.monotone_behind = "measure" not in vars(cls)
         super().__init_subclass__(**kwargs)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.top_k, str):
+            self.relative, self.top_k = self.top_k, None
 
     def begin(self, known: str = "") -> None:
         if self.unjudged in ("lower", "upper") and (why := self.no_bounds_reason):
@@ -129,6 +138,8 @@ class RankingMetric(Measure):
     @property
     def nonlinear_reason(self) -> str:
         """The reason why numerator and denominator do not define the value, as a clause; empty if they do."""
+        if self.relative:
+            return "whose cutoff depends on the list"
         return self.no_bounds_reason if self.linear() else NONLINEAR
 
     def need(self) -> Need:
@@ -188,7 +199,7 @@ class RankingMetric(Measure):
     @functools.cached_property
     def rank_decides(self) -> bool:
         """Whether values for one relevant candidate can be looked up by its rank."""
-        if "of_one_rank" not in vars(type(self)) or not self.of_one_rank():
+        if self.relative or "of_one_rank" not in vars(type(self)) or not self.of_one_rank():
             return False
         usual = self.ties != "realistic" and self.empty_target_action != "listed" and self.unjudged == "irrelevant"
         # A label has grade 1, so above level 1 every query is empty, and the policy decides the value.
@@ -202,6 +213,8 @@ class RankingMetric(Measure):
     def per_query(self, ranking: Ranking) -> Values:
         """The values of the queries of a ranking, with the policy for empty ones."""
         ranking = ranking.condensed() if self.unjudged == "condensed" else ranking
+        if self.relative:
+            return self._of_each_cutoff(ranking, percent(self.relative))
         if self.unjudged in ("lower", "upper"):
             # the grade of an unjudged candidate that is assumed to be relevant
             worth = max(1, getattr(self, "relevance_level", 1))
@@ -221,6 +234,22 @@ class RankingMetric(Measure):
         weight = self.weight(ranking)
         # A single number could have been changed in place.
         return Values(values, status, errors, None if weight is ranking.ones and len(weight) > 1 else weight)
+
+    def _of_each_cutoff(self, ranking: Ranking, share: float) -> Values:
+        """:meth:`per_query` of the queries of each cutoff, which is a share of their list in percent."""
+        cuts = (ranking.num_candidates * share / 100 - 1e-9).ceil().clamp_min(1)
+        if bool(cuts.isnan().any()):
+            raise ValueError(f"Expected the lengths of all lists for {self.label}, got none; pass num_candidates")
+        found = []
+        for n, cut in enumerate(cuts.unique().tolist()):
+            rows = (cuts == cut).nonzero().squeeze(-1)
+            part = replace(ranking.take(rows), queries=rows)
+            cut_off = object.__new__(type(self))  # the same measure, to be used for its formula only
+            vars(cut_off).update(vars(self), relative=None, top_k=int(cut))
+            found.append(cut_off.per_query(replace(part, errors=torch.zeros_like(part.errors)) if n else part))
+            found[-1].queries = rows
+        joined = Values.join([Values.stack([one], one.queries) for one in found])
+        return next(iter(joined.each()))
 
     def values(self, ranking: Ranking) -> tuple[Tensor, Tensor]:
         """The value of each query, float64 [query], and whether the query is empty, bool [query]."""

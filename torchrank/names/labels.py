@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,8 +22,12 @@ _PARAMETER = re.compile(r"\s*(\w+)\s*=\s*('[^']*'|\"[^\"]*\"|{[^{}]*}|[^\s,'\"{}
 # The commas and spaces between labels in one string, but not beside an @, before another cutoff or in parentheses,
 # which match as a whole.
 _BETWEEN = re.compile(
-    r"\([^()]*\)|(?P<between>(?<![@,\s])(?:\s*,\s*|\s+)(?![@(,\s])(?!-?[\d.]+(?:-\d+)?\s*(?:,|\s|$)))"
+    r"\([^()]*\)|(?P<between>(?<![@,\s])(?:\s*,\s*|\s+)(?![@(,\s])(?!-?[\d.]+(?:-\d+|%)?\s*(?:,|\s|$)))"
 )
+
+
+#: a cutoff that is a share of the list
+_PERCENT = re.compile(r"(?P<number>\d{1,3}(?:\.\d{1,9})?)%")
 
 
 #: the most cutoffs that one label may have
@@ -45,16 +50,19 @@ class Label:
     cutoff: str
 
     @property
-    def cuts(self) -> tuple[int, ...]:
-        """The cutoffs of ``5,10`` or ``1-100``.
+    def cuts(self) -> tuple[int | str, ...]:
+        """The cutoffs of ``5,10``, ``1-100`` or ``10%``.
 
         Raises:
             ValueError: the text after the @ is something else, or there are too many cutoffs.
         """
-        cuts: list[int] = []
+        cuts: list[int | str] = []
         for part in self.cutoff.split(",") if self.cutoff else []:
+            if part.endswith("%"):
+                cuts.append(part.strip())
+                continue
             ends = [end.strip() for end in part.split("-")]
-            numbers = [int(end) for end in ends if end.isascii() and end.isdecimal() and len(end) < 19]
+            numbers: list[int] = [int(end) for end in ends if end.isascii() and end.isdecimal() and len(end) < 19]
             if len(numbers) != len(ends) or len(ends) > 2 or numbers[0] > numbers[-1]:
                 raise ValueError(
                     f"Expected cutoffs like '@10', '@5,10' or '@1-5' after {self.name}, got '@{self.cutoff}'"
@@ -66,7 +74,14 @@ class Label:
         return tuple(cuts)
 
 
-def write(name: str, parameters: Mapping[str, object], top_k: int | None) -> str:
+def percent(text: str) -> float:
+    """The number of a cutoff such as ``10%``; NaN if it is none: above 0, and at most 100."""
+    found = _PERCENT.fullmatch(text)
+    number = float(found["number"]) if found else 0.0
+    return number if 0 < number <= 100 else math.nan
+
+
+def write(name: str, parameters: Mapping[str, object], top_k: int | str | None) -> str:
     """A label with the given parameters, in their order."""
     inside = ",".join(f"{key}={_value(value)}" for key, value in parameters.items())
     return name + (f"({inside})" if inside else "") + ("" if top_k is None else f"@{top_k}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import re
 import sys
 import types
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, dataclass_transform
 
 import torchrank.names.arguments as arguments
+from torchrank.names.labels import percent
 
 #: the default of a parameter that has none
 REQUIRED: Any = inspect.Parameter.empty
@@ -84,6 +86,16 @@ class _Integer(Parameter):
 
 
 @dataclass(frozen=True)
+class _Cutoff(_Integer):
+    def checked(self, owner: type, name: str, value: Any) -> Any:
+        if not isinstance(value, str) or not owner.takes_top_k:  # type: ignore[attr-defined]
+            return super().checked(owner, name, value)
+        if math.isnan(number := percent(value)):
+            raise ValueError(f"Expected {name} to be an integer >= 1, a share as '10%', or None, got {value!r}")
+        return f"{number:.12g}%"
+
+
+@dataclass(frozen=True)
 class _OneOf(Parameter):
     known: tuple[object, ...] | Callable[[Any], Iterable[object]] = ()
 
@@ -142,6 +154,11 @@ def number(
 def integer(*, default: Any = REQUIRED, least: int, most: int = arguments.MOST, kw_only: bool = True) -> Any:
     """Declare an integer within bounds, or None if the type allows it."""
     return _Integer(default, kw_only=kw_only, least=least, most=most)
+
+
+def cutoff() -> Any:
+    """Declare ``top_k``: an integer, a share of each list such as "10%", or None."""
+    return _Cutoff(None, kw_only=False, least=1)
 
 
 def one_of(*known: object, default: Any = REQUIRED, among: Callable[[Any], Iterable[object]] | None = None) -> Any:
@@ -226,7 +243,7 @@ class _WithSelf(inspect.Signature):
 @dataclass_transform(
     eq_default=False,
     kw_only_default=True,
-    field_specifiers=(parameter, number, integer, one_of, flag, described, of_torchmetrics, derived, fixed),
+    field_specifiers=(parameter, number, integer, cutoff, one_of, flag, described, of_torchmetrics, derived, fixed),
 )
 class Parametrised:
     """A class whose parameters are declared in its body: ``beta: float = number(default=1, above=0)``.

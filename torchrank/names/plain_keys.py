@@ -9,7 +9,7 @@ from typing import Literal
 #: the spelling of the keys of a collection
 KeyStyle = Literal["label", "plain", "identifier"]
 
-_SPELLED = str.maketrans({"@": "_at_", **dict.fromkeys("(,=:", "_"), **dict.fromkeys("){}", "")})
+_SPELLED = str.maketrans({"@": "_at_", "%": "pct", **dict.fromkeys("(,=:", "_"), **dict.fromkeys("){}", "")})
 # MLflow accepts these and ":", which it refuses on Windows. Lightning's MLFlowLogger drops letters beyond ASCII.
 _REFUSED = re.compile(r"[^\w/. -]", re.ASCII)
 _POINT = re.compile(r"(?<=\d)\.(?=\d)")
@@ -19,8 +19,9 @@ _MINUS = re.compile(r"(?:(?<=[=,:{])|(?<=\de))-(?=\d)")
 def plain(label: str, *, identifier: bool = False) -> str:
     """The plain spelling of a label, which all loggers accept: ``ndcg_at_10`` for ``ndcg@10``.
 
-    ``@`` becomes ``_at_``; ``(``, ``,``, ``=`` and ``:`` become ``_``; closing and curly brackets are left out. ASCII
-    letters, digits, ``_``, ``/``, ``.``, ``-`` and blanks stay, and any other character becomes ``_``.
+    ``@`` becomes ``_at_``; ``%`` becomes ``pct``; ``(``, ``,``, ``=`` and ``:`` become ``_``; closing and curly
+    brackets are left out. ASCII letters, digits, ``_``, ``/``, ``.``, ``-`` and blanks stay, and any other character
+    becomes ``_``.
 
     Different labels of this library's measures have different plain spellings, because each can be read in one way
     only. Names of measures contain no ``_``. No parameter or option of a measure has a name that another one continues

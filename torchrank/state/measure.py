@@ -50,6 +50,9 @@ class Measure(Parametrised, QueryMean):
     #: whether it can be cut at a rank; False if a class declares ``top_k: None = None``
     takes_top_k: ClassVar[bool] = True
 
+    #: the cutoff as a share of each list, "10%"; then ``top_k`` is None
+    relative: str | None = None
+
     top_k: int | None = integer(default=None, least=1, kw_only=False)
     process_group: Any = of_torchmetrics(default=None)
     dist_sync_fn: Callable[..., Any] | None = of_torchmetrics(default=None)
@@ -139,7 +142,7 @@ class Measure(Parametrised, QueryMean):
             return label
         values = {name: (getattr(self, name), default) for name, default in self.definition().items()}
         differing = {k: v for k, (v, default) in values.items() if not isinstance(v, Tensor) and v != default}
-        return labels.write(self.name, differing, self.top_k)
+        return labels.write(self.name, differing, self.relative or self.top_k)
 
     @property
     def definition_name(self) -> str:

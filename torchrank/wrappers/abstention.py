@@ -15,7 +15,7 @@ from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.checks import check_tensor, tensor_of
 from torchrank.names.arguments import one_of
-from torchrank.names.types import Array, Pairs, Target
+from torchrank.names.types import Array, Pairs, Repeats, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.values import Values
 from torchrank.wrappers.suite_metric import SuiteMetric
@@ -100,9 +100,11 @@ class Abstention(SuiteMetric):
         confidence: Array | None = None,
         mask: Array | None = None,
         indexes: Array | None = None,
-        groups: Array | None = None,
+        group_sizes: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
+        groups: Array | None = None,
+        repeats: Repeats = "error",
         weights: Array | None = None,
     ) -> None:
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`, and ``confidence``.
@@ -114,7 +116,7 @@ class Abstention(SuiteMetric):
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or a confidence is missing or has another
                 shape. NaN is counted and raises in :meth:`compute`.
         """
-        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, groups)
+        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
         found = tensor_of(confidence)
         if found is None:
             found = self._of_scores(batch)
