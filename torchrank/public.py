@@ -9,6 +9,7 @@ from torchrank.engine.compiled import use_compiled
 from torchrank.evaluation.evaluate import evaluate
 from torchrank.evaluation.evaluation import Evaluation
 from torchrank.evaluation.partial import PartialEvaluation, merge, partial
+from torchrank.formulas.random_ranking import expected_median_rank
 from torchrank.metrics import public
 from torchrank.metrics.public import *  # noqa: F403
 from torchrank.names.nearest import did_you_mean
@@ -64,6 +65,7 @@ __all__ = [
     "compare",
     "difference_bounds",
     "evaluate",
+    "expected_median_rank",
     "extend",
     "hash_ids",
     "integrations",

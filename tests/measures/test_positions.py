@@ -1,5 +1,6 @@
 """Measures of positions: other means of ranks, their inverses, and adjustments for chance."""
 
+import itertools
 import math
 import random
 import statistics
@@ -325,3 +326,28 @@ def test_adjusted_on_the_wide():
     target = (torch.rand(scores.shape, generator=generator) < 0.2).long()
     for label in ("mrr(adjusted=z)", "mrr(adjusted=z)@20", "hitrate(adjusted=index)@20", "mr(adjusted=z)"):
         assert tr.parse(label).score(scores, target).isfinite().all()
+
+
+@pytest.mark.parametrize("sizes", [[1], [5], [2, 3], [2, 4, 7], [3, 3, 5, 2], [4, 4, 4, 4, 4], [9, 1, 1]])
+def test_the_expected_median_rank_is_the_mean_over_all_ranks(sizes):
+    every = list(itertools.product(*(range(1, size + 1) for size in sizes)))
+    for how, median in (("midpoint", statistics.median), ("median", statistics.median_low)):
+        want = sum(map(median, every)) / len(every)
+        assert tr.expected_median_rank(sizes, how).item() == pytest.approx(want, rel=1e-12)
+
+
+def test_the_expected_median_of_many_ranks_is_the_mean_of_simulations():
+    sizes = torch.randint(1, 300, (101,), generator=torch.Generator().manual_seed(0))
+    ranks = (torch.rand(20_000, 101, generator=torch.Generator().manual_seed(1)) * sizes).floor() + 1
+    medians = ranks.median(-1).values.double()
+    error = medians.std() / len(medians) ** 0.5
+    assert abs(tr.expected_median_rank(sizes) - medians.mean()) < 4 * error
+    assert tr.expected_median_rank([1000] * 201).item() == pytest.approx(500.5, rel=1e-12)  # by symmetry
+
+
+def test_the_expected_median_rank_refuses_what_are_no_numbers_of_candidates():
+    for bad in ([], [0, 3], [[1, 2]]):
+        with pytest.raises(ValueError, match=r"numbers >= 1 \[rank\]"):
+            tr.expected_median_rank(bad)
+    with pytest.raises(ValueError, match="'midpoint', 'median'"):
+        tr.expected_median_rank([3], "mean")

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from torchrank.layouts.canonical import BLOCK
+from torchrank.layouts.checks import check_tensor, tensor_of
+from torchrank.names.arguments import one_of
+from torchrank.names.types import Array
 from torchrank.ranking.arithmetic import ratio
 
 EULER = 0.57721566490153286  # 1 + 1/2 + ... + 1/n = digamma(n + 1) + EULER
@@ -43,6 +46,55 @@ class Moments(NamedTuple):
         if how == "z":
             return self.variance.sqrt()
         return self.mean if how == "ratio" else (1 - self.mean).abs()
+
+
+def expected_median_rank(num_candidates: Array, aggregation: Literal["midpoint", "median"] = "midpoint") -> Tensor:
+    r"""Expected median of the ranks in random order, :math:`\sum_{x \ge 0} P(\text{median} > x)`, to compare one with.
+
+    Each rank is uniform on 1, ..., n, independently of all others, and n is its number of candidates. The probability
+    is that of too few ranks up to x, a Poisson binomial distribution. The time grows with the square of the number of
+    ranks, times the root of that number and the largest n.
+
+    Source:
+        PyKEEN, the expected value of ``MedianRank``, which takes the upper of the two middle ranks.
+
+    Args:
+        num_candidates: int [rank], the number of candidates of each rank, >= 1. In link prediction these are the
+            irrelevant candidates of each positive, and one.
+        aggregation: as that of :class:`torchrank.MR`: "midpoint", halfway between the two middle ranks, or "median",
+            the lower of them.
+
+    Returns:
+        float64 [].
+
+    Raises:
+        TypeError: ``num_candidates`` is not a tensor, an array or a list.
+        ValueError: it is not 1-D, empty, or has a number below 1; or the aggregation is another one.
+
+    Example:
+        >>> import torchrank as tr
+        >>> tr.expected_median_rank([2, 4, 100])  # the expected mean is 18.8
+        tensor(2.6025, dtype=torch.float64)
+    """
+    one_of("aggregation", aggregation, ("midpoint", "median"))
+    n = check_tensor(tensor_of(num_candidates), "num_candidates").to(torch.float64)
+    if n.dim() != 1 or not len(n) or not bool((n >= 1).all()):
+        raise ValueError(f"Expected num_candidates to be numbers >= 1 [rank], got {num_candidates!r}")
+    number = len(n)
+    low, high = (number + 1) // 2, number // 2 + 1 if aggregation == "midpoint" else (number + 1) // 2
+    total = torch.zeros_like(n[0])
+    for x in _steps(0, int(n.max()), high, n):
+        within = (x.unsqueeze(-1) / n).clamp_max(1)
+        # Hoeffding: the number of ranks up to x is that far from its mean with a probability below 1e-17.
+        gap = within.sum(-1) - (low + high) / 2
+        total = total + (gap < -5 * math.sqrt(number)).sum()
+        within = within[gap.abs() <= 5 * math.sqrt(number)]
+        chance = torch.zeros((len(within), high), dtype=n.dtype, device=n.device)  # of 0, 1, ... ranks up to x
+        chance[:, 0] = 1
+        for p in within.unsqueeze(-1).unbind(1):
+            chance = chance * (1 - p) + torch.nn.functional.pad(chance[:, :-1], (1, 0)) * p
+        total = total + (chance[:, :low].sum() + chance.sum()) / 2
+    return total
 
 
 # ---- moments of one measure: n candidates, r of them relevant --------------------------------------------------

@@ -171,7 +171,7 @@ class MR(PositionMetric):
     with ``filtered=True, average="positive"`` it is this mean of the ranks of all positives. Under ``ties="expected"``,
     the expectation is taken of the logarithm, or of the reciprocal, of a rank. So 1 over the harmonic mean is the
     filtered :class:`MRR`. The middle rank is ``aggregation="median"``, the lower of two, or "midpoint", halfway between
-    them; each query counts with its mean rank.
+    them; each query counts with its mean rank. :func:`torchrank.expected_median_rank` is the middle rank by chance.
 
     Adjusted for chance, with m, e and v as in :class:`torchrank.extend.PositionMetric`, "ratio" is the adjusted mean
     rank m / e: 1 by chance, lower is better. "index" is 1 - (m - 1) / (e - 1), at worst -1. "z" is (e - m) / sqrt(v).
