@@ -183,8 +183,8 @@ class Ranking(Intended):
         """Make a ranking of lists of ids, best first: int [query, position], negative = padding.
 
         ``relevant``: ids [query], -100 leaves the query out; [query, entry] padded with negatives; a list of one id
-        tensor per query; or a (query, id) or (query, id, grade) tuple of 1-D tensors. ``groups``: int [id], the group of
-        each id; ``repeats``: what is done with an id that is in a list again; both as in
+        tensor per query; or a (query, id) or (query, id, grade) tuple of 1-D tensors. ``groups``: int [id], the group
+        of each id; ``repeats``: what is done with an id that is in a list again; both as in
         :meth:`torchrank.RankingMetric.update`.
 
         Example:
