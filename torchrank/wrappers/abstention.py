@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Unpack, get_args
 
 import numpy
 import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import widest_float
-from torchrank.layouts.batch import Batch
+from torchrank.layouts.batch import Batch, Options, with_options
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.checks import check_tensor, tensor_of
 from torchrank.names.arguments import one_of
-from torchrank.names.types import Array, Pairs, Repeats, Target
+from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.values import Values
 from torchrank.wrappers.suite_metric import SuiteMetric
@@ -92,20 +92,14 @@ class Abstention(SuiteMetric):
         super().__init__(PlainTally(measures), 1, f"abstention({confidence}) ", **kwargs)
         self.suite = collection
 
+    @with_options
     def update(
         self,
         preds: Array | Ranking,
         target: Target | None = None,
         *,
         confidence: Array | None = None,
-        mask: Array | None = None,
-        indexes: Array | None = None,
-        group_sizes: Array | None = None,
-        exclude: Pairs | None = None,
-        tie_break: Array | None = None,
-        groups: Array | None = None,
-        repeats: Repeats = "error",
-        weights: Array | None = None,
+        **options: Unpack[Options],
     ) -> None:
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`, and ``confidence``.
 
@@ -116,11 +110,9 @@ class Abstention(SuiteMetric):
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or a confidence is missing or has another
                 shape. NaN is counted and raises in :meth:`compute`.
         """
-        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
-        found = tensor_of(confidence)
-        if found is None:
-            found = self._of_scores(batch)
-        self.add(batch, counters=partial(self._bins, check_tensor(found, "confidence")))
+        batch = Batch(preds, target, **options)
+        by_query = self._of_scores(batch) if confidence is None else check_tensor(tensor_of(confidence), "confidence")
+        self.add(batch, counters=partial(self._bins, by_query))
 
     def _of_scores(self, batch: Batch) -> Tensor:
         """The confidence in each list, float [query]."""
@@ -174,16 +166,16 @@ class Abstention(SuiteMetric):
             raise ValueError(f"Expected confidence to be numbers, got NaN for {missing} queries; give each query one")
 
     def results(self, sums: Tensor) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = {}
+        results: dict[str, Tensor] = {}
         bins = sums[1 : self.num_counters].view(len(self.tally.metrics), -1)
         for (key, value), row in zip(super().results(sums).items(), bins):
             weight, total, value_weight, value_total = row.split((BINS, BINS, VALUE_BINS, VALUE_BINS))
-            area, best = (_area_of_abstention(*one) for one in ((weight, total), (value_weight, value_total)))
+            area, best = (_area_of_abstention(*counts) for counts in ((weight, total), (value_weight, value_total)))
             flat = total.sum() / weight.sum() * float(RATES[-1])
             spread = torch.where(best - flat > 1e-12 * flat.abs(), best - flat, math.nan)
             risk = self.tally.metrics[key].value_range[1] * weight - total
-            found |= {key: value, f"{key}/nauc": (area - flat) / spread, f"{key}/aurc": _area_of_risk(weight, risk)}
-        return found
+            results |= {key: value, f"{key}/nauc": (area - flat) / spread, f"{key}/aurc": _area_of_risk(weight, risk)}
+        return results
 
 
 def _area_of_abstention(weight: Tensor, total: Tensor) -> Tensor:
