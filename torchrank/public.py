@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from torchrank import extend, integrations, retrieval
 from torchrank.collection.collection import RankingCollection
 from torchrank.engine.compiled import use_compiled
+from torchrank.evaluation.agree import agree
 from torchrank.evaluation.evaluate import evaluate
 from torchrank.evaluation.evaluation import Evaluation
 from torchrank.evaluation.partial import PartialEvaluation, merge, partial
@@ -35,6 +36,7 @@ from torchrank.wrappers.difference_bounds import difference_bounds
 from torchrank.wrappers.hashing import hash_ids
 from torchrank.wrappers.per_query import PerQuery
 from torchrank.wrappers.query_table import QueryTable
+from torchrank.wrappers.rectified import Rectified
 from torchrank.wrappers.sampled_ranks import SampledRanks
 from torchrank.wrappers.sampler import UnpaddedSampler
 from torchrank.wrappers.sliced import Sliced
@@ -55,12 +57,14 @@ __all__ = [
     "Ranking",
     "RankingCollection",
     "ReadingError",
+    "Rectified",
     "Run",
     "SampledRanks",
     "Sliced",
     "Table",
     "TieReport",
     "UnpaddedSampler",
+    "agree",
     "best_of",
     "compare",
     "difference_bounds",

@@ -56,6 +56,11 @@ def ties(**kwargs):
     return tr.TieReport(SUITE[:3], **kwargs)
 
 
+def rectified(**kwargs):
+    suite = ["ndcg@3", "mrr", "hitrate@1", "map(empty_target_action=skip)"]
+    return tr.Rectified(suite, strata=["even", "odd"], **kwargs)
+
+
 #: how to make each metric, and the arguments of its update beside scores and grades
 KINDS = {
     sliced: ["slices"],
@@ -64,16 +69,24 @@ KINDS = {
     kept: ["query_ids"],
     ties: [],
     abstaining: [],
+    rectified: ["human", "judged", "strata"],
 }
 COST = {sliced: {"all_reduce": 1}, booted: {"all_reduce": 1}, both: {"all_reduce": 1}, kept: {"all_gather": 2}}
 COST[ties] = {"all_reduce": 2}  # sums and maxima
 COST[abstaining] = {"all_reduce": 1}
+COST[rectified] = {"all_reduce": 1}
+
+
+def options(kind, grades, ids, slices):
+    """The arguments of update beside scores and grades."""
+    known = {"query_ids": ids, "slices": slices, "strata": ids % 2}
+    known |= {"human": grades.roll(1, dims=1), "judged": slices >= 0}
+    return {name: known[name] for name in KINDS[kind]}
 
 
 def add(metric, kind, batches):
     for scores, grades, ids, slices in batches if kind is kept else few(batches):
-        options = {"query_ids": ids, "slices": slices}
-        metric.update(scores, grades, **{name: options[name] for name in KINDS[kind]})
+        metric.update(scores, grades, **options(kind, grades, ids, slices))
     return metric
 
 
@@ -128,6 +141,13 @@ def compared_systems(rank, world):
         values.append(rounded(metric.comparison().table))
     with exactly(world, all_reduce=1):
         values.append(metric.decided)
+    metric = tr.Rectified(["ndcg@3", "mrr"], ["a", "b"])
+    for scores, grades, ids, _ in share(BATCHES, rank, world, "first empty"):
+        both = {"a": scores, "b": scores + grades.float() * 0.1}
+        metric.update(both, grades, human=grades.roll(1, dims=1), judged=ids % 3 > 0)
+    for call in (lambda: metric.comparison().table, metric.summary, lambda: metric.queries_needed(0.5)):
+        with exactly(world, all_reduce=1):
+            values.append(rounded(call()))
     return values
 
 
@@ -303,13 +323,12 @@ def a_group_of_one_worker_has_its_own_statistics(rank, world):
 @scenario
 def statistics_after_forward_and_from_checkpoints(rank, world):
     values = []
-    for kind, names in KINDS.items():
+    for kind in KINDS:
         metric = kind()
         metric.persistent(True)
         for scores, grades, ids, slices in share(BATCHES[:3], rank, world):
-            options = {"query_ids": ids, "slices": slices}
             with exactly(world):
-                metric(scores, grades, **{name: options[name] for name in names})
+                metric(scores, grades, **options(kind, grades, ids, slices))
         twin = kind()
         twin.persistent(True)
         twin.load_state_dict(metric.state_dict())

@@ -28,6 +28,7 @@ USAGES = {
     "eval": "QRELS RUN [RUN ...]",
     "compare": "QRELS RUN RUN [RUN ...]",
     "power": "--delta DELTA QRELS RUN RUN [RUN ...]",
+    "agree": "QRELS QRELS [QRELS ...] [--runs RUN RUN [RUN ...]]",
     "convert": "IN OUT",
 }
 
@@ -104,6 +105,15 @@ examples:
 
 Scores are kept exactly. Documents are written by descending score, equal scores
 by descending id. OUT is written when all of IN is read, and must not be IN.
+""",
+    "agree": """\
+examples:
+  torchrank agree people.qrels model.qrels
+  torchrank agree a.qrels b.qrels c.qrels --runs bm25.run dense.run -m ndcg@10
+
+Krippendorff's alpha takes grades as names (nominal), as an order, or as numbers
+(interval): 1 = always equal, 0 = chance. Kendall's tau (1 = the same order)
+compares the order of the runs by the judgments of each judge.
 """,
     "power": """\
 examples:
@@ -237,15 +247,18 @@ def _add_evaluations(commands: Any) -> None:
         metavar="N",
         help="refuse gzip and parquet files of more than 64 MB and N times their size, decompressed (default: 100)",
     )
-    files = argparse.ArgumentParser(add_help=False, parents=[reading])
-    files.add_argument("qrels", metavar="QRELS", help="file of judgments (TREC, BEIR, JSON, ...; - = standard input)")
-    files.add_argument("runs", nargs="+", metavar="RUN", help="file of a run, or name=file")
-    files.add_argument(
+    printing = argparse.ArgumentParser(add_help=False)
+    printing.add_argument(
         *("-m", "--measures"),
         action=_Names,
         metavar="NAME",
         help="names of measures, one or several (default: ndcg@10 map mrr recall@100, or all of --preset)",
     )
+    printing.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
+    printing.add_argument("--wide", action="store_true", help="print all columns of tables, also in a narrow terminal")
+    files = argparse.ArgumentParser(add_help=False, parents=[reading, printing])
+    files.add_argument("qrels", metavar="QRELS", help="file of judgments (TREC, BEIR, JSON, ...; - = standard input)")
+    files.add_argument("runs", nargs="+", metavar="RUN", help="file of a run, or name=file")
     files.add_argument(
         "--preset", choices=tuple(OPTIONS), metavar="TOOL", help=f"the measures and options of {', '.join(OPTIONS)}"
     )
@@ -269,13 +282,15 @@ def _add_evaluations(commands: Any) -> None:
     )
     files.add_argument("--unjudged", choices=UNJUDGED, help="treatment of unjudged documents (default: irrelevant)")
 
-    files.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
-    files.add_argument("--wide", action="store_true", help="print all columns of tables, also in a narrow terminal")
     results = argparse.ArgumentParser(add_help=False, parents=[files])
     results.add_argument(
         "-q", "--per-query", type=_new_file(), metavar="FILE", help="write the values of all queries; - = print them"
     )
     results.add_argument("--by", metavar="FILE", help="print slices, too: a file of queries and the slice of each")
+    results.add_argument(
+        "--human", metavar="FILE", help="judgments of people for a random sample of the queries: QRELS are a model's"
+    )  # fmt: skip
+    results.add_argument("--strata", metavar="FILE", help="with --human: a file of queries and the stratum of each")
     results.add_argument(
         "--plot", type=_new_file(".png", ".svg", ".pdf"), metavar="FILE", help="draw the means, or the differences"
     )
@@ -292,6 +307,10 @@ def _add_evaluations(commands: Any) -> None:
     evaluate.add_argument(
         "--interval", type=_share, default=0.95, metavar="LEVEL", help="of intervals (default: %(default)s)"
     )
+    evaluate.add_argument(
+        "--width", type=_difference, metavar="W", help="with --human: print how many queries people have to judge for"
+        " an interval of this width"
+    )  # fmt: skip
     evaluate.set_defaults(run=lambda options: _evaluation("eval", options))
 
     compare = commands.add_parser(
@@ -364,6 +383,17 @@ def _add_evaluations(commands: Any) -> None:
     power.add_argument("--power", type=_share, default=0.8, help="probability to show it (default: %(default)s)")
     power.add_argument("--alpha", type=_share, default=0.05, help="error rate of tests (default: %(default)s)")
     power.set_defaults(run=lambda options: _evaluation("power", options))
+
+    agree = commands.add_parser(
+        "agree",
+        parents=[reading, printing],
+        **_ending("agree"),
+        help="print how far judges agree",
+        description="Print how far two or more judges agree on documents, and on the order of runs.",
+    )
+    agree.add_argument("judgments", nargs="+", metavar="QRELS", help="file of judgments, or name=file")
+    agree.add_argument("--runs", nargs="+", metavar="RUN", help="files of runs, or name=file")
+    agree.set_defaults(run=lambda options: _evaluation("agree", options))
 
 
 def _ending(command: str) -> dict[str, Any]:

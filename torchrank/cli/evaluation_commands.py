@@ -87,7 +87,7 @@ class Result:
 def run(command: str, options: argparse.Namespace) -> int:
     """Run "eval", "compare" or "power", and print its result, or why there is none; the exit status."""
     try:
-        result = {"eval": evaluated, "compare": compared, "power": powered}[command](options)
+        result = {"eval": evaluated, "compare": compared, "power": powered, "agree": agreed}[command](options)
     except BrokenPipeError:
         raise
     except (OSError, ImportError, ValueError) as error:
@@ -112,6 +112,10 @@ def evaluated(options: argparse.Namespace) -> Result:
         summary = Table.of_rows([*summary, *evaluation.by(slices, options.interval)], notes=summary.notes)
     _write(evaluation, None, options)
     tables = {"rows": summary, "coverage": evaluation.coverage.without_notes(summary)}
+    if options.width is not None:
+        if evaluation.rectified is None:
+            raise ValueError("Expected judgments of people with --width, got none; give --human FILE")
+        tables["needed"] = evaluation.rectified.queries_needed(options.width, options.interval)
     notes = [note for table in tables.values() for note in table.notes]
     return Result(tables, {"means": means_of(evaluation), "notes": notes, **_about(options)})
 
@@ -160,6 +164,19 @@ def powered(options: argparse.Namespace) -> Result:
     settings = {"delta": options.delta, "power": options.power, "alpha": options.alpha}
     document = {"means": means_of(evaluation), "notes": notes, **settings, **_about(options)}
     return Result({"rows": Table(columns, notes=notes)}, document)
+
+
+def agreed(options: argparse.Namespace) -> Result:
+    """The agreement of judges on documents, and on the order of runs."""
+    judges, runs = _named(options.judgments), _named(options.runs or [])
+    for path in (*judges.values(), *runs.values()):
+        check_readable(path, folder=path in runs.values())
+    from torchrank.evaluation.agree import agree
+
+    reading = {"duplicates": options.duplicates, "expansion": options.expansion}
+    qrels = {name: read_qrels(source_of(path), **reading) for name, path in judges.items()}
+    table = agree(qrels, {name: source_of(path) for name, path in runs.items()} or None, options.measures)
+    return Result({"rows": table}, {"torchrank": __version__})
 
 
 # ---- input and output ------------------------------------------------------------------------------------------------
@@ -259,9 +276,11 @@ def _read(options: argparse.Namespace) -> tuple[Qrels, dict[str, Any]]:
     """The judgments, and the sources of all runs, of which the first is read; PyTorch is imported meanwhile."""
     importing = threading.Thread(target=_import_torch)
     runs = _named(options.runs)
-    if [options.qrels, *runs.values()].count(STANDARD) > 1:
+    if [options.qrels, getattr(options, "human", None), *runs.values()].count(STANDARD) > 1:
         raise ValueError("Expected standard input, -, for one file, got it for several")
     check_readable(options.qrels)
+    if getattr(options, "human", None):
+        check_readable(options.human)
     for path in runs.values():
         check_readable(path, folder=True)
     importing.start()  # takes seconds, most of them without a core's work
@@ -296,7 +315,7 @@ def _evaluation(options: argparse.Namespace, least: int = 1) -> tuple[Evaluation
         raise ValueError(f"Expected two or more runs to compare, got {options.runs[0]}; name the files of both")
     if getattr(options, "per_query", None) == STANDARD and options.format != "table":
         raise ValueError(f"Expected a file for -q with --format {options.format}, got -, standard output; name a file")
-    slices = _slices(options.by) if getattr(options, "by", None) else None
+    slices, strata = (_slices(path) if (path := getattr(options, name, None)) else None for name in ("by", "strata"))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default", UserWarning)
         watched = sys.stderr.isatty()
@@ -305,6 +324,10 @@ def _evaluation(options: argparse.Namespace, least: int = 1) -> tuple[Evaluation
         from torchrank.evaluation.evaluate import evaluate  # not all of torchrank
 
         arguments = {name: getattr(options, name) for name in ARGUMENTS}
+        if getattr(options, "human", None):
+            arguments |= {"human": source_of(options.human), "strata": strata}
+        elif strata is not None:
+            raise ValueError("Expected judgments of people with --strata, got none; give --human FILE")
         watched = watched and find_spec("tqdm") is not None
         evaluation = evaluate(qrels, sources, options.measures, **arguments, progress=watched)
     for warning in caught:
@@ -340,7 +363,7 @@ def _about(options: argparse.Namespace) -> dict[str, Any]:
     if isinstance(source, str) and Path(source).is_file():
         data = Path(source).read_bytes()
     digest = hashlib.blake2b(data, digest_size=16).hexdigest() if data else None
-    names = ("runs", "measures", *ARGUMENTS, "interval", "by")
+    names = ("runs", "measures", *ARGUMENTS, "interval", "by", "human", "strata", "width")
     chosen = {name: getattr(options, name) for name in names if hasattr(options, name)}
     effective = Options.of(chosen["preset"], **{field.name: chosen[field.name] for field in fields(Options)})
     return {

@@ -27,6 +27,7 @@ from torchrank.tables.pair_tables import Duplicates, Parent, Qrels, Ties
 from torchrank.tables.rankings import tables_of_frame
 from torchrank.tables.sources import stem
 from torchrank.wrappers.query_table import QueryTable
+from torchrank.wrappers.rectified import of_tables
 from torchrank.wrappers.suites import Suite
 
 
@@ -52,6 +53,8 @@ def evaluate(
     duplicates: Duplicates = "error",
     expansion: int = EXPANSION,
     parent: Parent | None = None,
+    human: Any = None,
+    strata: Mapping[Any, Any] | None = None,
     progress: bool = False,
 ) -> Evaluation:
     """Evaluate one or several runs with the same judgments: ``evaluate(qrels, run, "ndcg@10")``.
@@ -97,6 +100,10 @@ def evaluate(
         parent: the document of which an item is a chunk: a separator, "#" for ids such as ``doc#chunk`` (what is before
             the last one is the document), a dictionary or a function from the id of a chunk to that of its document.
             A document has the best score and the largest grade of its chunks. Ids without a parent are documents.
+        human: judgments of people for some of the queries, as ``qrels``, which are then those of a cheap judge, as a
+            language model. The queries must be a random sample, or one of each of the ``strata``. Means, intervals and
+            comparisons are those of :class:`torchrank.Rectified`; values of queries stay those of the judge.
+        strata: with ``human``, a dictionary from the id of each query to its stratum.
         progress: show a progress bar if it takes more than a second; requires tqdm.
 
     Returns:
@@ -104,9 +111,9 @@ def evaluate(
 
     Raises:
         ReadingError: a source cannot be read, or there are no judgments.
-        ValueError: the judgments and a run have no query in common, an argument has an unknown value, ``depth`` is
-            given although ties are expected values, a parameter is given although a measure is not a name, or a
-            column is named although there is a run.
+        ValueError: the judgments and a run, or ``human``, have no query in common, an argument has an unknown value,
+            ``depth`` is given although ties are expected values, a parameter is given although a measure is not a name,
+            or a column is named although there is a run.
         TypeError: there is neither a run nor one data frame.
 
     Example:
@@ -141,13 +148,19 @@ def evaluate(
         measures = MEASURES if preset is None else preset_of(preset, *CUTOFFS[preset])
     measures = with_parameters(measures, relevance_level=relevance_level, unjudged=unjudged)
     evaluator = Evaluator.of(qrels, measures, "evaluate", False, options)
+    people = None if human is None else Evaluator.of(human, measures, "evaluate", False, options)
     tables: dict[str, QueryTable] = {}
+    by_people: dict[str, QueryTable] = {}
     other: dict[str, QueryTable] = {}
     rankings: dict[str, Ranking] = {}
     coverage: list[dict[str, Any]] = []
     with progress_bar(progress, "evaluating", "query", delay=1) as step:
         for name, source in _named(run, evaluator.numbers).items():
             step(len(evaluator.numbers))
+            if people is not None:
+                source = options.run(source)  # it is read once
+                table, _, found, _ = _joined(people, people.all_parts(source, lambda count: None), None)
+                by_people[name] = table.where(found) if options.queries == "both" else table
             parts = evaluator.all_parts(source, lambda count: step(-count))
             check_queries(evaluator, parts, name)
             all_judged, ranking, inside, row = _joined(evaluator, parts, groups)
@@ -160,7 +173,8 @@ def evaluate(
             coverage.append({"run": name, "queries": len(tables[name]), **row})
             step(-int((~inside).sum()))
     tied = options.ties or "document"
-    return Evaluation(tables, other, coverage, options.queries, options.ignore_identical_ids, rankings, tied)
+    rectified = of_tables(evaluator.metrics, tables, by_people, strata) if by_people else None
+    return Evaluation(tables, other, coverage, options.queries, options.ignore_identical_ids, rankings, tied, rectified)
 
 
 def _is_single_frame(qrels: Any, run: Any, measures: Any, columns: Mapping[str, str | None]) -> bool:

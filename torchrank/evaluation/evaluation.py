@@ -22,6 +22,7 @@ from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.mean_intervals import check_share
 from torchrank.statistics.table import Score, Table
 from torchrank.wrappers.query_table import QueryTable
+from torchrank.wrappers.rectified import Rectified
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,6 +45,8 @@ class Evaluation:
         ignored_identical_ids: whether documents with the id of their query were left out.
         rankings: for each run the ranking of the judged documents, with the queries of ``tables`` in their order.
         ties: the order of equal scores: "document", or "expected", the mean over all of their orders.
+        rectified: with judgments of people, the :class:`torchrank.Rectified` of means and comparisons, which says how
+            many more queries people have to judge; None without. All else is by the judge.
     """
 
     tables: Mapping[str, QueryTable]
@@ -53,6 +56,7 @@ class Evaluation:
     ignored_identical_ids: bool = False
     rankings: Mapping[str, Ranking] = field(default_factory=dict)
     ties: str = "document"
+    rectified: Rectified | None = None
 
     @property
     def runs(self) -> list[str]:
@@ -61,7 +65,12 @@ class Evaluation:
 
     @cached_property
     def _means(self) -> dict[str, dict[str, float]]:
-        return {name: table.values() for name, table in self.tables.items()}
+        if self.rectified is None:
+            return {name: table.values() for name, table in self.tables.items()}
+        means: dict[str, dict[str, float]] = {name: {} for name in self.tables}
+        for row in self.summary():
+            means[row["run"]][row["measure"]] = row["value"]
+        return means
 
     @property
     def means(self) -> dict[str, dict[str, float]]:
@@ -78,13 +87,15 @@ class Evaluation:
     def intervals(self, level: float = 0.95) -> dict[str, dict[str, Interval]]:
         """The confidence interval of each measure, by run and label: (low, high)."""
         by_run: dict[str, dict[str, Interval]] = Named()
-        for name, table in self.tables.items():
-            rows = table.summary(level).rows
+        for name in self.tables:
+            rows = [row for row in self.summary(level) if row["run"] == name]
             by_run[name] = Named({row["measure"]: Interval(row["low"], row["high"]) for row in rows})
         return by_run
 
     def summary(self, level: float = 0.95) -> Table:
         """A table with a row for every run and measure: value, standard error, interval and numbers of queries."""
+        if self.rectified is not None:
+            return self._rectified_summary(self.rectified.summary(level))
         summaries = {name: table.summary(level) for name, table in self.tables.items()}
         first = next(iter(summaries.values()))
         return Table.of_rows(_rows(summaries), notes=[first.notes[0], *self._tied, *self._others()])
@@ -99,8 +110,23 @@ class Evaluation:
         Raises:
             ValueError: there is no such column, or as :meth:`torchrank.QueryTable.by`.
         """
+        self._of_judge("slices")
         by_slice = {name: table.by(slices, level) for name, table in self.tables.items()}
         return Table.of_rows(_rows(by_slice), notes=self._tied)
+
+    def _rectified_summary(self, summary: Table) -> Table:
+        keys = [(run, label) for label in self.tables[self.runs[0]].labels for run in self.runs]
+        rows = [{"run": run, **row, "measure": label} for (run, label), row in zip(keys, summary.rows)]
+        rows.sort(key=lambda row: self.runs.index(row["run"]))
+        return Table.of_rows(rows, summary.formats, [*summary.notes, *self._tied, *self._others()])
+
+    def _of_judge(self, what: str) -> None:
+        """Raise ValueError for ``what`` by the judge alone, if people correct the means."""
+        if self.rectified is not None:
+            raise ValueError(
+                f"Expected an evaluation by one file of judgments for {what}, got one with judgments of people, too,"
+                " which do not correct the values of single queries; leave human out"
+            )
 
     @property
     def _tied(self) -> list[str]:
@@ -168,6 +194,11 @@ class Evaluation:
             raise ValueError(
                 f"Expected two or more runs to compare, got {', '.join(self.runs)}; evaluate {{'a': run, 'b': other}}"
             )
+        if self.rectified is not None:
+            if by is not None:
+                self._of_judge("slices")
+            options.pop("seed", None)  # the t test draws nothing
+            return self.rectified.comparison(baseline, **options)
         tables = self.tables if by is None else {name: table.sliced(by) for name, table in self.tables.items()}
         return compare(tables, baseline, missing="drop" if self.queries == "both" else "error", **options)
 
@@ -383,6 +414,7 @@ class Evaluation:
             ImportError: matplotlib is not installed.
             ValueError: there is no such measure, the runs have no query in common, or ``level`` is not between 0 and 1.
         """
+        self._of_judge("plots of values")
         return plots.plot_differences(self[a], self[b], measure, ax, (a, b), level)
 
     def plot_intervals(self, measure: str, ax: Any = None, level: float = 0.95) -> Any:
@@ -400,6 +432,7 @@ class Evaluation:
             ImportError: matplotlib is not installed.
             ValueError: there is no such measure, or ``level`` is not between 0 and 1.
         """
+        self._of_judge("plots of values")
         return plots.plot_intervals(self.tables, measure, ax, level)
 
     def __getitem__(self, name: str) -> QueryTable:
@@ -427,8 +460,8 @@ class Evaluation:
 
     @property
     def has_slices(self) -> bool:
-        """Whether :func:`torchrank.evaluate` was given a column ``by``."""
-        return all(table.groups is not None for table in self.tables.values())
+        """Whether :func:`torchrank.evaluate` was given a column ``by``, and values by one file of judgments."""
+        return self.rectified is None and all(table.groups is not None for table in self.tables.values())
 
     def _printed(self) -> tuple[Table, ...]:
         """The summary, the slices if there are some, and the coverage, with each note once."""
@@ -535,6 +568,7 @@ class Evaluation:
             >>> "bm25 is best in mrr" in page
             True
         """
+        self._of_judge("reports")
         integer("worst", worst, least=1, or_none=False)
         check_share("level", level)
         if comparison is None and len(self.tables) > 1:

@@ -50,9 +50,6 @@ class Pair(IntEnum):
 #: number of sums of a pair
 PAIR_SIZE = SIZE + len(Pair)
 
-#: the tests that need no values of queries
-TESTS = ("t", "tukey", "anytime")
-
 
 class Compared(SuiteMetric):
     r"""A suite for several systems on the same queries, and the differences between them.
@@ -97,26 +94,36 @@ class Compared(SuiteMetric):
         {'mrr/old': 0.264, 'mrr/new': 0.515, 'mrr/new-old': 0.251}
     """
 
+    #: the tests that need no values of queries, the way to others, and further lines of comparisons
+    tests: tuple[str, ...] = ("t", "tukey", "anytime")
+    other_tests = "for other tests keep the values with torchrank.PerQuery, and pass its tables to torchrank.compare"
+    notes: tuple[str, ...] = ()
+    anytime = False
+
     def __init__(self, suite: Suite, systems: Sequence[str], anytime: bool = False, **kwargs: Any) -> None:
-        names = [] if isinstance(systems, str) else [str(name) for name in systems]
-        if len(names) < 2 or len(set(names)) < len(names):
-            raise ValueError(f"Expected the names of two or more systems, each once, got {systems!r}")
-        self.systems, self.anytime = names, anytime
-        self.pairs = list(itertools.combinations(range(len(names)), 2))
+        names, self.anytime = system_names(systems), anytime
+        self._begin(suite, names, len(names), f"compared({','.join(names)})", kwargs)
+
+    def _begin(
+        self, suite: Suite, systems: list[str], groups: int, definition: str, kwargs: dict[str, Any], counters: int = 0
+    ) -> None:
+        """Make the state: the sums of all pairs of systems, ``counters`` numbers, then the sums of ``groups``."""
+        self.systems, user = systems, type(self).__name__
+        self.pairs = list(itertools.combinations(range(len(systems)), 2))
         collection = collection_of(suite)
-        metrics = measures_of(collection, "Compared", means=True)
+        metrics = measures_of(collection, user, means=True)
         for key, metric in metrics.items():
             if not is_plain_mean(metric):
                 raise ValueError(
-                    f"Expected arithmetic means over queries in Compared, got {key!r}; leave it out, or take the mean"
+                    f"Expected arithmetic means over queries in {user}, got {key!r}; leave it out, or take the mean"
                 )
             if metric.weighs_lists:
                 raise ValueError(
-                    f"Expected queries with one weight for all systems in Compared, got {key!r}, which weighs them by"
+                    f"Expected queries with one weight for all systems in {user}, got {key!r}, which weighs them by"
                     " their lists; take average='query', or leave it out"
                 )
-        self.num_counters = len(metrics) * len(self.pairs) * PAIR_SIZE
-        super().__init__(PlainTally(metrics), len(names), f"compared({','.join(names)})", **kwargs)
+        self.num_counters = len(metrics) * len(self.pairs) * PAIR_SIZE + counters
+        SuiteMetric.__init__(self, PlainTally(metrics), groups, definition, **kwargs)
         self.suite = collection
 
     # ---- add ---------------------------------------------------------------------------------------------------
@@ -136,6 +143,14 @@ class Compared(SuiteMetric):
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`; or a system is missing or unknown, or the
                 systems have different numbers of queries.
         """
+        batches = self._batches(preds, dict.fromkeys(self.systems, target), options)
+        with torch.no_grad():
+            systems = self._scored(batches)
+            self._add([*self._of_pairs(systems), *(self.tally.sums(one, None, [None]) for one in systems)])
+        self.notice_cut(batches[0])
+
+    def _batches(self, preds: Any, targets: Mapping[str, Any], options: Mapping[str, Any]) -> list[Batch]:
+        """The batch of each system."""
         if not isinstance(preds, Mapping):
             scores = ", ".join(f"{name!r}: ..." for name in self.systems)
             raise TypeError(
@@ -152,20 +167,26 @@ class Compared(SuiteMetric):
                 f"Expected scores of the same candidates from all systems, got shapes {shapes}; give candidates that a"
                 " system has not retrieved the score -inf"
             )
-        batches = [Batch(preds[name], target, **options) for name in self.systems]
+        return [Batch(preds[name], targets[name], **options) for name in self.systems]
+
+    def _scored(self, batches: Sequence[Batch]) -> list[Values]:
+        """The values [metric, query] of each system."""
         metrics = list(self.tally.metrics.values())
-        with torch.no_grad():
-            systems = [score_batch(metrics, batch) for batch in batches]
-            stacks = [Values.stack(results) for results in systems]
-            sizes = {name: found.num_queries for name, found in zip(self.systems, stacks)}
-            if len(set(sizes.values())) > 1:
-                raise ValueError(f"Expected the same queries for all systems, got different numbers of them: {sizes}")
-            pairs = [_pair_sums(stacks[a], stacks[b]) for a, b in self.pairs]
-            of_systems = torch.stack([torch.cat([result.sums for result in results]) for results in systems])
-            sums = torch.cat([torch.stack(pairs).flatten(), of_systems.flatten()])
+        systems = [Values.stack(score_batch(metrics, batch, total=False)) for batch in batches]
+        sizes = {name: found.num_queries for name, found in zip(self.systems, systems)}
+        if len(set(sizes.values())) > 1:
+            raise ValueError(f"Expected the same queries for all systems, got different numbers of them: {sizes}")
+        return systems
+
+    def _of_pairs(self, systems: Sequence[Values]) -> list[Tensor]:
+        """The sums of each pair of systems."""
+        return [_pair_sums(systems[a], systems[b]) for a, b in self.pairs]
+
+    def _add(self, parts: Sequence[Tensor]) -> None:
+        """Add the sums of a batch to the state."""
+        sums = torch.cat([part.flatten() for part in parts])
         with LOCK:
             self._set("sums", state.add(self.sums, sums.to(self.sums.device)))
-        self.notice_cut(batches[0])
 
     # ---- results -----------------------------------------------------------------------------------------------
 
@@ -182,7 +203,9 @@ class Compared(SuiteMetric):
 
     def _pairs(self, sums: Tensor) -> Tensor:
         """The sums of each pair: float [pair, metric, PAIR_SIZE]."""
-        return sums[: self.num_counters].view(len(self.pairs), len(self.tally.metrics), PAIR_SIZE)
+        return sums[: len(self.tally.metrics) * len(self.pairs) * PAIR_SIZE].view(
+            len(self.pairs), len(self.tally.metrics), PAIR_SIZE
+        )
 
     def summary(self, level: float = 0.95, method: str | None = None) -> Table:
         """A table with a row for every metric and system, over the queries of all workers, see :meth:`comparison`."""
@@ -237,26 +260,29 @@ class Compared(SuiteMetric):
                 bad values.
         """
         test = test or ("anytime" if self.anytime else "t")
-        if test not in TESTS:
+        if not self.pairs:
+            raise ValueError("Expected two or more systems to compare, got one; pass systems= and a dict of scores")
+        if test not in self.tests:
             raise ValueError(
-                f"Expected test to be 't', 'tukey' or 'anytime' in Compared, which keeps sums only, got {test!r}; for"
-                " other tests keep the values with torchrank.PerQuery, and pass its tables to torchrank.compare"
+                f"Expected test to be {' or '.join(map(repr, self.tests))} in {type(self).__name__}, which keeps sums"
+                f" only, got {test!r}; {self.other_tests}"
             )
         if baseline is not None and baseline not in self.systems:
             hint = did_you_mean(baseline, self.systems)
             raise ValueError(f"Expected baseline to be one of {', '.join(self.systems)}, got {baseline!r}{hint}")
         if test == "tukey" and correction not in (None, "none"):
             raise ValueError(f"Expected no correction with test='tukey', whose p covers all pairs, got {correction!r}")
-        pairs = self._pairs(self.of_all_workers()).to("cpu", torch.float64)
+        sums = self.of_all_workers().to("cpu", torch.float64)
         rows: list[PairStatistics] = []
         p_values: list[float] = []
-        for n, (key, metric) in enumerate(self.tally.metrics.items()):
-            all_pairs = [self._statistics(pairs[i, n], key, metric, self.pairs[i], None) for i in range(len(pairs))]
-            p = _tukey(all_pairs, len(self.systems)) if test == "tukey" else [pair.p for pair in all_pairs]
-            for number, pair in enumerate(self.pairs):
-                if baseline is None or baseline in (self.systems[system] for system in pair):
-                    rows.append(self._statistics(pairs[number, n], key, metric, pair, baseline))
-                    p_values.append(p[number])
+        turned = [self.systems[b] == baseline for _, b in self.pairs]
+        for n in range(len(self.tally.metrics)):
+            found = [self._statistics(sums, number, n, turn) for number, turn in enumerate(turned)]
+            p = _tukey(found, len(self.systems)) if test == "tukey" else [pair.p for pair in found]
+            for pair, p_value in zip(found, p):
+                if baseline in (None, pair.a):
+                    rows.append(pair)
+                    p_values.append(p_value)
         if test == "anytime":
             rows = [pair.anytime() for pair in rows]
             p_values = [pair.p for pair in rows]
@@ -271,6 +297,7 @@ class Compared(SuiteMetric):
             margin=margin,
             power=power,
             baseline=baseline,
+            notes=self.notes,
         )
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
@@ -283,13 +310,21 @@ class Compared(SuiteMetric):
         Returns:
             The figure and its axes.
         """
-        return self.comparison().forest(ax) if val is None else super().plot(val, ax)
+        return self.comparison().forest(ax) if val is None and self.pairs else super().plot(val, ax)
 
-    def _statistics(
-        self, sums: Tensor, key: str, metric: Measure, pair: tuple[int, int], baseline: str | None
-    ) -> PairStatistics:
-        names = self.systems[pair[0]], self.systems[pair[1]]
-        return _statistics(sums, key, metric, names, turned=baseline == names[1])
+    def _statistics(self, sums: Tensor, pair: int, metric: int, turned: bool) -> PairStatistics:
+        """The statistics of a pair and a metric, by their numbers, from the whole vector of sums."""
+        a, b = (self.systems[n] for n in self.pairs[pair])
+        key, measure = list(self.tally.metrics.items())[metric]
+        return _statistics(self._pairs(sums)[pair, metric], key, measure, (a, b), turned)
+
+
+def system_names(systems: Sequence[str]) -> list[str]:
+    """The names of systems, checked."""
+    names = [] if isinstance(systems, str) else [str(name) for name in systems]
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise ValueError(f"Expected the names of two or more systems, each once, got {systems!r}")
+    return names
 
 
 def _tukey(pairs: Sequence[PairStatistics], systems: int) -> list[float]:

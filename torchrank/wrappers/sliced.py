@@ -70,7 +70,7 @@ class Sliced(SuiteMetric):
     num_counters = 2
 
     def __init__(self, suite: Suite | Bootstrapped, slices: Sequence[str] | int, **kwargs: Any) -> None:
-        self.names = _names(slices)
+        self.names = names_of(slices)
         collection = collection_of(suite.suite if isinstance(suite, Bootstrapped) else suite)
         measures = measures_of(collection, "Sliced", means=True)
         tally = suite.tally.of(measures) if isinstance(suite, Bootstrapped) else PlainTally(measures)
@@ -100,7 +100,7 @@ class Sliced(SuiteMetric):
         """
         if slices is None and isinstance(preds, Ranking) and preds.groups is not None:
             slices = self._slices_of(preds.groups).to(preds.num_candidates.device)
-        members, counters = self._members(slices)
+        members, counters = members_of(slices, self.names)
         self.add(
             Batch(preds, target, **options),
             query_ids,
@@ -118,37 +118,6 @@ class Sliced(SuiteMetric):
                 " names of all groups"
             )
         return torch.tensor([numbers[key] for key in keys], device="cpu")
-
-    def _members(self, slices: Any) -> tuple[Tensor, Tensor]:
-        """Membership, bool [query, slice], and the counters of the batch."""
-        size, slices = len(self.names), tensor_of(slices)
-        if not isinstance(slices, Tensor) or slices.is_floating_point() or slices.is_complex():
-            got, way_out = type(slices).__name__, "pass torch.as_tensor(slices)"
-            if slices is None:
-                got, way_out = "none", "pass slices= to every update"
-            elif isinstance(slices, Tensor):
-                got, way_out = str(slices.dtype), "pass torch.as_tensor(slices).long()"
-            elif isinstance(slices, str | int):
-                position = f"{self.names}.index(slices)" if isinstance(slices, str) else "slices"
-                got, way_out = f"{slices!r} for all queries", f"pass [{position}] * len(target)"
-            elif hasattr(slices, "__len__") and any(isinstance(one, str) for one in slices):
-                got, way_out = "texts", f"pass torch.tensor([{self.names}.index(one) for one in slices])"
-            raise TypeError(
-                f"Expected slices to be an int tensor [query], the positions in {tuple(self.names)}, or a bool tensor"
-                f" [query, {size}], got {got}; {way_out}"
-            )
-        if slices.dtype == torch.bool:
-            if slices.dim() != 2 or slices.shape[1] != size:
-                hint = "; pass torch.as_tensor(slices).long() for two slices, 0 and 1" if slices.dim() == 1 else ""
-                raise ValueError(f"Expected bool slices of shape [query, {size}], got {list(slices.shape)}{hint}")
-            members, outside = slices, slices.new_zeros(len(slices))
-        else:
-            if slices.dim() != 1:
-                raise ValueError(f"Expected int slices of shape [query], one per query, got {list(slices.shape)}")
-            members = slices.unsqueeze(-1) == torch.arange(size, device=slices.device)
-            outside = slices >= size
-        dtype = widest_float(slices.device)
-        return members, torch.stack([outside.sum(), (members.sum(-1) > 1).sum()]).to(dtype)
 
     # ---- results -----------------------------------------------------------------------------------------------
 
@@ -290,7 +259,40 @@ class Sliced(SuiteMetric):
         return 1 + self.names.index(name)
 
 
-def _names(slices: Any) -> list[str]:
+def members_of(slices: Any, names: Sequence[str], what: str = "slices") -> tuple[Tensor, Tensor]:
+    """Membership, bool [query, slice], and two counters: queries of slices that do not exist, and of several slices."""
+    size, slices = len(names), tensor_of(slices)
+    if not isinstance(slices, Tensor) or slices.is_floating_point() or slices.is_complex():
+        got, way_out = type(slices).__name__, f"pass torch.as_tensor({what})"
+        if slices is None:
+            got, way_out = "none", f"pass {what}= to every update"
+        elif isinstance(slices, Tensor):
+            got, way_out = str(slices.dtype), f"pass torch.as_tensor({what}).long()"
+        elif isinstance(slices, str | int):
+            position = f"{names}.index({what})" if isinstance(slices, str) else what
+            got, way_out = f"{slices!r} for all queries", f"pass [{position}] * len(target)"
+        elif hasattr(slices, "__len__") and any(isinstance(one, str) for one in slices):
+            got, way_out = "texts", f"pass torch.tensor([{names}.index(one) for one in {what}])"
+        raise TypeError(
+            f"Expected {what} to be an int tensor [query], the positions in {tuple(names)}, or a bool tensor"
+            f" [query, {size}], got {got}; {way_out}"
+        )
+    if slices.dtype == torch.bool:
+        if slices.dim() != 2 or slices.shape[1] != size:
+            hint = f"; pass torch.as_tensor({what}).long() for two {what}, 0 and 1" if slices.dim() == 1 else ""
+            raise ValueError(f"Expected bool {what} of shape [query, {size}], got {list(slices.shape)}{hint}")
+        members, outside = slices, slices.new_zeros(len(slices))
+    else:
+        if slices.dim() != 1:
+            raise ValueError(f"Expected int {what} of shape [query], one per query, got {list(slices.shape)}")
+        members = slices.unsqueeze(-1) == torch.arange(size, device=slices.device)
+        outside = slices >= size
+    dtype = widest_float(slices.device)
+    return members, torch.stack([outside.sum(), (members.sum(-1) > 1).sum()]).to(dtype)
+
+
+def names_of(slices: Any) -> list[str]:
+    """The names of slices, checked."""
     if isinstance(slices, str | bytes) or not isinstance(slices, int | Sequence) or isinstance(slices, bool):
         raise ValueError(f"Expected slices to be a list of names or their number, got {slices!r}")
     names = [str(n) for n in range(slices)] if isinstance(slices, int) else [str(name) for name in slices]

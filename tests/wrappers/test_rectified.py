@@ -1,0 +1,314 @@
+"""A cheap judge, corrected by people on a sample: formulas in plain Python, intervals by simulation, wrong calls."""
+
+import copy
+import itertools
+import math
+import pickle
+import statistics
+
+import pytest
+import torch
+
+import torchrank as tr
+from tests.support import simulated_judges
+from torchrank.wrappers.rectified import Kind, rectify
+
+NAMES = ["ndcg@5", "mrr", "hitrate@1"]
+
+
+def batch(queries=400, seed=0, kind=0.15):
+    """Scores, grades of people, and grades of a judge who finds more documents relevant."""
+    draw = torch.Generator().manual_seed(seed)
+    scores = torch.rand(queries, 8, generator=draw)
+    people = (torch.rand(queries, 8, generator=draw) < 0.1 + 0.4 * scores).long()
+    return scores, people, torch.where(torch.rand(queries, 8, generator=draw) < kind, 1, people)
+
+
+def known(y, f, everyone):
+    """Value, variance and weight of the judge, from values of the sample and by the judge of all queries."""
+    n, total = len(y), len(everyone)
+    of_y, of_f = statistics.variance(y), max(statistics.variance(f), statistics.variance(everyone))
+    correlation = statistics.covariance(y, f) / math.sqrt(of_y * of_f) * n / (n + 4)
+    factor = correlation * math.sqrt(of_y / of_f)
+    value = statistics.mean(y) + factor * (statistics.mean(everyone) - statistics.mean(f))
+    return value, of_y / n * (1 - (1 - n / total) * correlation**2), factor
+
+
+def values(scores, grades, name):
+    return tr.RankingCollection(name).score(scores, grades)[name].tolist()
+
+
+@pytest.mark.parametrize("cuts", [(400,), (1, 37, 38, 400)])
+def test_the_table_has_the_numbers_of_the_formula_for_any_split(cuts):
+    scores, people, model = batch()
+    judged = torch.rand(400, generator=torch.Generator().manual_seed(1)) < 0.2
+    metric = tr.Rectified(NAMES)
+    for start, stop in zip((0, *cuts), cuts):
+        part = slice(start, stop)
+        metric.update(scores[part], model[part], human=people[part], judged=judged[part])
+    table = metric.summary()
+    for row in table:
+        y, f = (torch.tensor(values(scores, grades, row["measure"])) for grades in (people, model))
+        value, variance, factor = known(y[judged].tolist(), f[judged].tolist(), f.tolist())
+        assert row["value"] == pytest.approx(value, rel=1e-6)
+        assert row["standard error"] == pytest.approx(math.sqrt(variance), rel=1e-6)
+        assert row["weight"] == pytest.approx(factor, rel=1e-6)
+        assert row["effective"] == pytest.approx(y[judged].var().item() / variance, rel=1e-5)
+        assert row["judge"] == pytest.approx(f.mean().item(), rel=1e-6)
+        assert (row["queries"], row["human"]) == (400, judged.sum())
+        assert metric.compute()[row["measure"]].item() == pytest.approx(value, rel=1e-6)
+    assert metric.num_queries == 400
+
+
+@pytest.mark.parametrize("of_model", [0, 1])
+def test_a_judge_without_use_leaves_the_interval_of_people(of_model):
+    scores, people, _ = batch(60)
+    constant = torch.full_like(people, of_model)  # all values are 0, or all are 1
+    metric, alone = tr.Rectified(NAMES), tr.RankingCollection(NAMES)
+    metric.update(scores, constant, human=people, judged=torch.arange(60) % 2 == 0)
+    alone.update(scores[::2], people[::2])
+    columns = ("measure", "value", "standard error", "low", "high")
+    for found, wanted in zip(metric.summary(), alone.summary()):
+        for column in columns:
+            assert found[column] == (pytest.approx(wanted[column]) if column != "measure" else wanted[column])
+        assert (found["effective"], found["weight"]) == (pytest.approx(30), 0)
+
+
+def test_all_queries_judged_by_people_are_the_mean_of_people():
+    scores, people, model = batch()
+    metric, alone = tr.Rectified(NAMES), tr.RankingCollection(NAMES)
+    metric.update(scores, model, human=people)
+    alone.update(scores, people)
+    for found, wanted in zip(metric.summary(), alone.summary()):
+        for column in ("value", "standard error", "low", "high"):
+            assert found[column] == pytest.approx(wanted[column])
+
+
+def test_strata_are_weighted_by_their_shares_and_sampled_at_any_rate():
+    scores, people, model = batch(600)
+    strata = (torch.arange(600) % 3 > 0).long()  # 200 and 400 queries
+    people[strata == 0, 4:] = 0  # another difficulty
+    judged = torch.where(strata == 0, torch.arange(600) % 2 == 0, torch.arange(600) % 10 == 1)
+    metric = tr.Rectified("ndcg@5", strata=["hard", "easy"])
+    metric.update(scores, model, human=people, judged=judged, strata=strata)
+    y, f = (torch.tensor(values(scores, grades, "ndcg@5")).double() for grades in (people, model))
+    parts = [(y[judged & at], f[judged & at], f[at]) for at in (strata == 0, strata == 1)]
+    share = [len(everyone) / 600 for *_, everyone in parts]
+
+    def combined(of):  # what people could still tell about the mean
+        return sum(w**2 * (1 / len(p[0]) - 1 / len(p[2])) * of(*p) for w, p in zip(share, parts))
+
+    of_y = combined(lambda y, f, _: y.var())
+    of_f = combined(lambda y, f, everyone: max(f.var(), everyone.var()))
+    n = int(judged.sum())
+    correlation = combined(lambda y, f, _: torch.cov(torch.stack([y, f]))[0, 1]) / (of_y * of_f).sqrt() * n / (n + 4)
+    factor = correlation * (of_y / of_f).sqrt()
+    means = [y.mean() + factor * (everyone.mean() - f.mean()) for y, f, everyone in parts]
+    value = sum(w * mean for w, mean in zip(share, means))
+    variance = (1 - correlation**2) * of_y + sum(w**2 * p[0].var() / len(p[2]) for w, p in zip(share, parts))
+    variance += sum(w * (mean - value) ** 2 for w, mean in zip(share, means)) / 600
+    (row,) = metric.summary()
+    assert row["value"] == pytest.approx(float(value), rel=1e-6)
+    assert row["standard error"] == pytest.approx(float(variance.sqrt()), rel=1e-6)
+    assert row["weight"] == pytest.approx(float(factor), rel=1e-6)
+
+
+def test_differences_of_systems_are_corrected_as_differences():
+    scores, people, model = batch()
+    other = scores + 0.2 * people * torch.rand(400, 8, generator=torch.Generator().manual_seed(3))
+    judged = torch.arange(400) % 8 == 0
+    metric = tr.Rectified(NAMES, ["a", "b"])
+    metric.update({"a": scores, "b": other}, model, human=people, judged=judged)
+    alone = tr.Compared(NAMES, ["a", "b"])
+    alone.update({"a": scores[judged], "b": other[judged]}, people[judged])
+    found = metric.comparison().table
+    for row, turned, by_people in zip(found, metric.comparison("b").table, alone.comparison().table):
+        y, f = (
+            torch.tensor(values(other, grades, row["measure"])) - torch.tensor(values(scores, grades, row["measure"]))
+            for grades in (people, model)
+        )
+        value, variance, _ = known(y[judged].tolist(), f[judged].tolist(), f.tolist())
+        assert row["difference"] == pytest.approx(value, rel=1e-5)
+        assert metric.compute()[f"{row['measure']}/b-a"].item() == pytest.approx(value, rel=1e-5)
+        low, high = row["low"], row["high"]
+        t = 2.009575  # 97.5 % of Student's t with 49 degrees of freedom
+        assert [low, high] == pytest.approx(
+            [value - t * math.sqrt(variance), value + t * math.sqrt(variance)], rel=1e-5
+        )
+        assert [turned["low"], turned["high"], turned["a"]] == [pytest.approx(-high), pytest.approx(-low), "b"]
+        for column in ("wins", "ties", "losses", "n"):
+            assert row[column] == by_people[column]
+    assert [row["measure"] for row in metric.summary()] == [f"{name}/{key}" for name in NAMES for key in "ab"]
+    assert tr.Comparison.from_dict(metric.comparison().to_dict()) == metric.comparison()
+
+
+# ---- simulations -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("judge", simulated_judges.JUDGES)
+@pytest.mark.parametrize("humans", [20, 50, 200])
+def test_intervals_cover_the_truth_and_are_never_wider_than_those_of_people(judge, humans):
+    for measure in ("graded", "hit", "difference"):
+        found = simulated_judges.simulated(measure, judge, humans, 400, seed=1, queries=600)
+        assert found["coverage"] > 0.92  # 95 % minus three standard errors of 400 intervals
+        assert found["width"] < 1.05
+        if judge == "good":
+            assert found["width"] < 0.75
+
+
+def test_strata_sampled_at_unequal_rates_cover_the_truth_which_one_stratum_does_not():
+    draw = torch.Generator().manual_seed(0)
+    y = torch.rand(600, 800, generator=draw, dtype=torch.float64) * 0.5
+    y[:, 400:] += 0.5
+    f = torch.where(torch.rand(y.shape, generator=draw) < 0.7, y, torch.rand(y.shape, generator=draw).double())
+    at = [(slice(0, 400), slice(0, 60)), (slice(400, 800), slice(400, 420))]
+    strata = [[f[:, a], f[:, n], y[:, n], (y - f)[:, n]] for a, n in at]
+    whole = [f, *(torch.cat(parts, 1) for parts in list(zip(*strata))[1:])]
+
+    def coverage(sums):
+        found = rectify(sums, sums[..., 2])
+        return ((found.value - 0.5).abs() < 1.99 * found.variance.sqrt()).double().mean()
+
+    assert coverage(torch.cat([simulated_judges.sums(part) for part in strata], dim=2)) > 0.92
+    assert coverage(simulated_judges.sums(whole)) < 0.6
+
+
+# ---- how many more ---------------------------------------------------------------------------------------------------
+
+
+def test_the_needed_queries_are_the_fewest_that_reach_the_width():
+    scores, people, model = batch(300)
+    strata = (torch.arange(300) % 3 > 0).long()
+    people[strata == 0, 1:] = 0
+    metric = tr.Rectified("ndcg@5", strata=2)
+    metric.update(scores, model, human=people, judged=torch.arange(300) % 20 < 2, strata=strata)
+    (found,) = metric._of_all().values()
+    rows = metric.queries_needed(0.15).rows
+    human = [row["human"] for row in rows]
+
+    def width(numbers):
+        degrees = torch.tensor([sum(numbers) - 2.0])
+        t = 1.96 + 2.4 / degrees  # near Student's t
+        return 2 * t * found.variance_with(torch.tensor(numbers).double())[0].sqrt()
+
+    fewest = min(
+        sum(numbers)
+        for numbers in itertools.product(range(human[0], 101), range(human[1], 201))
+        if abs(numbers[0] - rows[0]["needed"]) < 8 and width(numbers) <= 0.15
+    )
+    assert abs(sum(row["needed"] for row in rows) - fewest) <= 3
+    assert all(row["more"] == row["needed"] - row["human"] >= 0 for row in rows)
+    more = torch.arange(300) < 0
+    for n, row in enumerate(rows):
+        more[(strata == n).nonzero().squeeze(-1)[: row["needed"]]] = True
+    again = tr.Rectified("ndcg@5", strata=2)
+    again.update(scores, model, human=people, judged=more, strata=strata)
+    (row,) = again.summary()
+    assert row["high"] - row["low"] == pytest.approx(0.15, rel=0.25)
+    assert metric.queries_needed(1.0)["more"] == [0, 0]
+    assert metric.queries_needed(0.001)["needed"] == [None, None]
+
+
+# ---- layouts, state, wrong calls -------------------------------------------------------------------------------------
+
+
+def test_label_minus_100_marks_queries_that_people_have_not_judged():
+    scores, _, _ = batch(50)
+    labels = torch.arange(50) % 8
+    human = torch.where(torch.arange(50) % 2 == 0, (labels + 1) % 8, -100)
+    one, other = tr.Rectified(["mrr"]), tr.Rectified(["mrr"])
+    one.update(scores, labels, human=human)
+    other.update(scores, labels, human=(labels + 1) % 8, judged=torch.arange(50) % 2 == 0)
+    assert one.summary().rows == other.summary().rows
+    assert one.summary()["human"] == [25]
+
+
+def test_rankings_and_batches_without_people_and_weights_are_taken():
+    scores, people, model = batch(60)
+    weights = torch.rand(60, generator=torch.Generator().manual_seed(0))
+    tensors, rankings = tr.Rectified(NAMES), tr.Rectified(NAMES)
+    tensors.update(scores[:40], model[:40], human=people[:40], weights=weights[:40])
+    tensors.update(scores[40:], model[40:], weights=weights[40:])
+    judge, human = (tr.Ranking.from_scores(scores, grades) for grades in (model, people))
+    rankings.update(judge, human=human, judged=torch.arange(60) < 40, weights=weights)
+    for one, other in zip(tensors.summary(), rankings.summary()):
+        assert list(one.values()) == pytest.approx(list(other.values()))
+    y, f = (tr.MRR().score(scores, grades) for grades in (people, model))
+    at = slice(0, 40)
+    mean = (f * weights).sum() / weights.sum() - (f * weights)[at].sum() / weights[at].sum()
+    row = tensors.summary().rows[1]
+    assert row["value"] == pytest.approx(float((y * weights)[at].sum() / weights[at].sum() + row["weight"] * mean))
+
+
+def test_state_is_copied_pickled_merged_and_reset_and_forward_gives_the_batch():
+    scores, people, model = batch(80)
+    metric = tr.Rectified(NAMES)
+    value = metric(scores[:50], model[:50], human=people[:50], judged=torch.arange(50) < 30)
+    alone = tr.Rectified(NAMES)
+    alone.update(scores[:50], model[:50], human=people[:50], judged=torch.arange(50) < 30)
+    assert value == alone.compute() == pickle.loads(pickle.dumps(metric)).compute() == copy.deepcopy(metric).compute()
+    more, whole = tr.Rectified(NAMES), copy.deepcopy(metric)
+    more.update(scores[50:], model[50:], human=people[50:])
+    whole.update(scores[50:], model[50:], human=people[50:])
+    metric.merge_state(more)
+    assert metric.summary().to_dict() == pytest.approx(whole.summary().to_dict())
+    metric.reset()
+    assert math.isnan(metric.compute()["mrr"])
+
+
+def test_without_people_there_is_no_value_and_with_one_query_no_interval():
+    scores, people, model = batch(20)
+    metric = tr.Rectified("mrr")
+    metric.update(scores, model)
+    (row,) = metric.summary()
+    assert [math.isnan(row["value"]), math.isnan(row["low"]), row["human"]] == [True, True, 0]
+    with pytest.raises(ValueError, match="two or more queries of each stratum"):
+        metric.queries_needed(0.1)
+    metric.update(scores, model, human=people, judged=torch.arange(20) == 3)
+    (row,) = metric.summary()
+    assert row["value"] == pytest.approx(tr.MRR().score(scores, people)[3].item())
+    assert [math.isnan(row["low"]), row["weight"]] == [True, 0]
+
+
+WRONG = {
+    "Expected judged to be bool of shape": {"judged": torch.arange(20)},
+    "Expected judged to be bool of shape .20.": {"judged": torch.ones(3, dtype=torch.bool)},
+    "Expected human to have the 20 queries": {"human": torch.ones(3, dtype=torch.int64)},
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_wrong_calls_raise(message):
+    scores, people, model = batch(20)
+    options = {"human": people, **WRONG[message]}
+    preds = scores
+    if "human" in WRONG[message]:
+        preds, model = tr.Ranking.from_scores(scores, model), None
+        options["human"] = tr.Ranking.from_label(scores[:3], WRONG[message]["human"])
+    with pytest.raises(ValueError, match=message):
+        tr.Rectified("mrr").update(preds, model, **options)
+
+
+def test_wrong_strata_and_tests_raise_with_a_way_out_that_works():
+    scores, people, model = batch(20)
+    metric = tr.Rectified("mrr", ["a", "b"], strata=2)
+    both = {"a": scores, "b": -scores}
+    with pytest.raises(TypeError, match=r"Expected strata .*; pass strata= to every update"):
+        metric.update(both, model, human=people)
+    metric.update(both, model, human=people, strata=torch.arange(20) % 3)
+    with pytest.raises(ValueError, match="one of the 2 strata, got 6 in none or in several; pass strata= from 0 to 1"):
+        metric.compute()
+    metric.reset()
+    metric.update(both, model, human=people, strata=torch.arange(20) % 2)
+    with pytest.raises(ValueError, match=r"Expected test to be 't' in Rectified.*; take test='t'"):
+        metric.comparison(test="tukey")
+    assert len(metric.comparison(test="t").rows) == 1
+    with pytest.raises(ValueError, match="Expected two or more systems to compare, got one; pass systems="):
+        tr.Rectified("mrr").comparison()
+    with pytest.raises(ValueError, match="Expected the grades of people for the judged queries, got none; pass human="):
+        tr.Rectified("mrr").update(scores, model, judged=torch.ones(20, dtype=torch.bool))
+    with pytest.raises(ValueError, match="Expected width to be positive, got 0"):
+        metric.queries_needed(0)
+    with pytest.raises(ValueError, match="Expected arithmetic means over queries in Rectified"):
+        tr.Rectified("gmap")
+    assert len(Kind) == 4

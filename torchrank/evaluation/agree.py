@@ -1,0 +1,120 @@
+"""How far judges agree on documents, and on the order of systems."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import torch
+
+from torchrank.evaluation.evaluate import evaluate
+from torchrank.evaluation.evaluation import Evaluation
+from torchrank.evaluation.options import MEASURES
+from torchrank.metrics.rank_correlation import KendallTau
+from torchrank.statistics.agreement import Level, krippendorff_alpha
+from torchrank.statistics.table import Table
+from torchrank.tables.pair_tables import Duplicates
+from torchrank.tables.sources import read_qrels, stem
+from torchrank.wrappers.suites import Suite, readable
+
+
+def agree(
+    judgments: Mapping[str, Any] | Sequence[str | Path],
+    runs: Any = None,
+    measures: Suite | None = None,
+    *,
+    duplicates: Duplicates = "error",
+) -> Table:
+    """How far judges agree: Krippendorff's alpha of their grades, and Kendall's tau of the systems that they order.
+
+    ==========  =================================================================================================
+    documents   (query, document) pairs that both have graded; negative grades are none
+    equal       share of equal grades
+    nominal     Krippendorff's alpha of grades as names, as an order, and as numbers: 1 = always equal, 0 = chance
+    ordinal     likewise
+    interval    likewise
+    tau ...     Kendall's tau-b of the runs by each measure, over the queries that both have judged
+    ==========  =================================================================================================
+
+    Args:
+        judgments: two or more judges, ``{name: judgments}``, each any source of :func:`torchrank.read_qrels`; or paths.
+        runs: two or more runs, as in :func:`torchrank.evaluate`; None = compare the grades only.
+        measures: as in :func:`torchrank.evaluate`.
+        duplicates: likewise.
+
+    Returns:
+        A table with a row for each pair of judges, and one for all of them if there are three or more.
+
+    Source:
+        Krippendorff, Computing Krippendorff's alpha-reliability, 2011. Tau between judges: Voorhees, Variations in
+        relevance judgments and the measurement of retrieval effectiveness, SIGIR 1998.
+
+    Raises:
+        ReadingError: a source cannot be read.
+        ValueError: there are fewer than two judges or runs, or two judges have no document in common.
+
+    Example:
+        >>> import torchrank as tr
+        >>> people = {"q1": {"a": 2, "b": 0, "c": 1}, "q2": {"a": 0, "d": 1}}
+        >>> model = {"q1": {"a": 2, "b": 1, "c": 1}, "q2": {"a": 0, "d": 1}}
+        >>> tr.agree({"people": people, "model": model})
+        a       b      documents   equal  nominal  ordinal  interval
+        people  model          5  0.8000   0.7097   0.7943    0.8163
+    """
+    if not isinstance(judgments, Mapping):
+        judgments = {stem(path): path for path in judgments}
+    tables = {str(name): read_qrels(source, duplicates=duplicates) for name, source in judgments.items()}
+    if len(tables) < 2:
+        raise ValueError(f"Expected two or more judges with different names, got {', '.join(tables)}; name each file")
+    grades = _grades([table.to_dict() for table in tables.values()])
+    names, measures = list(tables), MEASURES if measures is None else readable(measures)
+    found = [] if runs is None else [evaluate(table, runs, measures) for table in tables.values()]
+    if found and len(found[0].runs) < 2:
+        raise ValueError(f"Expected two or more runs to order, got {', '.join(found[0].runs)}; name the files of all")
+    pairs: Iterable[tuple[int, ...]] = itertools.combinations(range(len(names)), 2)
+    rows: list[dict[str, Any]] = []
+    for places in (*pairs, *([tuple(range(len(names)))] if len(names) > 2 else [])):
+        both = grades[:, places][(~np.isnan(grades[:, places])).sum(1) > 1]
+        one, other = ("all", None) if len(places) > 2 else (names[places[0]], names[places[1]])
+        if not len(both):
+            raise ValueError(f"Expected documents that {one} and {other} have graded, got none; give both the same ids")
+        low, high = np.nanmin(both, axis=1), np.nanmax(both, axis=1)
+        row = {"a": one, "b": other, "documents": len(both), "equal": float((low == high).mean())}
+        row |= {level: krippendorff_alpha(both, level) for level in get_args(Level)}
+        for label in found[0][found[0].runs[0]].labels if found else ():
+            row[f"tau {label}"] = _tau(found[places[0]], found[places[1]], label) if other else math.nan
+        rows.append(row)
+    return Table.of_rows(rows)
+
+
+def _grades(tables: Sequence[Mapping[Any, Mapping[Any, float]]]) -> np.ndarray:
+    """The grades [document, judge] of all documents; NaN = not judged."""
+    number: dict[tuple[Any, Any], int] = {}
+    for table in tables:
+        for query, documents in table.items():
+            for document in documents:
+                number.setdefault((query, document), len(number))
+    grades = np.full((len(number), len(tables)), np.nan)
+    for judge, table in enumerate(tables):
+        rows = [number[query, document] for query, documents in table.items() for document in documents]
+        grades[rows, judge] = [grade for documents in table.values() for grade in documents.values()]
+    return np.where(grades < 0, np.nan, grades)
+
+
+def _tau(one: Evaluation, other: Evaluation, label: str) -> float:
+    """Kendall's tau-b of the means of all runs over the queries of both evaluations."""
+    orders = []
+    for each, against in ((one, other), (other, one)):
+        means = []
+        for name, table in each.tables.items():
+            common = np.isin(table.ids, against[name].ids)
+            means.append(table.where(common).values()[label] if common.any() else math.nan)
+        # rounding of equal means is not an order
+        orders.append(torch.from_numpy(np.unique(np.round(means, 12), return_inverse=True)[1]).view(1, -1))
+    if any(math.isnan(mean) for mean in means):
+        return math.nan
+    return float(KendallTau().score(orders[0].double(), orders[1]))

@@ -1,0 +1,520 @@
+"""A judge that is cheap on all queries, corrected by people on some of them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from enum import IntEnum
+from typing import Any, NamedTuple, Unpack
+
+import torch
+from torch import Tensor
+
+import torchrank.state.sums as state
+from torchrank.layouts.batch import Batch, Options, with_options
+from torchrank.layouts.checks import check_tensor
+from torchrank.names.arguments import warn
+from torchrank.names.types import Array, Target
+from torchrank.ranking.ranking import Ranking
+from torchrank.state.estimates import ROUNDING, check
+from torchrank.state.sums import Sum
+from torchrank.state.values import Status, Values
+from torchrank.statistics.distributions import t_quantile
+from torchrank.statistics.mean_intervals import t_interval, wilson
+from torchrank.statistics.pair_statistics import PairStatistics
+from torchrank.statistics.table import Table
+from torchrank.wrappers.compared import Compared, system_names
+from torchrank.wrappers.query_table import QueryTable
+from torchrank.wrappers.sliced import members_of, names_of
+from torchrank.wrappers.suites import Suite
+
+#: Queries on which the judge is taken to know nothing, beside those of people: a perfect agreement on few queries can
+#: be luck. Chosen by the simulation of `tests.support.simulated_judges`, and as many as Agresti and Coull (1998) add.
+DOUBT = 4
+
+
+class Kind(IntEnum):
+    """The values whose sums a stratum has."""
+
+    ALL = 0  # by the judge, of all queries
+    JUDGE = 1  # by the judge, of the queries that people have judged, too
+    HUMAN = 2  # by people
+    GAP = 3  # by people minus by the judge
+
+
+class Rectification(NamedTuple):
+    """Means of a judge that people correct. Tensors are [...], and with a last dimension of strata where it says so."""
+
+    value: Tensor
+    #: of the value, and its degrees of freedom
+    variance: Tensor
+    df: Tensor
+    #: the weight of the judge, and its correlation with people as far as it is trusted
+    factor: Tensor
+    correlation: Tensor
+    #: number of human queries, drawn at random, that would be as sure without the judge
+    effective: Tensor
+    #: the mean of the judge alone
+    judge: Tensor
+    #: [..., kind, stratum]: number of queries
+    number: Tensor
+    #: [..., stratum]: the share of the stratum in all queries
+    share: Tensor
+    #: [..., stratum]: effective number of queries, and of those that people have judged
+    queries: Tensor
+    human: Tensor
+    #: [..., stratum]: the variance of the values of people, and of the part that the judge does not explain
+    spread: Tensor
+    rest: Tensor
+    #: whether all values of people are 0 or 1
+    zero_or_one: Tensor
+    #: the part of the variance that comes from the numbers of queries in the strata
+    between: Tensor
+
+    def variance_with(self, human: Tensor) -> Tensor:
+        """The variance of the value if people judge ``human`` [..., stratum] queries."""
+        now, then = (torch.where(self.share > 0, n, 0.0).sum(-1) for n in (self.human, human))
+        trusted = self.correlation * ((now + DOUBT) / now * then / (then + DOUBT))
+        rest = self.rest * ((1 - trusted**2) / (1 - self.correlation**2)).unsqueeze(-1)
+        parts = self.share**2 * ((1 / human - 1 / self.queries) * rest + self.spread / self.queries)
+        return torch.where(self.share > 0, parts, 0.0).sum(-1) + self.between
+
+
+def rectify(sums: Tensor, number: Tensor) -> Rectification:
+    """The means by people, with the judge as a control variate; formulas in :class:`Rectified`.
+
+    Args:
+        sums: float [..., kind, stratum, SIZE].
+        number: [..., kind, stratum]: number of queries with a value.
+    """
+    weight = sums[..., Kind.ALL, :, Sum.W]
+    share = weight / weight.sum(-1, keepdim=True)
+    everyone, judge, human, _ = torch.where(share.unsqueeze(-2) > 0, state.mean(sums), 0.0).unbind(-2)
+    queries, _, people, _ = state.effective_size(sums).unbind(-2)
+    error = state.standard_error(sums, number)
+    error = torch.where(error <= ROUNDING * state.mean(sums).abs(), 0.0, error)  # of equal values
+    of_all, of_judge, of_human, of_gap = error.square().unbind(-2)
+    covariance = (of_human + of_judge - of_gap) / 2
+    # A sample without the rare values of the judge would make its weight too large.
+    of_judge = torch.maximum(of_judge, of_all * queries / people)
+    # The judge can add nothing about queries that people have judged.
+    left = share**2 * (1 - people / queries).clamp_min(0)
+    y, f, c = (torch.where(share > 0, left * x, 0.0).sum(-1) for x in (of_human, of_judge, covariance))
+    total = torch.where(share > 0, people, 0.0).sum(-1)
+    useful = (y > 0) & (f > 0)
+    correlation = (c / (y * f).sqrt()).clamp(-1, 1) * total / (total + DOUBT)
+    correlation = torch.where(useful, correlation, 0.0)
+    factor = torch.where(useful, correlation * (y / f).sqrt(), 0.0)
+
+    means = human + factor.unsqueeze(-1) * (everyone - judge)
+    value = (share * means).sum(-1)
+    apart = (share * (means - value.unsqueeze(-1)) ** 2).sum(-1)
+    spread, by = people * of_human, factor.unsqueeze(-1)
+    rest = people * (of_human - 2 * by * covariance + by**2 * of_judge)
+    open_now = torch.where(share > 0, left * rest / people, 0.0).sum(-1)
+    rest = rest * torch.where(open_now > 0, (1 - correlation**2) * y / open_now, 1.0).unsqueeze(-1)
+    between = apart * sums[..., Kind.ALL, :, Sum.W2].sum(-1) / weight.sum(-1) ** 2
+    squares, firsts = (sums[..., Kind.HUMAN, :, at].sum(-1) for at in (Sum.SQUARES, Sum.SQUARES + 3))
+    found = Rectification(
+        value, value, value, factor, correlation, value, (share * everyone).sum(-1), number, share, queries, people,
+        spread, rest, (squares - firsts).abs() <= 1e-12 * firsts.abs(), between,
+    )  # fmt: skip
+    variance = found.variance_with(people)
+    whole = torch.where(share > 0, share * spread, 0.0).sum(-1) + apart
+    parts = torch.where(share > 0, share**2 * of_human, 0.0)
+    df = parts.sum(-1) ** 2 / (parts**2 / (people - 1)).nansum(-1)
+    effective = torch.where(variance > 0, whole / variance, total)
+    return found._replace(variance=variance, df=df, effective=effective)
+
+
+class Rectified(Compared):
+    r"""A suite under the grades of a judge, as a language model, corrected by the grades of people for some queries.
+
+    ``update`` takes the grades of the judge for all queries as ``target``, and those of people as ``human``. Only the
+    values of a query are compared, so people judge whole queries: **a random sample of them**, or of each stratum. A
+    judge that is right narrows the interval. A judge that is wrong leaves the mean of the sample as it is: the weight
+    of the judge follows from the sample, and may be 0 or negative.
+
+    With the values y by people and f by the judge, of n sampled and of all N queries:
+
+    .. math:: \hat\theta = \bar y_n + \lambda (\bar f_N - \bar f_n), \qquad
+        \lambda = \rho \sqrt{\frac{s_y^2}{s_f^2}}, \qquad
+        se^2 = \frac{s_y^2}{n} \left(1 - \Big(1 - \frac{n}{N}\Big) \rho^2\right)
+
+    where :math:`\rho = r n / (n + 4)` has the correlation r of the sample: four queries of doubt, in which the judge
+    would know nothing, because few queries can agree by luck. :math:`s_f^2` is the variance of the sample or of all
+    queries, the larger one. Over strata with shares W, means and variances are :math:`\sum W_h \bar y_h` and
+    :math:`\sum W_h^2 se_h^2`, with one :math:`\lambda` for all, plus the variance of the shares. The interval is
+    Student's t, or Wilson's with the effective number of queries if all values of people are 0 or 1.
+
+    ``compute`` returns the corrected value as ``key``; with several systems ``key/name``, and the difference of each
+    pair as ``key/b-a``, which is corrected as a difference: the judge often knows it better than the values. A query
+    that only one of both has scored (``empty_target_action="skip"``) is not in the sample.
+
+    Source:
+        Angelopoulos, Duchi and Zrnic, PPI++: Efficient prediction-powered inference, 2023. For measures of rankings:
+        Oosterhuis et al., Reliable confidence intervals for information retrieval evaluation using generative AI, KDD
+        2024. The regression estimator: Cochran, Sampling techniques, 1977, sections 7 and 12. Four queries of doubt,
+        as in Agresti and Coull, Approximate is better than exact for interval estimation of binomial proportions, The
+        American Statistician 1998.
+
+    Args:
+        suite: a metric, names of metrics, or a collection. Its measures are copied; their states stay empty.
+        systems: names of the systems, at least two, if ``update`` takes a dict of scores; None = one system.
+        strata: names of strata, or their number, which people sample at different rates; None = one.
+        kwargs: of :class:`torchmetrics.Metric`.
+
+    Raises:
+        ValueError: names are repeated, or the suite has a metric that is not an arithmetic mean over queries, or weighs
+            queries by the lists.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> scores = torch.rand(2000, 10, generator=generator)
+        >>> people = (torch.rand(2000, 10, generator=generator) < 0.1 + 0.4 * scores).long()
+        >>> model = torch.where(torch.rand(2000, 10, generator=generator) < 0.05, 1, people)      # 5 % too kind
+        >>> judged = torch.rand(2000, generator=generator) < 0.05                                 # 105 queries
+        >>> rectified = tr.Rectified("ndcg@10")
+        >>> rectified.update(scores, model, human=people, judged=judged)
+        >>> rectified.summary()
+        measure   value  standard error     low    high  queries  human  effective   judge  weight
+        ndcg@10  0.7183          0.0095  0.6995  0.7371     2000    105      565.6  0.7303    0.96
+        low and high: 95 % confidence interval; human: queries that people have judged
+        >>> tr.NDCG(top_k=10)(scores, people)                                                     # of all queries
+        tensor(0.7100)
+    """
+
+    tests = ("t",)
+    other_tests = "take test='t'"
+    notes = ("b - a is corrected by itself; mean_b is the corrected mean of a plus it; wins and losses: by people",)
+
+    def __init__(
+        self,
+        suite: Suite,
+        systems: Sequence[str] | None = None,
+        strata: Sequence[str] | int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        names = [""] if systems is None else system_names(systems)
+        self.strata = [""] if strata is None else names_of(strata)
+        subjects = len(names) + len(names) * (len(names) - 1) // 2
+        definition = f"rectified({','.join(names)};{','.join(self.strata)})"
+        # One counter: queries in no stratum, or in several.
+        self._begin(suite, names, subjects * len(Kind) * len(self.strata), definition, kwargs, 1)
+
+    @with_options
+    def update(
+        self,
+        preds: Array | Ranking | Mapping[str, Array | Ranking],
+        target: Target | None = None,
+        *,
+        human: Target | Ranking | Mapping[str, Ranking] | None = None,
+        judged: Array | None = None,
+        strata: Array | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`, and three more.
+
+        ``preds`` are scores, with several systems a dict from the name of each to its scores; ``target`` has the grades
+        of the judge. ``human`` has the grades of people for the same queries, in any layout of ``target``; for rankings
+        it is a ranking; None = people have judged no query of this batch. ``judged`` is bool [query], the queries that
+        people have judged; what ``human`` has for others is ignored; None = all, without those of label -100.
+        ``strata`` is int [query], the stratum of each query, if there are several.
+
+        Raises:
+            TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`; or ``judged`` or ``strata`` have another
+                dtype or shape. A query without a stratum is counted, and raises in :meth:`compute`.
+        """
+        if judged is not None and human is None:
+            raise ValueError(
+                "Expected the grades of people for the judged queries, got none; pass human=, or drop judged"
+            )
+        one = self.systems == [""]
+        batches = self._batches({"": preds} if one else preds, dict.fromkeys(self.systems, target), options)
+        with torch.no_grad():
+            judge = self._scored(batches)
+            if human is None:
+                people = [replace(found, values=torch.full_like(found.values, math.nan)) for found in judge]
+            else:
+                people = self._scored(self._of_people(preds, human, options))
+            self.add_values(judge, people, judged, strata)
+        self.notice_cut(batches[0])
+
+    def _of_people(self, preds: Any, human: Any, options: Mapping[str, Any]) -> list[Batch]:
+        """The batch of each system with the grades of people."""
+        if isinstance(human, Ranking | Mapping):
+            preds, human = human, None
+        by_system = {"": preds} if self.systems == [""] else preds
+        return self._batches(by_system, dict.fromkeys(self.systems, human), options)
+
+    def add_values(
+        self,
+        judge: Sequence[Values],
+        people: Sequence[Values],
+        judged: Array | None = None,
+        strata: Array | None = None,
+    ) -> None:
+        """Add the values [metric, query] of each system by the judge, and by people: NaN where they have judged none.
+
+        The other arguments are those of :meth:`update`.
+        """
+        queries, device = judge[0].num_queries, judge[0].values.device
+        if judged is not None:
+            judged = check_tensor(judged, "judged", "a bool tensor [query]")
+            if judged.dtype != torch.bool or judged.shape != (queries,):
+                raise ValueError(
+                    f"Expected judged to be bool of shape [{queries}], one per query, got {judged.dtype} of shape"
+                    f" {list(judged.shape)}; pass a mask of the queries that people have judged"
+                )
+            inside = judged.to(device)
+            people = [replace(one, values=torch.where(inside, one.values, math.nan)) for one in people]
+        if {one.num_queries for one in people} != {queries}:
+            raise ValueError(
+                f"Expected human to have the {queries} queries of preds, got {people[0].num_queries}; give every query"
+                " a row, and mark the rows that count with judged="
+            )
+        members, outside = [None], judge[0].values.new_zeros(1)
+        if self.strata != [""]:
+            inside, _ = members_of(strata, self.strata, "strata")
+            if len(inside) != queries:
+                raise ValueError(f"Expected strata of {queries} queries, as in preds, got {len(inside)}")
+            inside = inside.to(device)
+            members, outside = list(inside.T), (inside.sum(-1) != 1).sum().view(1).to(outside)
+        kinds = [_kinds(one, other) for one, other in zip(judge, people)]
+        pairs = self._of_pairs([found[Kind.HUMAN] for found in kinds])
+        for a, b in self.pairs:
+            kinds.append(_kinds(_difference(judge[a], judge[b]), _difference(people[a], people[b])))
+        self._add([*pairs, outside, *(self.tally.sums(one, None, members) for found in kinds for one in found)])
+
+    # ---- results -----------------------------------------------------------------------------------------------
+
+    @property
+    def num_queries(self) -> int:
+        """Number of queries of this worker, empty ones included; within ``sync_context()`` of all workers."""
+        return int(self.parts(state.read(self.sums))[: len(self.strata), Sum.QUERIES].sum())
+
+    def check(self, counters: Tensor) -> None:
+        if (outside := int(counters[-1])) > 0:
+            raise ValueError(
+                f"Expected each query in one of the {len(self.strata)} strata, got {outside} in none or in several;"
+                f" pass strata= from 0 to {len(self.strata) - 1}"
+            )
+
+    @property
+    def subjects(self) -> list[str]:
+        """The endings of keys: systems, then pairs of them."""
+        if self.systems == [""]:
+            return [""]
+        pairs = [f"{self.systems[b]}-{self.systems[a]}" for a, b in self.pairs]
+        return [f"/{name}" for name in (*self.systems, *pairs)]
+
+    def _rectified(self, sums: Tensor) -> Iterator[tuple[str, Rectification]]:
+        """The key and the results [subject] of each metric."""
+        parts = self.parts(sums).unflatten(0, (len(self.subjects), len(Kind), len(self.strata)))
+        for key, part in self.tally.of_metrics(parts).items():
+            yield key, rectify(part, self.tally.metrics[key].scored_of(part))
+
+    def results(self, sums: Tensor) -> dict[str, Tensor]:
+        return {
+            f"{key}{name}": value
+            for key, found in self._rectified(sums)
+            for name, value in zip(self.subjects, found.value)
+        }
+
+    def _statistics(self, sums: Tensor, pair: int, metric: int, turned: bool) -> PairStatistics:
+        # Wins and losses are those of people.
+        found, (a, b) = super()._statistics(sums, pair, metric, turned), self.pairs[pair]
+        _, of_metric = next(itertools.islice(self._rectified(sums), metric, None))
+        mean, at = float(of_metric.value[b if turned else a]), len(self.systems) + pair
+        value, error, df = (float(x[at]) for x in (of_metric.value, of_metric.variance.sqrt(), of_metric.df))
+        return replace(
+            found, mean_a=mean, mean_b=mean + (-value if turned else value), standard_error=error, df=df,
+            relative_standard_error=math.nan,
+        )  # fmt: skip
+
+    def summary(self, level: float = 0.95, method: str | None = None) -> Table:
+        """A table with a row for every metric, or metric and system, over the queries of all workers.
+
+        ==========  ==================================================================================
+        value       the corrected mean, with its standard error and interval
+        queries     number of queries with a value by the judge
+        human       number of those that people have judged, too
+        effective   number of queries that people would have to judge to be as sure without the judge
+        judge       the mean by the judge alone
+        weight      the weight of the judge: 0 if the judge knows nothing
+        ==========  ==================================================================================
+
+        Args:
+            level: the probability that an interval contains the expected value.
+            method: "t", or "auto" = None: Wilson's interval if all values of people are 0 or 1.
+        """
+        check(level, method or "auto")
+        rows = []
+        for key, found in self._of_all().items():
+            for at, name in enumerate(self.subjects[: len(self.systems)]):
+                value, error, effective, judge, weight = (
+                    float(x[at])
+                    for x in (found.value, found.variance.sqrt(), found.effective, found.judge, found.factor)
+                )
+                if method != "t" and found.zero_or_one[at] and self.tally.metrics[key].value_range == (0, 1):
+                    low, high = wilson(min(max(value, 0.0), 1.0), effective, level)
+                else:
+                    low, high = t_interval(value, error, float(found.df[at]), level)
+                row = {"measure": f"{key}{name}", "value": value, "standard error": error, "low": low, "high": high}
+                numbers = found.number[at].sum(-1).int().tolist()
+                row |= {"queries": numbers[Kind.ALL], "human": numbers[Kind.HUMAN]}
+                rows.append(row | {"effective": effective, "judge": judge, "weight": weight})
+        notes = [f"low and high: {100 * level:g} % confidence interval; human: queries that people have judged"]
+        return Table.of_rows(rows, {"effective": ".1f", "weight": ".2f"}, notes)
+
+    def queries_needed(self, width: float, level: float = 0.95) -> Table:
+        r"""How many queries people have to judge, in which stratum, for an interval of a width.
+
+        With W the share of a stratum and s the standard deviation of the part of its values that the judge does not
+        explain, :math:`n_h \propto W_h s_h`: the numbers for which the interval is narrowest. None has fewer queries
+        than people have judged.
+
+        Source:
+            Neyman, On the two different aspects of the representative method, Journal of the Royal Statistical Society
+            1934.
+
+        Args:
+            width: the width of the interval, in the unit of the measure.
+            level: the level of the interval.
+
+        Returns:
+            A table with a row for every metric, system or pair, and stratum: queries, human (judged so far), needed
+            and more; None if the queries are too few even if people judge all of them. The width is that of
+            Student's t.
+
+        Raises:
+            ValueError: ``width`` is not positive, ``level`` is not between 0 and 1, or people have judged fewer than
+                two queries of a stratum.
+        """
+        check(level, "auto")
+        if not (width > 0 and math.isfinite(width)):
+            raise ValueError(f"Expected width to be positive, got {width}; give the width of an interval, as 0.02")
+        rows: list[dict[str, Any]] = []
+        for key, found in self._of_all().items():
+            for at, name in enumerate(self.subjects):
+                one = Rectification(*(x[at] for x in found))
+                if not bool(one.variance >= 0):
+                    raise ValueError(
+                        f"Expected two or more queries of each stratum that people have judged, got"
+                        f" {one.number[Kind.HUMAN].int().tolist()} with values of {key}; judge some at random first"
+                    )
+                needed = _needed(one, width, level)
+                for n, stratum in enumerate(self.strata):
+                    queries, human = (int(one.number[kind, n]) for kind in (Kind.ALL, Kind.HUMAN))
+                    rows.append({
+                        "measure": f"{key}{name}", **({"stratum": stratum} if stratum else {}), "queries": queries,
+                        "human": human, "needed": needed and needed[n], "more": needed and needed[n] - human,
+                    })  # fmt: skip
+        return Table.of_rows(
+            rows, notes=[f"for a {100 * level:g} % interval of a width of {width:g}; - = all queries are too few"]
+        )
+
+    def _of_all(self) -> dict[str, Rectification]:
+        """The results of each metric by key, over the queries of all workers."""
+        return dict(self._rectified(self.of_all_workers().to("cpu", torch.float64)))
+
+
+def of_tables(
+    suite: Suite,
+    judge: Mapping[str, QueryTable],
+    people: Mapping[str, QueryTable],
+    strata: Mapping[Any, Any] | None = None,
+) -> Rectified:
+    """The values of all queries by the judge, and of some by people, by the name of the system.
+
+    Args:
+        suite: the metrics of the tables.
+        judge: a table for each system.
+        people: a table for each system, of some of these queries.
+        strata: the stratum of each query by its id.
+
+    Raises:
+        ValueError: people have judged no query of the judge, or the stratum of a query is missing.
+    """
+    number = {key: n for n, key in enumerate(dict.fromkeys(key for one in judge.values() for key in one.ids.tolist()))}
+    asked = {key: None for one in people.values() for key in one.ids.tolist()}
+    if unknown := [key for key in asked if key not in number]:
+        message = f"{len(unknown)} of {len(asked)} queries that people have judged, e.g. {unknown[0]!r}"
+        if len(unknown) == len(asked):
+            raise ValueError(f"Expected queries of the judge, got none among {message}; give both the same ids")
+        warn(f"Left out {message}: they have no value by the judge")
+    names = at = None
+    if strata is not None:
+        if missing := [key for key in number if key not in strata]:
+            raise ValueError(f"Expected a stratum for every query, got none for {missing[0]!r}; add it to strata")
+        names = sorted({str(strata[key]) for key in number})
+        at = [names.index(str(strata[key])) for key in number]
+    found = Rectified(suite, list(judge) if len(judge) > 1 else None, names)
+    values, by_people = ([_values(one, number) for one in tables.values()] for tables in (judge, people))
+    found.add_values(values, by_people, strata=at)
+    return found
+
+
+def _values(table: QueryTable, number: Mapping[Any, int]) -> Values:
+    """The values [metric, query] of a table, each at the number of its query; NaN elsewhere."""
+    ids = table.ids.tolist()
+    rows = [row for row, key in enumerate(ids) if key in number]
+    places = [number[ids[row]] for row in rows]
+    values = torch.full((len(table.columns), len(number)), math.nan, dtype=torch.float64, device="cpu")
+    weights = torch.ones_like(values)
+    for n, (label, column) in enumerate(table.columns.items()):
+        values[n, places] = torch.from_numpy(column[rows])
+        if table.weights is not None:
+            weights[n, places] = torch.from_numpy(table.weights[label][rows])
+    status = torch.where(values.isnan(), Status.ABSENT, Status.SCORED).to(torch.int8)
+    errors = torch.zeros((len(values), len(state.Problem)), dtype=torch.int64, device="cpu")
+    return Values(values, status, errors, weights, (None,) * len(values))
+
+
+def _difference(one: Values, other: Values) -> Values:
+    """The differences of two systems, with the weights of the first."""
+    values = other.values - one.values
+    status = torch.where(values.isnan(), Status.ABSENT, one.status)
+    return replace(one, values=values, status=status.to(one.status), all_numbers=False)
+
+
+def _kinds(judge: Values, people: Values) -> list[Values]:
+    """The values of each :class:`Kind`."""
+    gap = people.values - judge.values
+    inside = ~gap.isnan()
+    status = torch.where(inside, judge.status, Status.ABSENT).to(judge.status)
+    sampled = [torch.where(inside, values, math.nan) for values in (judge.values, people.values, gap)]
+    errors = (judge.errors, people.errors, judge.errors)
+    return [
+        judge,
+        *(
+            replace(judge, values=values, status=status, errors=wrong, all_numbers=False)
+            for values, wrong in zip(sampled, errors)
+        ),
+    ]
+
+
+def _needed(found: Rectification, width: float, level: float) -> list[int] | None:
+    """The smallest numbers of queries of an interval of a width by Neyman's allocation, and at least those so far."""
+    present = found.share > 0
+    pull = torch.where(present, found.share * found.rest.clamp_min(0).sqrt(), 0.0)
+    least = torch.where(present, found.human, 0.0)
+
+    def allocated(factor: float) -> Tensor:
+        return torch.minimum(torch.maximum(factor * pull, least), found.queries).nan_to_num(0.0)
+
+    def reached(factor: float) -> bool:
+        human = allocated(factor)
+        df = float(human.sum() - present.sum())
+        return 2 * t_quantile((1 + level) / 2, df) * math.sqrt(float(found.variance_with(human))) <= width
+
+    low, high = 0.0, float((found.queries / pull)[pull > 0].max()) if bool((pull > 0).any()) else 0.0
+    if not reached(high):
+        return None
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return [math.ceil(number - 1e-9) for number in allocated(high).tolist()]
