@@ -100,6 +100,12 @@ def test_betting_sequences_contain_the_mean_at_every_query(mean):
     assert looks.lost_bets(values, mean) <= 0.05
 
 
+def test_bets_keep_the_level_where_rare_large_differences_mislead_sums():
+    differences = looks.rare(np.random.default_rng(8), (200, 300))
+    assert looks.lost_bets((1 + differences) / 2, 0.5) <= 0.05
+    assert looks.alarms(differences)[1] > 0.5  # as the page says
+
+
 # ---- metrics and collections -----------------------------------------------------------------------------------------
 
 

@@ -71,6 +71,11 @@ def lost_bets(values, mean):
     return (most >= math.log(2 * len(BETS) / (1 - LEVEL))).mean()
 
 
+def rare(draw, shape):
+    """Differences with mean 0, of which 2 % are large, and all others lose a little."""
+    return np.where(draw.random(shape) < 0.02, 0.49, draw.uniform(-0.02, 0, shape))
+
+
 def figures():
     """The lines of the page."""
     draw = np.random.default_rng(0)
@@ -90,6 +95,9 @@ def figures():
     yield "betting sequences, a look after each of 500 queries: share of 1,000 runs that leave out the mean"
     for mean in (0.02, 0.5):
         yield f"  {f'hits, mean {mean}':17}{lost_bets((draw.random((1000, 500)) < mean).astype(float), mean):.1%}"
+    differences = rare(draw, (1000, 500))
+    lost = lost_bets((1 + differences) / 2, 0.5)
+    yield f"  {'rare large ones':17}{lost:.1%} (sequences from sums: {alarms(differences)[1]:.1%})"
 
 
 if __name__ == "__main__":
