@@ -472,6 +472,11 @@ def test_plots_without_a_result_draw_that_of_compute():
         assert drawn(metric.plot()[1]) == drawn(metric.plot(metric.compute())[1])
         assert any(drawn(metric.plot()[1])[:3])
     assert drawn(report.plot()[1])[3] == ["mrr", "ndcg@2"]
+    lines, _, paths, names = drawn(booted.plot()[1])
+    found = {key: value.item() for key, value in booted.compute().items()}
+    assert (lines[0], names) == ([[found["mrr"], 0]], ["mrr"])  # a row, with a line from the low to the high end
+    assert [x for x, _ in paths[0]] == [found["mrr/low"], found["mrr/high"]]
+    assert len(booted.plot([booted.compute()] * 3)[1].get_lines()) == 3  # over time
     figure, axes = paired.plot()
     assert drawn(axes)[:3] == drawn(paired.comparison().forest(None)[1])[:3]
     assert figure is axes.figure

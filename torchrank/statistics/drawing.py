@@ -144,3 +144,14 @@ def draw_intervals(
     axes.set_yticks(places, names)
     plainly(axes.get_yticklabels(), names)
     axes.set_ylim(len(names) - 0.4, -0.6)  # descending, so that the first row is on top
+
+
+def plot_ends(
+    ax: Any, results: Mapping[str, Any], keys: Sequence[str], ends: tuple[str, str, str], what: str
+) -> tuple[Any, Any]:
+    """A figure and its axes with a row for each key: its value and the two ends of a line, at ``key + end``."""
+    axes = axes_of(ax, height=1.2 + 0.3 * len(keys), managed=True)
+    draw_intervals(axes, keys, *([float(results[f"{key}{end}"]) for key in keys] for end in ends))
+    describe(axes, "", what, "")
+    axes.grid(axis="x", alpha=0.3)
+    return axes.figure, axes

@@ -21,6 +21,7 @@ from torchrank.state.measure import Measure
 from torchrank.state.sums import Sum
 from torchrank.state.values import Values
 from torchrank.statistics.distributions import normal_quantile
+from torchrank.statistics.drawing import plot_ends
 from torchrank.statistics.table import Table
 from torchrank.wrappers.hashing import poisson_counts, splitmix64
 from torchrank.wrappers.suite_metric import SuiteMetric
@@ -263,6 +264,25 @@ class Bootstrapped(SuiteMetric):
         level = self.tally.level if level is None else level
         found = self.tally.estimates(self._state_of_all(), level, method or "auto")
         return {key: one.interval for key, one in found.items()}
+
+    def plot(self, val: Any = None, ax: Any = None) -> Any:
+        """Plot the value of each metric, and its interval.
+
+        Args:
+            val: a result of :meth:`compute` or ``forward``, or a list of results, which are drawn over time; None =
+                compute.
+            ax: the axes to draw in; None = new axes.
+
+        Returns:
+            The figure and its axes.
+        """
+        found = self.compute() if val is None else val
+        if not isinstance(found, Mapping):
+            return super().plot(found, ax)
+        keys = [key for key in found if f"{key}/low" in found]
+        return plot_ends(
+            ax, found, keys, ("", "/low", "/high"), f"value with its {100 * self.tally.level:g} % interval"
+        )
 
     def summary(self, level: float | None = None, method: str | None = None) -> Table:
         """A table with a row for every metric, over the queries of all workers. Arguments of :meth:`intervals`."""

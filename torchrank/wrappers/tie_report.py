@@ -33,7 +33,7 @@ from torchrank.state.sums import SIZE, Sum
 from torchrank.state.synchronisation import all_reduce
 from torchrank.state.torchmetrics_fixes import LOCK
 from torchrank.state.values import Values
-from torchrank.statistics.drawing import axes_of, describe, draw_intervals
+from torchrank.statistics.drawing import plot_ends
 from torchrank.statistics.table import Table
 from torchrank.wrappers.suites import collection_of
 
@@ -233,15 +233,9 @@ class TieReport(SummedMetric):
         Returns:
             The figure and its axes.
         """
-        found, names = self.compute() if val is None else val, list(self._three)
-        expected, low, high = (
-            [float(found[f"{key}/{policy}"]) for key in names] for policy in ("expected", "pessimistic", "optimistic")
-        )
-        axes = axes_of(ax, height=1.2 + 0.3 * len(names), managed=True)
-        draw_intervals(axes, names, expected, low, high)
-        describe(axes, "", "dot: expected value; line: from pessimistic to optimistic ties", "")
-        axes.grid(axis="x", alpha=0.3)
-        return axes.figure, axes
+        found, ends = self.compute() if val is None else val, ("/expected", "/pessimistic", "/optimistic")
+        what = "dot: expected value; line: from pessimistic to optimistic ties"
+        return plot_ends(ax, found, list(self._three), ends, what)
 
     # ---- torchmetrics' contract ----------------------------------------------------------------------------------
 
