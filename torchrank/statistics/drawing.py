@@ -151,7 +151,8 @@ def plot_ends(
 ) -> tuple[Any, Any]:
     """A figure and its axes with a row for each key: its value and the two ends of a line, at ``key + end``."""
     axes = axes_of(ax, height=1.2 + 0.3 * len(keys), managed=True)
-    draw_intervals(axes, keys, *([float(results[f"{key}{end}"]) for key in keys] for end in ends))
+    centre, low, high = ([float(results[f"{key}{end}"]) for key in keys] for end in ends)
+    draw_intervals(axes, keys, centre, low, high)
     describe(axes, "", what, "")
     axes.grid(axis="x", alpha=0.3)
     return axes.figure, axes
