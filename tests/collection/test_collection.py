@@ -742,3 +742,29 @@ def test_a_score_has_the_value_of_each_of_very_many_queries(monkeypatch):
     for name in NAMES:
         torch.testing.assert_close(found[name], alone[name], equal_nan=True, rtol=0, atol=0)
         torch.testing.assert_close(tr.parse(name).score(*whole), alone[name], equal_nan=True, rtol=0, atol=0)
+
+
+def test_metrics_share_one_reduction_however_they_came_and_copies_have_another():
+    def shared(suite):
+        (joint,) = {id(metric.joint) for metric in suite.values()}
+        assert joint == id(suite._joint)
+        assert list(suite._joint.members) == list(suite.keys(keep_base=True))
+        return joint
+
+    suite = tr.RankingCollection("mrr, map@5")
+    joints = [shared(suite)]
+    suite.add_metrics("ndcg", tr.HitRate(top_k=1))
+    assert shared(suite) == joints[0]
+    del suite["map@5"]
+    assert shared(suite) == joints[0]
+    joints += [
+        shared(copy.deepcopy(suite)),
+        shared(pickle.loads(pickle.dumps(suite))),
+        shared(suite.clone(prefix="a/")),
+    ]
+    assert shared(suite) == joints[0]
+    assert len({id(metric.joint) for metric in [*suite.values(), *copy.deepcopy(suite).values()]}) == 2
+    other = tr.RankingCollection({"mine": suite["mrr"], "own": tr.MAP()})  # keeps its reduction with the first one
+    assert other["mine"].joint is suite._joint
+    assert other["own"].joint is other._joint is not suite._joint
+    assert list(other._joint.members) == ["own"]

@@ -246,3 +246,11 @@ def test_columns_of_text_of_other_libraries_are_read_without_objects_or_not_at_a
 def test_grades_and_scores_are_those_that_were_given():
     assert tr.read_qrels({"q": {"a": 2, "b": -1}}).grades.tolist() == [2, -1]
     assert tr.read_run({"q": {"a": 2.5, "b": -1}}).scores.tolist() == [2.5, -1]
+
+
+def test_a_line_of_the_largest_length_is_read_also_behind_an_empty_one(monkeypatch):
+    monkeypatch.setattr("torchrank.tables.text.LONGEST_LINE", 13)
+    lines = b"q1 Q0 b 1 3 t\n\nq1 Q0 a 1 2 t"
+    assert tr.read_run(io.BytesIO(lines)).to_dict() == {"q1": {"b": 3, "a": 2}}
+    with pytest.raises(ValueError, match="Expected lines of at most 13 bytes, got a longer one"):
+        tr.read_run(io.BytesIO(lines + b"t"))
