@@ -10,9 +10,11 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from torchrank.engine.compiled import _compare
 from torchrank.hardware import costs
 
 # Compute capabilities of the A100 and the H100, and the bytes of shared memory that a block of threads can have there.
@@ -79,6 +81,42 @@ def _compiled(kernels: Any, capability: int, dtype: str, precision: str) -> Kern
     return Kernel(capability, dtype, precision, registers, stack, kernel.metadata.shared, wgmma, mma)
 
 
+def of_compiled(entries: int) -> int:
+    """Kernels of Triton that torch.compile makes of the counts among scores, for some right answers of each query.
+
+    The compiler is told that the CPU is an H100. It writes the code, and is stopped before it runs it. On a GPU it can
+    cut the rows of a few queries, whose parts a second kernel adds up.
+    """
+    import torch
+    import triton
+    from torch._inductor import config
+    from torch._inductor.graph import GraphLowering
+    from triton.backends.compiler import GPUTarget
+    from triton.backends.driver import DriverBase
+
+    class Driver(DriverBase):
+        is_active = classmethod(lambda cls: True)
+        get_current_target = lambda self: GPUTarget("cuda", 90, 32)  # noqa: E731
+        get_active_torch_device = get_benchmarker = map_python_to_cpp_type = lambda *_: None
+
+    codegen, written = GraphLowering.codegen, []
+
+    def stop(graph: Any) -> Any:
+        written.append(str(getattr(codegen(graph)[0], "value", "")))
+        raise InterruptedError
+
+    triton.runtime.driver.set_active(Driver())
+    GraphLowering.codegen = stop
+    try:
+        with config.patch(cpu_backend="triton", compile_threads=1, fx_graph_cache=False), suppress(Exception):
+            compiled = torch.compile(_compare, dynamic=True, fullgraph=True)
+            compiled(torch.zeros(64, 5000), torch.zeros(64, entries), True)
+    finally:
+        GraphLowering.codegen = codegen
+    (code,) = written
+    return code.count("@triton.jit")
+
+
 def table() -> str:
     """The table that the command prints."""
     lines = ["| device | embeddings | products | registers | spilled bytes | shared KB | wgmma | mma |"]
@@ -86,4 +124,6 @@ def table() -> str:
     for k in compiled():
         shown = (f"sm_{k.capability}", k.dtype, k.precision, k.registers, k.spilled, k.shared // 1024)
         lines.append("| " + " | ".join(map(str, (*shown, k.wgmma, k.mma))) + " |")
+    one, several = of_compiled(1), of_compiled(3)
+    lines.append(f"torch.compile, scores [query, item]: kernels for a label per query {one}, for three {several}")
     return "\n".join(lines)

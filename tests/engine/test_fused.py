@@ -1,6 +1,8 @@
 """The kernels that count among products of embeddings: in Triton's interpreter, and compiled for devices."""
 
+import functools
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -118,11 +120,66 @@ def test_a_nan_among_the_scores_is_an_error():
 @interpreted
 def test_a_score_that_differs_from_itself_is_an_error(fused, monkeypatch):
     queries, items = embeddings(5, 256, 16, torch.float32)
+    assert not fused.failure(queries.device, queries.dtype, "tf32")
     exact = fused.score_pairs
     monkeypatch.setattr(fused, "score_pairs", lambda *given: exact(*given) + 0.5)  # as a device with two ways would
     ranking = tr.Ranking.from_embeddings(queries, items, RELEVANT["labels"], precision="tf32")
     with pytest.raises(ValueError, match=r"computed twice with different results.*queries\.float"):
         tr.MRR().score(ranking)
+
+
+@pytest.fixture
+def said():
+    """What the logger of torchrank says."""
+    records, logger = [], logging.getLogger("torchrank")
+    handler = logging.Handler()
+    handler.emit = lambda record: records.append(record.getMessage())
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    yield records
+    logger.removeHandler(handler)
+    logger.setLevel(logging.NOTSET)
+
+
+def broken(*given):
+    raise RuntimeError("no such instruction")
+
+
+@interpreted
+@pytest.mark.parametrize(
+    ("name", "function", "reason"),
+    [
+        ("_count_right", broken, "the kernel fails on this device: no such instruction"),
+        ("score_pairs", lambda *given: torch.full((len(given[2]),), 0.5), "the kernel counts wrong on this device"),
+    ],
+)
+def test_a_kernel_that_does_not_work_is_not_used(fused, monkeypatch, said, name, function, reason):
+    queries, items = embeddings(5, 256, 16, torch.float32)
+    want = tr.MRR().score(tr.Ranking.from_embeddings(queries, items, RELEVANT["labels"]))
+    fused.failure.cache_clear()
+    monkeypatch.setattr(fused, name, function)
+    got = tr.MRR().score(tr.Ranking.from_embeddings(queries, items, RELEVANT["labels"], precision="tf32"))
+    fused.failure.cache_clear()
+    assert torch.equal(got.nan_to_num(9.0), want.nan_to_num(9.0))
+    assert said[1].endswith(f"among products of embeddings; not in one kernel: {reason}")
+
+
+@interpreted
+def test_why_the_kernel_is_not_used_is_said_on_request(said):
+    queries, items = embeddings(5, 256, 16, torch.float32)
+    tr.Ranking.from_embeddings(queries, items, [torch.arange(9)] * 5, precision="tf32")
+    tr.Ranking.from_embeddings(queries, items, RELEVANT["labels"], precision="highest")
+    tr.Ranking.from_embeddings(queries, items, RELEVANT["labels"], precision="tf32")
+    assert "9 judged items, more than 8" in said[0]
+    assert "got 'highest'" in said[1]
+    assert "in one kernel, among" in said[2]
+    assert "not in one kernel" not in said[2]
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter needs no device")
+def test_embeddings_on_a_cpu_are_not_ranked_by_the_kernel(said):
+    tr.Ranking.from_embeddings(torch.eye(2), torch.eye(2), torch.tensor([0, 1]), precision="tf32")
+    assert "not in one kernel: the embeddings are not on a CUDA device" in said[0]
 
 
 @interpreted
@@ -175,17 +232,32 @@ def test_an_unknown_precision_is_an_error():
         tr.Ranking.from_embeddings(torch.eye(2), torch.eye(2), torch.tensor([0, 1]), precision="fp8")
 
 
+@functools.cache
+def compiled():
+    """The kernels that compile, and the numbers of those that torch.compile writes, in a process of their own."""
+    program = (
+        "import json, benchmarks.kernels as k; print(json.dumps([*k.compiled(), k.of_compiled(1), k.of_compiled(3)]))"
+    )
+    result = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True)
+    assert not result.returncode, result.stderr
+    return json.loads(result.stdout)
+
+
+@pytest.mark.xdist_group("compiles")
 @pytest.mark.skipif(INTERPRETED, reason="compiles")
 def test_kernels_compile_for_devices_without_spills():
     from benchmarks.kernels import SHARED, Kernel
 
-    program = "import json, benchmarks.kernels as k; print(json.dumps(list(k.compiled())))"
-    result = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True)
-    assert not result.returncode, result.stderr
-    kernels = [Kernel(*row) for row in json.loads(result.stdout)]
+    kernels = [Kernel(*row) for row in compiled()[:-2]]
     assert len(kernels) == 6
     for kernel in kernels:
         assert kernel.spilled == 0
         assert kernel.shared <= SHARED[kernel.capability]
         assert (kernel.wgmma > 0) == (kernel.capability == 90)
         assert (kernel.mma > 0) == (kernel.capability == 80)
+
+
+@pytest.mark.xdist_group("compiles")
+@pytest.mark.skipif(INTERPRETED, reason="compiles")
+def test_torch_makes_one_kernel_of_all_counts_for_a_label_per_query():
+    assert compiled()[-2:] == [1, 2]

@@ -73,7 +73,7 @@ def fused(scores: Tensor, own: OwnScores) -> tuple[Tensor, Tensor, Tensor, Tenso
         with torch.no_grad():  # always, because a kernel is compiled again if the gradient mode changes
             if own.comparable_by_bits and scores.numel():
                 return _by_bits(scores, own)
-            return _kernels["_compare"](scores, own.scores)
+            return _kernels["_compare"](scores, own.scores, not scores.is_cpu)
     except Exception as error:
         _request(False)
         warnings.warn(
@@ -84,14 +84,14 @@ def fused(scores: Tensor, own: OwnScores) -> tuple[Tensor, Tensor, Tensor, Tenso
         return None
 
 
-def _compare(scores: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+def _compare(scores: Tensor, own: Tensor, find_nan: bool) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Count by comparisons."""
     wide, mine = scores.unsqueeze(1), own.unsqueeze(-1)
     # Vector registers hold twice as many counts of 32 bits as of 64, and no row has 2 ** 31 columns.
     greater = (wide > mine).sum(-1, dtype=torch.int32)
     equal = (wide == mine).sum(-1, dtype=torch.int32) * (own > float("-inf"))
     retrieved = (scores > float("-inf")).sum(-1, dtype=torch.int32)
-    has_nan = None if scores.is_cpu else scores.isnan().any(-1)
+    has_nan = scores.isnan().any(-1) if find_nan else None
     return greater.long(), equal.long(), retrieved.long(), has_nan
 
 
@@ -108,7 +108,7 @@ def _by_bits(scores: Tensor, own: OwnScores) -> tuple[Tensor, Tensor, Tensor, Te
     # By its bits, NaN is above inf or below -inf.
     retrieved, has_nan = above[:, 1], (above[:, 2] > 0) | (above[:, 1] + same[:, 1] < scores.shape[1])
     if bool(has_nan.any()):  # NaN is neither above nor equal to a score
-        greater, equal, retrieved, _ = _kernels["_compare"](scores, own.scores)
+        greater, equal, retrieved, _ = _kernels["_compare"](scores, own.scores, False)
         return greater, equal, retrieved, has_nan
     equal = equal if zeros is None else equal + zeros * same[:, :1]
     return greater, equal * (own.scores > -math.inf), retrieved, has_nan

@@ -7,6 +7,7 @@ of tiles of the same shape, so they have the same bits as the same pairs among a
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import torch
@@ -126,3 +127,32 @@ def score_pairs(queries: Tensor, items: Tensor, query: Tensor, item: Tensor, pre
             precision, tile.side, tile.depth, num_warps=tile.warps, num_stages=STAGES,
         )  # fmt: skip
     return scores
+
+
+@functools.cache
+def failure(device: torch.device, dtype: torch.dtype, precision: str) -> str:
+    """What the kernels do wrong on a device; "" = nothing. The first call compiles them, and waits for the device."""
+    try:
+        return "" if _count_right(device, dtype, precision) else "the kernel counts wrong on this device"
+    except Exception as error:  # of the compiler, or of the driver
+        return f"the kernel fails on this device: {error}"
+
+
+def _count_right(device: torch.device, dtype: torch.dtype, precision: str) -> bool:
+    """Whether counts among small integers, whose products are exact, are right, and other scores equal themselves."""
+    integers = (torch.arange(300 * 40, device=device) * 7919 % 101 % 7 - 3).view(300, 40).double()
+    judged, counts = _judge(integers.to(dtype), precision)
+    scores = integers[: len(judged)] @ integers.T
+    right = torch.equal(judged.double(), scores[:, : 2 * len(judged) : 2].diagonal().unsqueeze(-1))
+    right &= torch.equal(counts.greater, (scores > judged).sum(-1, keepdim=True))
+    right &= torch.equal(counts.equal, (scores == judged).sum(-1, keepdim=True))
+    if device.type == "cpu":  # the interpreter multiplies with numpy, which rounds columns in several ways
+        return right
+    return right and bool((_judge((integers / 7).to(dtype), precision)[1].equal > 0).all())
+
+
+def _judge(items: Tensor, precision: str) -> tuple[Tensor, ScoreCounts]:
+    """Scores of 130 queries, which are the first items, with every second item, and their counts."""
+    row = torch.arange(130, device=items.device)
+    judged = score_pairs(items[:130], items, row, 2 * row, precision).unsqueeze(-1)
+    return judged, count_products(items[:130], items, judged, precision)

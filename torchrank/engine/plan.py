@@ -6,8 +6,8 @@ it may also read values: how many candidates are relevant, and whether flat rows
 
 from __future__ import annotations
 
-import functools
 import importlib.util
+import logging
 import math
 import os
 from collections import Counter
@@ -36,6 +36,8 @@ from torchrank.layouts.cutting import rectangles
 from torchrank.layouts.items import Padded, Ragged
 
 CPU = torch.device("cpu")
+
+LOG = logging.getLogger("torchrank")
 
 
 class Strategy(Enum):
@@ -78,6 +80,8 @@ class Plan:
     best: bool = False
     #: how the judged items of each chunk are ranked
     counting: tuple[Counting, ...] = ()
+    #: why embeddings are not ranked in one kernel; "" = they are, or there are none
+    why_not: str = ""
 
     def pieces(self) -> Iterator[Any]:
         """The layouts of the chunks, the first with the counters of bad values."""
@@ -91,6 +95,8 @@ class Plan:
             said.append(f"{len(self.chunks)} chunks of up to {max(b - a for a, b in self.chunks):,} queries")
         for way, chunks in Counter(self.counting).items():
             said.append(way.value if len({*self.counting}) == 1 else f"in {chunks} chunks {way.value}")
+        if self.why_not:
+            said.append(f"not in one kernel: {self.why_not}")
         return "; ".join(said)
 
 
@@ -117,9 +123,11 @@ def plan(layout: Layout, need: Need) -> Plan:
     if isinstance(layout, RankedIds):
         return Plan(layout, Strategy.IDS, "", chunks(layout, need))
     if isinstance(layout, EmbeddedLayout):
-        if _fused(layout):
-            return Plan(layout, Strategy.FUSED)
-        return Plan(layout, Strategy.PRODUCTS, "", chunks(layout, need))
+        why_not = _not_fused(layout)
+        made = Plan(layout, Strategy.PRODUCTS, "", chunks(layout, need), why_not=why_not)
+        made = made if why_not else Plan(layout, Strategy.FUSED)
+        LOG.debug("from_embeddings: %s", made)
+        return made
     return Plan(layout, Strategy.BLOCKS)
 
 
@@ -336,10 +344,20 @@ def best_pays(numbers: int, width: int, k: int, device: torch.device) -> bool:
     return (best - whole) * numbers < costs.now.numpy_calls
 
 
-def _fused(layout: EmbeddedLayout) -> bool:
-    """Whether the fused kernel can rank a layout."""
-    there = layout.queries.is_cuda or os.environ.get("TRITON_INTERPRET") == "1"
-    return there and fused_precision(layout) is not None and _entries(layout) <= costs.now.fused and _has_triton()
+def _not_fused(layout: EmbeddedLayout) -> str:
+    """Why the fused kernel does not rank a layout; "" = it does."""
+    queries, precision, entries = layout.queries, fused_precision(layout), _entries(layout)
+    if not queries.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
+        return "the embeddings are not on a CUDA device"
+    if precision is None:
+        return f"its products of {queries.dtype} need precision 'tf32', 'tf32x3' or 'bf16', got {layout.precision!r}"
+    if entries > costs.now.fused:
+        return f"a query has {entries:,} judged items, more than {costs.now.fused}"
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed"
+    from torchrank.engine.fused_kernels import failure
+
+    return failure(queries.device, queries.dtype, precision)
 
 
 def fused_precision(layout: EmbeddedLayout) -> str | None:
@@ -352,8 +370,3 @@ def fused_precision(layout: EmbeddedLayout) -> str | None:
 
 def _entries(layout: EmbeddedLayout) -> int:
     return int(layout.judged.sizes.max()) if len(layout.judged.sizes) else 0
-
-
-@functools.cache
-def _has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None
