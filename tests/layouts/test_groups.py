@@ -140,6 +140,30 @@ def test_judged_items_are_the_groups_of_a_catalogue(form, shared, kind):
     assert_values(BINARY, queries, column(rows, "score").as_subclass(kind), target, **options)
 
 
+@pytest.mark.parametrize("form", ["label", "lists", "triples"])
+@pytest.mark.parametrize("more", [{}, {"top_k": 3}, {"similarity": "cosine"}, {"chunk_size": 2}])
+def test_embeddings_are_ranked_by_groups_without_their_matrix(form, more):
+    draw = torch.Generator().manual_seed(1)
+    vectors = torch.randint(-1, 2, (QUERIES, 3), generator=draw).double()
+    items = torch.randint(-1, 2, (40, 3), generator=draw).double()
+    groups = torch.randint(-1, 12, (40,), generator=draw)
+    relevant = torch.rand(QUERIES, 40, generator=draw) < 0.1
+    target = {
+        "label": torch.arange(QUERIES) - 1,
+        "lists": [row.nonzero().flatten() for row in relevant],
+        "triples": (*relevant.nonzero(as_tuple=True), torch.ones(int(relevant.sum()))),
+    }[form]
+    exclude = (torch.rand(QUERIES, 40, generator=draw) < 0.2).nonzero(as_tuple=True)
+    left, right = vectors, items
+    if "similarity" in more:
+        left, right = (torch.nn.functional.normalize(x, dim=-1) for x in (vectors, items))
+    for pairs in (None, exclude):
+        ranking = tr.Ranking.from_embeddings(vectors, items, target, groups=groups, exclude=pairs, **more)
+        for metric in (tr.NDCG(3), tr.MRR(3), tr.Recall(2)):
+            want = metric.score(left @ right.T, target, groups=groups, exclude=pairs)
+            torch.testing.assert_close(metric.score(ranking), want)
+
+
 def test_the_largest_grade_of_several_judged_items_is_that_of_their_group():
     scores, groups = torch.tensor([[3.0, 2.0, 1.0, 0.0]]), torch.tensor([5, 6, 5, 6])
     target = (torch.tensor([0, 0, 0]), torch.tensor([2, 0, 3]), torch.tensor([3, 1, 2]))
@@ -329,6 +353,11 @@ SCORES, GRADES, IDS = torch.rand(2, 3), torch.ones(2, 3), torch.tensor([[0, 1], 
             ValueError,
             r"shape \[6\].*sizes of queries are group_sizes",
             lambda: tr.NDCG().score(SCORES.flatten(), GRADES.flatten(), indexes=[0] * 6, groups=[3, 3]),
+        ),
+        (
+            ValueError,
+            r"shape \[2\], the group of each item",
+            lambda: tr.Ranking.from_embeddings(SCORES, SCORES, IDS[:, 0], groups=[0]),
         ),
         (ValueError, "repeats to be 'error', 'first'", lambda: tr.MRR().score(IDS, IDS[:, 0], repeats="max")),
         (ValueError, "beside ranked ids", lambda: tr.NDCG().score(SCORES, GRADES, repeats="first")),

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import multiplying
 from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.canonical import BLOCK, CatalogueLayout, DenseLayout, FlatRows, Layout, RankedIds
+from torchrank.layouts.canonical import (
+    BLOCK,
+    CatalogueLayout,
+    DenseLayout,
+    EmbeddedLayout,
+    FlatRows,
+    Layout,
+    RankedIds,
+    StreamedLayout,
+)
 from torchrank.layouts.checks import integer_ids
 from torchrank.layouts.items import IGNORED, JudgedItems, Padded, Ragged
-from torchrank.layouts.ranked_ids import kept_ids, repeated
+from torchrank.layouts.ranked_ids import kept_ids, removed, repeated
 
 
 def grouped(layout: Layout, groups: Any) -> Layout:
@@ -23,7 +34,7 @@ def grouped(layout: Layout, groups: Any) -> Layout:
     A group has the score of its best candidate and the largest grade of its candidates.
 
     Args:
-        layout: scores, flat rows or ranked ids.
+        layout: scores, embeddings, flat rows or ranked ids.
         groups: int [candidate] or [query, candidate] beside scores, [row] beside flat rows, [id] beside ids: equal for
             candidates of one group; negative = a group of one.
 
@@ -37,6 +48,9 @@ def grouped(layout: Layout, groups: Any) -> Layout:
         shape = [len(layout.scores)]
         way_out = f"{shape}, the group of each row (sizes of queries are group_sizes)"
         return _of_rows(layout, _checked(groups, way_out, list(groups.shape) == shape))
+    if isinstance(layout, EmbeddedLayout):
+        shape = [len(layout.catalogue)]
+        return _of_embeddings(layout, _checked(groups, f"{shape}, the group of each item", list(groups.shape) == shape))
     assert isinstance(layout, DenseLayout | CatalogueLayout)
     queries, candidates = layout.scores.shape
     # A batch without candidates has one column of padding.
@@ -182,6 +196,45 @@ def _of_ids(layout: RankedIds, groups: Tensor) -> RankedIds:
     return replace(
         layout, errors=errors + bad + outside, ids=ids, judged=_merged(wide, judged), mask=None, exclude=None
     )
+
+
+def _of_embeddings(layout: EmbeddedLayout, groups: Tensor) -> Layout:
+    """Blocks of scores of groups, each with all items of its groups. Reads the groups."""
+    if layout.shard is not None:
+        raise ValueError(
+            "Expected no groups for items that are spread over workers, got groups; pass all items to each worker, and"
+            " group=False"
+        )
+    if not len(groups):
+        return layout
+    of_item, queries = group_numbers(groups), layout.queries.to(layout.score_dtype)
+    number, order = of_item.sort(stable=True)
+    items, grade = layout.judged.rectangle()
+    row = column = order[:0]
+    if layout.exclude is not None:
+        applies, gone = removed(layout.exclude, items, grade)
+        row, item = layout.exclude.query[applies], layout.exclude.item[applies]
+        column = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))[item]
+        items = items.masked_fill(gone, -1)
+    judged = torch.where(items < 0, items, of_item[items.clamp_min(0)])
+    # Consecutive groups, so many that a product stays small.
+    room = max(1, min(layout.chunk, layout.room(queries) // max(1, len(queries))))
+    stops, cuts = number.bincount().cumsum(0).cpu(), [0]
+    while cuts[-1] < len(order):
+        first, last = torch.searchsorted(stops, torch.tensor([cuts[-1], cuts[-1] + room]), right=True).tolist()
+        cuts.append(int(stops[max(first, last - 1)]))
+
+    def read() -> Iterator[Tensor]:
+        for start, stop in pairwise(cuts):
+            with multiplying(layout.precision, queries.device):
+                scores = queries @ layout.catalogue[order[start:stop]].to(queries.dtype).T
+            inside = (column >= start) & (column < stop)
+            scores[row[inside], column[inside] - start] = -math.inf
+            here = number[start:stop] - number[start]
+            yield _largest(scores, here.expand(len(scores), -1), int(here[-1]) + 1, None, -math.inf)
+
+    wide = Padded(items, True) if layout.judged.labels else _ragged(items, grade)
+    return StreamedLayout(layout.errors, layout.validate, read, _merged(wide, judged), queries.dtype, again=True)
 
 
 def _ragged(items: Tensor, grade: Tensor) -> Ragged:

@@ -19,6 +19,7 @@ from torchrank.layouts.canonical import Need
 from torchrank.layouts.catalogues import embedded, streamed
 from torchrank.layouts.checks import check_tensor, tensor_of
 from torchrank.layouts.generated import identifiers
+from torchrank.layouts.grouping import grouped
 from torchrank.layouts.judged_items import judged_items
 from torchrank.layouts.progress import progress_bar
 from torchrank.layouts.ranked_ids import found as position_of
@@ -374,6 +375,7 @@ class Ranking(Intended):
         top_k: int | None = None,
         chunk_size: int | None = None,
         group: Any = False,
+        groups: Array | None = None,
         progress: bool = False,
         precision: str | None = None,
     ) -> Ranking:
@@ -397,6 +399,7 @@ class Ranking(Intended):
             group: process group over whose workers the catalogue is spread; None = the default group, False = no
                 spreading. Pass the same ``queries`` and ``relevant`` on every worker, and its own slice of ``items``.
                 Items are numbered in the order of the workers. Every worker gets the ranking of the whole catalogue.
+            groups: int [item], equal for items that are ranked as one, as in :meth:`from_scores`. Not with ``group``.
             progress: show a progress bar; requires tqdm.
             precision: of the products. None = as torch's setting says, and rounded to the dtype of the embeddings. With
                 a precision, sums are float32 or wider: "highest" = of products in float32; "tf32" and "tf32x3" = of
@@ -416,7 +419,8 @@ class Ranking(Intended):
         shard = None if group is False else lambda here, asked: Shard.of(here, asked, group, vectors.device)
         with progress_bar(progress) as step:
             layout = embedded(vectors, catalogue, relevant, exclude, similarity, chunk_size, shard, step, precision)
-            return cls.rank(layout, Need(integer("top_k", top_k, least=1)))
+            ranked = layout if groups is None else grouped(layout, groups)
+            return cls.rank(ranked, Need(integer("top_k", top_k, least=1)))
 
     @classmethod
     @eager
