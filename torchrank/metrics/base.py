@@ -14,10 +14,11 @@ from torchrank.formulas.judgment_bounds import bound
 from torchrank.hardware.constants import scalar
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import Need
-from torchrank.names.labels import percent
+from torchrank.names.labels import quantity_of
 from torchrank.names.parameters import cutoff, one_of, parameter
 from torchrank.names.types import Aggregation, Array, EmptyAction, Pairs, Repeats, Target, Ties, Unjudged, call_of
 from torchrank.ranking.arithmetic import ratio
+from torchrank.ranking.costs import MOST_TIED
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
 from torchrank.state.rank_tables import LONGEST
@@ -44,7 +45,8 @@ class RankingMetric(Measure):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them; "10%" = that share of the retrieved candidates
-            of each query, rounded up, for which the lengths of lists are read.
+            of each query, rounded up; "2000tok" = the first candidates that cost at most 2000 together, of a ranking by
+            ``Ranking.from_scores(..., cost=...)``. The last two read values.
         ties: the rule for tied candidates: "expected" (the mean over all their orders), "optimistic", "pessimistic",
             or, for measures of single positions, "realistic" (the middle of the interval of ranks).
         empty_target_action: the value of a query without a relevant candidate: "neg" = 0; "pos" = 1; "skip" leaves the
@@ -214,7 +216,7 @@ class RankingMetric(Measure):
         """The values of the queries of a ranking, with the policy for empty ones."""
         ranking = ranking.condensed() if self.unjudged == "condensed" else ranking
         if self.relative:
-            return self._of_each_cutoff(ranking, percent(self.relative))
+            return self._of_each_cutoff(ranking, self.relative)
         if self.unjudged in ("lower", "upper"):
             # the grade of an unjudged candidate that is assumed to be relevant
             worth = max(1, getattr(self, "relevance_level", 1))
@@ -235,21 +237,34 @@ class RankingMetric(Measure):
         # A single number could have been changed in place.
         return Values(values, status, errors, None if weight is ranking.ones and len(weight) > 1 else weight)
 
-    def _of_each_cutoff(self, ranking: Ranking, share: float) -> Values:
-        """:meth:`per_query` of the queries of each cutoff, which is a share of their list in percent."""
-        cuts = (ranking.num_candidates * share / 100 - 1e-9).ceil().clamp_min(1)
-        if bool(cuts.isnan().any()):
-            raise ValueError(f"Expected the lengths of all lists for {self.label}, got none; pass num_candidates")
+    def _of_each_cutoff(self, ranking: Ranking, relative: str) -> Values:
+        """:meth:`per_query` of the queries of each cutoff; the mean over the orders of a tie group that decides it."""
+        cuts, decided_by_ties = ranking.cutoffs(relative, self.label)
         found = []
-        for n, cut in enumerate(cuts.unique().tolist()):
-            rows = (cuts == cut).nonzero().squeeze(-1)
-            part = replace(ranking.take(rows), queries=rows)
+        for cut in cuts.masked_fill(decided_by_ties, -1).unique().tolist() or [1]:
+            rows = (cuts == cut).logical_and(~decided_by_ties).nonzero().squeeze(-1)
+            part = replace(ranking.take(rows), queries=rows, errors=torch.zeros_like(ranking.errors))
+            if cut == 0:  # nothing fits: an empty list
+                none = torch.zeros_like(part.first)
+                part = replace(part, first=none + 1, tied=none, num_candidates=none[:, 0], complete=False)
             cut_off = object.__new__(type(self))  # the same measure, to be used for its formula only
-            vars(cut_off).update(vars(self), relative=None, top_k=int(cut))
-            found.append(cut_off.per_query(replace(part, errors=torch.zeros_like(part.errors)) if n else part))
-            found[-1].queries = rows
+            vars(cut_off).update(vars(self), relative=None, top_k=max(1, int(cut)))
+            if len(rows) or not len(cuts):
+                found.append(replace(cut_off.per_query(part), queries=rows))
+        for row in decided_by_ties.nonzero():
+            assert ranking.costs is not None
+            orders = ranking.costs.orders(int(row), quantity_of(relative)[0]) if self.ties == "expected" else None
+            if orders is None:
+                raise ValueError(
+                    f"Expected at most {MOST_TIED} tied candidates of different costs at the end of {relative}, and"
+                    f" ties='expected', for {self.label}; pass tie_break to Ranking.from_scores"
+                )
+            each = [self.per_query(Ranking.from_scores(**one)) for one in orders]
+            mean = torch.stack([one.values for one in each]).mean(0)
+            found.append(replace(each[0], values=mean, errors=torch.zeros_like(ranking.errors), queries=row))
         joined = Values.join([Values.stack([one], one.queries) for one in found])
-        return next(iter(joined.each()))
+        errors = self.errors(ranking) if self.validate_args else torch.zeros_like(ranking.errors)
+        return replace(next(iter(joined.each())), errors=errors)
 
     def values(self, ranking: Ranking) -> tuple[Tensor, Tensor]:
         """The value of each query, float64 [query], and whether the query is empty, bool [query]."""

@@ -22,12 +22,12 @@ _PARAMETER = re.compile(r"\s*(\w+)\s*=\s*('[^']*'|\"[^\"]*\"|{[^{}]*}|[^\s,'\"{}
 # The commas and spaces between labels in one string, but not beside an @, before another cutoff or in parentheses,
 # which match as a whole.
 _BETWEEN = re.compile(
-    r"\([^()]*\)|(?P<between>(?<![@,\s])(?:\s*,\s*|\s+)(?![@(,\s])(?!-?[\d.]+(?:-\d+|%)?\s*(?:,|\s|$)))"
+    r"\([^()]*\)|(?P<between>(?<![@,\s])(?:\s*,\s*|\s+)(?![@(,\s])(?!-?[\d.]+(?:-\d+|%|tok)?\s*(?:,|\s|$)))"
 )
 
 
-#: a cutoff that is a share of the list
-_PERCENT = re.compile(r"(?P<number>\d{1,3}(?:\.\d{1,9})?)%")
+#: a cutoff that is a share of the list, or a cost
+_QUANTITY = re.compile(r"(?P<number>\d{1,12}(?:\.\d{1,9})?)(?P<unit>%|tok)")
 
 
 #: the most cutoffs that one label may have
@@ -51,14 +51,14 @@ class Label:
 
     @property
     def cuts(self) -> tuple[int | str, ...]:
-        """The cutoffs of ``5,10``, ``1-100`` or ``10%``.
+        """The cutoffs of ``5,10``, ``1-100``, ``10%`` or ``2000tok``.
 
         Raises:
             ValueError: the text after the @ is something else, or there are too many cutoffs.
         """
         cuts: list[int | str] = []
         for part in self.cutoff.split(",") if self.cutoff else []:
-            if part.endswith("%"):
+            if part.strip().endswith(("%", "tok")):
                 cuts.append(part.strip())
                 continue
             ends = [end.strip() for end in part.split("-")]
@@ -74,11 +74,11 @@ class Label:
         return tuple(cuts)
 
 
-def percent(text: str) -> float:
-    """The number of a cutoff such as ``10%``; NaN if it is none: above 0, and at most 100."""
-    found = _PERCENT.fullmatch(text)
-    number = float(found["number"]) if found else 0.0
-    return number if 0 < number <= 100 else math.nan
+def quantity_of(text: str) -> tuple[float, str]:
+    """The number and the unit of a cutoff such as ``10%`` or ``2000tok``; NaN if it is none."""
+    found = _QUANTITY.fullmatch(text)
+    number, unit = (float(found["number"]), found["unit"]) if found else (math.nan, "")
+    return (number if 0 < number <= (100 if unit == "%" else math.inf) else math.nan), unit
 
 
 def write(name: str, parameters: Mapping[str, object], top_k: int | str | None) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, dataclass_transform
 
 import torchrank.names.arguments as arguments
-from torchrank.names.labels import percent
+from torchrank.names.labels import quantity_of
 
 #: the default of a parameter that has none
 REQUIRED: Any = inspect.Parameter.empty
@@ -90,9 +90,11 @@ class _Cutoff(_Integer):
     def checked(self, owner: type, name: str, value: Any) -> Any:
         if not isinstance(value, str) or not owner.takes_top_k:  # type: ignore[attr-defined]
             return super().checked(owner, name, value)
-        if math.isnan(number := percent(value)):
-            raise ValueError(f"Expected {name} to be an integer >= 1, a share as '10%', or None, got {value!r}")
-        return f"{number:.12g}%"
+        number, unit = quantity_of(value)
+        if math.isnan(number):
+            wanted = "an integer >= 1, a share as '10%', a cost as '2000tok', or None"
+            raise ValueError(f"Expected {name} to be {wanted}, got {value!r}")
+        return f"{number:.12g}{unit}"
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ def integer(*, default: Any = REQUIRED, least: int, most: int = arguments.MOST, 
 
 
 def cutoff() -> Any:
-    """Declare ``top_k``: an integer, a share of each list such as "10%", or None."""
+    """Declare ``top_k``: an integer, a share of each list such as "10%", a cost such as "2000tok", or None."""
     return _Cutoff(None, kw_only=False, least=1)
 
 

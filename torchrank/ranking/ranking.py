@@ -15,6 +15,7 @@ from torchrank.hardware.devices import autocast_off, widest_float
 from torchrank.hardware.graphs import eager
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, count
+from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import Need
 from torchrank.layouts.catalogues import embedded, streamed
 from torchrank.layouts.checks import check_tensor, tensor_of
@@ -26,7 +27,9 @@ from torchrank.layouts.ranked_ids import found as position_of
 from torchrank.layouts.ranked_ids import repeated
 from torchrank.layouts.sharding import Shard
 from torchrank.names.arguments import integer, one_of
+from torchrank.names.labels import quantity_of
 from torchrank.names.types import Array, Pairs, Repeats
+from torchrank.ranking.costs import Costs
 from torchrank.ranking.entries import depth_of
 from torchrank.ranking.intents import Intended
 from torchrank.ranking.parts import batch_order, numbered, together
@@ -94,6 +97,7 @@ class Ranking(Intended):
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
         groups: Array | None = None,
+        cost: Array | None = None,
     ) -> Ranking:
         """Rank scores. Arrays and lists of numbers count as tensors, here and in the other constructors.
 
@@ -108,13 +112,27 @@ class Ranking(Intended):
             tie_break: [query, candidate] or [candidate]; the higher value ranks first among equal scores.
             groups: int [candidate] or [query, candidate], equal for candidates that are ranked as one, negative =
                 alone, as in :meth:`torchrank.RankingMetric.update`.
+            cost: [candidate] or [query, candidate], >= 0: the cost of each candidate, such as its tokens, for cutoffs
+                such as "recall@2000tok": the ranks from the first on whose costs add up to at most 2000. They are read.
 
         Raises:
             TypeError, ValueError: the arguments do not fit together.
+
+        Example:
+            >>> import torch, torchrank as tr
+            >>> scores, tokens = torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([900, 800, 700])
+            >>> ranking = tr.Ranking.from_scores(scores, torch.tensor([[1, 1, 1]]), cost=tokens)
+            >>> tr.parse("recall@2000tok").score(ranking)  # the first two cost 1,700
+            tensor([0.6667], dtype=torch.float64)
         """
-        return cls.rank(
+        ranking = cls.rank(
             arrange(preds, target, mask=mask, exclude=exclude, tie_break=tie_break, groups=groups, scores=True)
         )
+        if cost is None:
+            return ranking
+        if exclude is not None or groups is not None:
+            raise ValueError("Expected no exclude and no groups together with cost; pass mask for what is no candidate")
+        return replace(ranking.joined, costs=Costs.of(Batch(preds, target, mask=mask, tie_break=tie_break), cost))
 
     @classmethod
     @eager
@@ -180,13 +198,14 @@ class Ranking(Intended):
         exclude: Pairs | None = None,
         groups: Array | None = None,
         repeats: Repeats = "error",
+        cost: Array | None = None,
     ) -> Ranking:
         """Make a ranking of lists of ids, best first: int [query, position], negative = padding.
 
         ``relevant``: ids [query], -100 leaves the query out; [query, entry] padded with negatives; a list of one id
         tensor per query; or a (query, id) or (query, id, grade) tuple of 1-D tensors. ``groups``: int [id], the group
         of each id; ``repeats``: what is done with an id that is in a list again; both as in
-        :meth:`torchrank.RankingMetric.update`.
+        :meth:`torchrank.RankingMetric.update`. ``cost``: [id] or [query, position], as in :meth:`from_scores`.
 
         Example:
             >>> import torch, torchrank as tr
@@ -201,7 +220,18 @@ class Ranking(Intended):
             raise TypeError(
                 f"Expected ids to be integer, best first, got {ids.dtype}; pass scores to Ranking.from_scores"
             )
-        return cls.rank(arrange(ids, relevant, mask=mask, exclude=exclude, groups=groups, repeats=repeats))
+        ranking = cls.rank(arrange(ids, relevant, mask=mask, exclude=exclude, groups=groups, repeats=repeats))
+        if cost is None:
+            return ranking
+        if exclude is not None or groups is not None or repeats != "error":
+            raise ValueError(
+                "Expected no exclude, groups and repeats together with cost; leave such ids out of the list"
+            )
+        listed, cost = ids >= 0, check_tensor(cost, "cost").to(ids.device)
+        mask = listed if mask is None else listed & tensor_of(mask)
+        places = -torch.arange(ids.shape[1], device=ids.device).double().expand(ids.shape)
+        spent = cost if cost.dim() == 2 else cost[ids.long().clamp(0, len(cost) - 1)]
+        return replace(ranking.joined, costs=Costs.of(Batch(places, mask=mask), spent))
 
     @classmethod
     @eager
@@ -561,6 +591,21 @@ class Ranking(Intended):
         draw = Draw.of(num_negatives, replacement, self.grade[relevant])
         draw.check(self.positive(), relevant.sum(-1))
         return replace(self.joined, draw=draw).with_names(self._names)
+
+    def cutoffs(self, quantity: str, label: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """The cutoff of each query that "10%" or "2000tok" means, and whether the order of tied candidates decides it.
+
+        float64 and bool [query].
+        """
+        number, unit = quantity_of(quantity)
+        if unit != "%":
+            if self.costs is None:
+                raise ValueError(f"Expected a ranking with costs for {label}; pass Ranking.from_scores(..., cost=...)")
+            return self.costs.cutoffs(number)
+        cuts = (self.num_candidates * number / 100 - 1e-9).ceil().clamp_min(1)
+        if bool(cuts.isnan().any()):
+            raise ValueError(f"Expected the lengths of all lists for {label}, got none; pass num_candidates")
+        return cuts, torch.zeros_like(cuts, dtype=torch.bool)
 
     def check(self, need: Need, label: str) -> None:
         """Raise ValueError if this ranking lacks ranks or entries that the metric ``label`` reads."""

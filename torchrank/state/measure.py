@@ -50,7 +50,7 @@ class Measure(Parametrised, QueryMean):
     #: whether it can be cut at a rank; False if a class declares ``top_k: None = None``
     takes_top_k: ClassVar[bool] = True
 
-    #: the cutoff as a share of each list, "10%"; then ``top_k`` is None
+    #: the cutoff as a share of each list, "10%", or as a cost, "2000tok"; then ``top_k`` is None
     relative: str | None = None
 
     top_k: int | None = integer(default=None, least=1, kw_only=False)
