@@ -108,7 +108,7 @@ def test_bounds_over_unjudged_candidates_are_those_of_the_integer():
 
 def test_what_is_no_share_or_cannot_be_cut_is_refused():
     for text in ("0%", "100.1%", "-5%", "%", "ten%", "1-5%"):
-        with pytest.raises(ValueError, match="integer >= 1, a share as '10%', or None"):
+        with pytest.raises(ValueError, match="integer >= 1, a share as '10%'"):
             tr.HitRate(text)
     with pytest.raises(ValueError, match="lengths of all lists for hitrate@10%, got none; pass num_candidates"):
         tr.parse("hitrate@10%").score(tr.Ranking.from_ranks(torch.tensor([1, 2])))
