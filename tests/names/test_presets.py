@@ -626,7 +626,7 @@ def test_learning_to_rank_follows_the_documented_definitions(library, theirs, ou
     scores, grades, sizes = (x.tolist() for x in rows_with_groups(tied, top=4 if "dcg" in theirs.lower() else 1))
     order = {} if library == "catboost" else {"tie_break": -np.arange(len(scores))}
     metric = tr.parse(ours)
-    metric.update(np.array(scores), grades, groups=sizes, **order)
+    metric.update(np.array(scores), grades, group_sizes=sizes, **order)
     want = by_definition(library, theirs, scores, grades, sizes)
     assert metric.compute().item() == pytest.approx(want, abs=1e-6)
 
@@ -652,5 +652,5 @@ def test_presets_of_learning_to_rank_have_the_numbers_of_a_worked_example(librar
     k = int(re.search(r"\d", theirs)[0])
     order = {} if library == "catboost" else {"tie_break": -np.arange(len(scores))}
     metric = tr.RankingCollection(tr.preset(library, k))[theirs]
-    assert metric.score(scores, grades, groups=sizes, **order).mean().item() == pytest.approx(want)
+    assert metric.score(scores, grades, group_sizes=sizes, **order).mean().item() == pytest.approx(want)
     assert by_definition(library, theirs, scores, grades, sizes) == pytest.approx(want)
