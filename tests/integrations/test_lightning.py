@@ -84,15 +84,15 @@ def test_bad_values_on_one_worker_raise_on_both(two):
 def test_a_validation_ends_on_all_workers_when_the_sums_of_all_are_decided(two):
     (batches, value, comparison), other = (results["decided"] for results in two)
     assert (batches, value, comparison) == other
-    assert batches == 2
-    assert (comparison["rows"][0]["n"], comparison["rows"][0]["winner"]) == (16, "new")
+    assert batches == 4
+    assert (comparison["rows"][0]["n"], comparison["rows"][0]["winner"]) == (32, "new")
 
 
 def test_without_a_verdict_all_queries_count_and_no_worker_waits_for_one_with_fewer_batches(two):
     assert [results["undecided"] for results in two] == [(17, 0.0, None), (6, 0.0, None)]
 
 
-@pytest.mark.parametrize(("gain", "margin", "batches"), [(4, None, 4), (0.01, 0.1, 4), (0, None, 23)])
+@pytest.mark.parametrize(("gain", "margin", "batches"), [(4, None, 8), (0.01, 0.1, 4), (0, None, 23)])
 def test_a_validation_ends_when_a_winner_or_equivalence_is_shown(runs, tmp_path, gain, margin, batches):
     module, stop = runs.Paired(gain), runs.StopWhenDecided(every=4, margin=margin)
     trainer = runs.build_trainer(tmp_path, devices=1, callbacks=[stop])
@@ -105,7 +105,7 @@ def test_a_validation_ends_when_a_winner_or_equivalence_is_shown(runs, tmp_path,
         assert (stop.comparison is not None) == (batches < 23)
     if stop.comparison is not None:
         assert stop.comparison.decided
-        assert stop.comparison.rows[0].pair.n == 16
+        assert stop.comparison.rows[0].pair.n == 4 * batches
         assert said["mrr/new-old"] == pytest.approx(stop.comparison.rows[0].pair.difference)
 
 
@@ -113,7 +113,7 @@ def test_validations_of_a_training_end_early_and_the_sanity_check_does_not(runs,
     module, stop = runs.Paired(4), runs.StopWhenDecided(every=4)
     trainer = runs.build_trainer(tmp_path, devices=1, callbacks=[stop], max_epochs=2, num_sanity_val_steps=9)
     trainer.fit(module, runs.ranks_of_old(), [runs.ranks_of_old()] * 2)
-    assert module.batches == 2 * 9 + 2 * 4
+    assert module.batches == 2 * 9 + 2 * 8
     assert trainer.global_step == 46
     assert stop.comparison.table["winner"] == ["new"]
 
