@@ -83,6 +83,7 @@ def test_results_of_steps_are_lines_with_their_names_beside_the_axes(size):
     assert not any(name.get_parse_math() for name in names)
     for line, key in zip(axes.lines, results[0]):
         assert line.get_ydata() == pytest.approx([result[key].item() for result in results])
+    assert all(float(tick).is_integer() for tick in axes.get_xticks())
     looks = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in axes.lines}
     assert len(looks) == len(axes.lines)
     inside = axes.get_window_extent()
