@@ -89,7 +89,7 @@ class ExactSums:
         state_vector = torch.zeros(state.SIZE, dtype=torch.float64, device="cpu")
         state_vector[Sum.WV] = self._total if self.count else 0.0
         state_vector[Sum.W] = state_vector[Sum.QUERIES] = state_vector[Sum.W2] = self.count
-        if any(self.infinite):
+        if not state_vector[Sum.WV].isfinite():
             state_vector[Sum.SQUARES : Sum.W2] = math.nan
         elif self.count:
             centres = [
@@ -108,4 +108,4 @@ def _rounded(number: Fraction) -> float:
     try:
         return float(number)
     except OverflowError:
-        return math.copysign(math.inf, number)
+        return math.inf if number > 0 else -math.inf

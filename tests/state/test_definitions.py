@@ -1,0 +1,153 @@
+"""Classes of measures that are refused, arguments beside rankings, exact sums, and sums where float64 is missing."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+
+import torchrank as tr
+from torchrank.state import sums
+from torchrank.state.exact import ExactSums
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize("name", ["Upper", "with_line", "1st", "two words", ""])
+def test_the_name_of_a_measure_is_lower_case_letters_and_digits(name):
+    if not name:
+        return
+    with pytest.raises(TypeError, match=f"Expected Own.name to be lower-case letters and digits, got '{name}'"):
+        type("Own", (tr.extend.BinaryMetric,), {"name": name})
+
+
+def test_a_measure_has_a_name_of_its_own_and_no_parameter_like_a_method():
+    with pytest.raises(TypeError, match="Expected Other to have a name of its own, got 'mrr'; choose another name"):
+        type("Other", (tr.extend.BinaryMetric,), {"name": "mrr"})
+
+    class Heir(tr.MRR):
+        pass
+
+    with pytest.raises(TypeError, match="Expected Heir to have a name of its own, got 'mrr'; set the attribute name"):
+        Heir()
+
+    class Twice(tr.extend.BinaryMetric):
+        name = "twicedefined"
+        measured: float = tr.extend.number(default=1)
+
+    assert type("Twice", (tr.extend.BinaryMetric,), {"name": "again1", "__module__": "a"}).name == "again1"
+    assert Twice(measured=2).label == "twicedefined(measured=2)"
+    shadow = type(
+        "Shadow",
+        (tr.extend.BinaryMetric,),
+        {"name": "shadowing", "__annotations__": {"half": float}, "half": tr.extend.number(default=1)},
+    )
+    with pytest.raises(TypeError, match="Expected Shadow to name no parameter like a method, got 'half'; rename it"):
+        shadow()
+
+
+def test_a_measure_of_whole_lists_takes_no_cutoff():
+    for cls in (tr.RPrecision, tr.NumQ):
+        if not cls.takes_top_k:
+            with pytest.raises(
+                ValueError, match=f"Expected no top_k for {cls.__name__}, which reads the whole list, got 3"
+            ):
+                cls(3)
+
+
+@pytest.mark.parametrize("name", ["mask", "exclude", "tie_break", "indexes"])
+def test_a_ranking_takes_weights_alone(name):
+    ranking = tr.Ranking.from_ranks(torch.tensor([1, 2]))
+    with pytest.raises(ValueError, match=f"Expected nothing but weights with a Ranking, got {name}"):
+        tr.MRR().score(ranking, **{name: torch.ones(2)})
+    with pytest.raises(ValueError, match="Expected nothing but weights with a Ranking, got target"):
+        tr.MRR().score(ranking, torch.ones(2))
+    metric = tr.MRR()
+    metric.update(ranking, weights=torch.tensor([3.0, 1.0]))
+    assert metric.compute().item() == 0.875
+
+
+# ---- exact sums ------------------------------------------------------------------------------------------------------
+
+
+def test_means_of_exact_sums_are_rounded_once_and_infinite_values_are_told():
+    values = np.array([1e16, 1.0, -1e16, 3.0, NAN, 1e-300])
+    found = ExactSums.of(values)
+    exact = [Fraction(one) for one in values if one == one]
+    assert (found.count, found.total, found.squares) == (5, sum(exact), sum(one * one for one in exact))
+    assert found.mean == float(sum(exact) / 5)
+    assert (found - ExactSums.of(np.array([1e16, -1e16]))).mean == float(sum(exact) / 3)
+    assert math.isnan(ExactSums().mean)
+    assert math.isnan(ExactSums.of(np.array([NAN])).mean)
+    for more, want in (([INF], INF), ([-INF], -INF), ([INF, -INF], NAN)):
+        infinite = found + ExactSums.of(np.array(more))
+        assert infinite.mean == want or (math.isnan(want) and math.isnan(infinite.mean))
+        assert infinite.infinite == (more.count(INF), more.count(-INF))
+        assert infinite.vector()[sums.Sum.SQUARES].isnan()
+        assert (infinite - ExactSums.of(np.array(more))) == found
+    large = ExactSums.of(np.array([1.7e308, 1.7e308]))
+    assert (large.mean, large.vector()[sums.Sum.WV]) == (1.7e308, INF)
+    assert (ExactSums.of(np.array([-1.7e308, -1.7e308])).vector()[sums.Sum.WV]) == -INF
+
+
+@pytest.mark.parametrize("values", [[], [0.5], [0.25, 0.5, 1.0], [1e6, 1e6 + 1e-3, 1e6 - 1e-3]])
+def test_the_vector_of_exact_sums_is_that_of_a_batch(values):
+    exact = ExactSums.of(np.array(values, dtype=np.float64)).vector()
+    errors = torch.zeros(1, len(exact) - sums.Sum.ERRORS)
+    batch = sums.summed(torch.tensor([values], dtype=torch.float64), None, None, None, errors)[0]
+    assert len(exact) == len(batch) == sums.SIZE
+    torch.testing.assert_close(exact, batch.nan_to_num(0), rtol=1e-9, atol=1e-9)
+    assert (exact[sums.Sum.W], exact[sums.Sum.QUERIES], exact[sums.Sum.EMPTY]) == (len(values), len(values), 0)
+
+
+# ---- sums on a device without float64 --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    monkeypatch.setattr(sums, "widest_float", lambda device: torch.float32)
+
+
+def test_sums_in_float32_carry_their_rounding_errors(narrow):
+    state = sums.nothing(torch.device("cpu"), 2)
+    assert (state.shape, state.dtype) == ((2, sums.SIZE + 2), torch.float32)
+    assert sums.compensated(state)
+    added = torch.rand(1000, sums.SIZE + 2, generator=torch.Generator().manual_seed(0))
+    for part in added:
+        state = sums.add(state, part)
+    torch.testing.assert_close(sums.read(state.double()), added.double().sum(0), rtol=1e-9, atol=0)
+    both = sums.add(state, state)
+    torch.testing.assert_close(sums.read(both.double()), 2 * added.double().sum(0), rtol=1e-9, atol=0)
+
+
+def test_a_state_goes_to_a_device_without_float64_and_back(monkeypatch):
+    state, cpu = torch.rand(sums.SIZE + 1, dtype=torch.float64), torch.device("cpu")
+    rows = torch.rand(2, 2, dtype=torch.float64)
+    assert torch.equal(sums.carry(state, cpu), state)
+    with monkeypatch.context() as patch:
+        patch.setattr(sums, "widest_float", lambda device: torch.float32)
+        there, few = sums.carry(state, cpu), sums.carry(rows, cpu)
+        assert (there.shape, there.dtype) == ((2, len(state)), torch.float32)
+        assert (few.shape, few.dtype) == ((2, 2), torch.float32)
+        assert sums.carry(torch.arange(3), cpu).dtype == torch.int64
+        assert torch.equal(sums.carry(there, cpu), there)
+    back = sums.carry(there, cpu)
+    assert (back.shape, back.dtype) == (state.shape, torch.float64)
+    torch.testing.assert_close(back, state, rtol=1e-13, atol=0)
+    assert sums.carry(few, cpu).shape == (2, 2)
+    assert not sums.compensated(rows)
+    assert not sums.compensated(state)
+    torch.testing.assert_close(sums.add(state, there.double()), 2 * state, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_mean_is_rounded_to_14_bits_of_two_grids(dtype):
+    for mean in (0.3, 1.0, 0.99999, 123.456, 1e-5):
+        zero, first, second = sums.centres(torch.tensor([mean], dtype=dtype)).tolist()
+        assert zero == 0
+        for centre, times in ((first, Fraction(1)), (second, Fraction(4, 3))):
+            mantissa, _ = math.frexp(float(Fraction(centre) * times))
+            scaled = mantissa * 2**14
+            assert abs(scaled - round(scaled)) < 1e-3
+            assert abs(centre - mean) <= mean * 2.0**-14
