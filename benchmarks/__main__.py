@@ -19,6 +19,7 @@ import benchmarks.launches as launches
 import benchmarks.plans as plans
 import benchmarks.products as products
 import benchmarks.report as report
+import benchmarks.rivals as rivals
 import benchmarks.scale as scale
 import benchmarks.stages as stages
 import benchmarks.trace as trace
@@ -49,6 +50,7 @@ def _run(options: argparse.Namespace) -> int:
         "launches": launches.table,
         "kernels": kernels.table,
         "products": products.table,
+        "rivals": rivals.table,
         "plan": functools.partial(plans.table, options.quick),
         "by_measure": by_measure.profile,
         "stages": stages.table,
@@ -93,6 +95,7 @@ def _parser() -> argparse.ArgumentParser:
         "--plan", action="store_true", help="measure nothing, print how the batch of each row is ranked"
     )
     parser.add_argument("--launches", action="store_true", help="measure nothing, print the kernels of a batch")
+    parser.add_argument("--rivals", action="store_true", help="print numbers and times beside small new libraries")
     parser.add_argument("--products", action="store_true", help="measure nothing, print the products of embeddings")
     parser.add_argument(
         "--kernels", action="store_true", help="measure nothing, print the resources of Triton's kernels"
