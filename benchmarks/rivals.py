@@ -52,7 +52,7 @@ class Lists(NamedTuple):
         """tr.evaluate of dictionaries, with the first of some measures."""
         qrels = {f"q{n}": dict.fromkeys(row, 1) for n, row in enumerate(self.relevant)}
         run = {f"q{n}": {doc: float(-place) for place, doc in enumerate(row)} for n, row in enumerate(self.ids)}
-        first = next(iter(tr.RankingCollection(names)))
+        first = str(next(iter(tr.RankingCollection(names))))
         return lambda: float(tr.evaluate(qrels, run, names).means["run"][first])
 
     def updated(self, names: str) -> Callable[[], float]:

@@ -82,7 +82,7 @@ class RankingMetric(Measure):
     #: method of (preds, target) that raises for a layout from which the measure cannot be computed; None = any will do
     check: ClassVar[Any] = None
 
-    top_k: int | None = cutoff()
+    top_k: int | None = cutoff(default=None, kw_only=False)
     ties: Ties = one_of(default="expected", among=lambda cls: cls.policies)
     empty_target_action: EmptyAction = parameter(default="neg")
     aggregation: Aggregation = parameter(default="mean")

@@ -158,9 +158,9 @@ def integer(*, default: Any = REQUIRED, least: int, most: int = arguments.MOST, 
     return _Integer(default, kw_only=kw_only, least=least, most=most)
 
 
-def cutoff() -> Any:
+def cutoff(*, default: Any = None, kw_only: bool = False) -> Any:
     """Declare ``top_k``: an integer, a share of each list such as "10%", a cost such as "2000tok", or None."""
-    return _Cutoff(None, kw_only=False, least=1)
+    return _Cutoff(default, kw_only=kw_only, least=1)
 
 
 def one_of(*known: object, default: Any = REQUIRED, among: Callable[[Any], Iterable[object]] | None = None) -> Any:

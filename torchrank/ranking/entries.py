@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import every
 from torchrank.ranking.sampled import Draw
-
-if TYPE_CHECKING:
-    from torchrank.ranking.costs import Costs
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +55,6 @@ class RankIntervals:
     ignored: Tensor | None = None
     #: draw of negatives, over which measures take their expectation; None = all candidates are ranked
     draw: Draw | None = None
-    #: the cost of each candidate; None = unknown
-    costs: Costs | None = None
 
     @classmethod
     def in_rank_order(
@@ -112,7 +107,7 @@ class RankIntervals:
             "subtopics",
             "intents",
             "ignored",
-            "costs",
+            "costs",  # of a Ranking
         )
         taken = {}
         for field in fields:

@@ -65,6 +65,9 @@ class Ranking(Intended):
         Ranking(num_queries=1, num_entries=1, device='cpu')
     """
 
+    #: the cost of each candidate; None = unknown
+    costs: Costs | None = None
+
     #: Functions of rooms that import this one. The engine sets `rank`. `torchrank.public` sets the others, of `tables`.
     rank: ClassVar[Callable[..., Ranking]]
     join_run: ClassVar[Callable[..., Ranking]]
