@@ -134,3 +134,62 @@ def test_with_a_precision_sums_of_16_bits_have_32(precision):
     for x in (lambda y: y, elsewhere):
         ranking = tr.Ranking.from_embeddings(*x([queries, items, label]), chunk_size=200, precision=precision)
         assert torch.equal(ranking.first, tr.Ranking.from_label(scores, label).first)
+
+
+# ---- neighbours within rounding --------------------------------------------------------------------------------------
+
+
+def snapped(row, positives, tolerance):
+    """Scores of a query, in plain Python: those within the tolerance are those of the nearest relevant item."""
+    near = [min(positives, key=lambda p: abs(x - p), default=x) for x in row]
+    return [p if abs(x - p) <= tolerance(p) else x for x, p in zip(row, near)]
+
+
+@pytest.mark.parametrize("where", [lambda x: x, elsewhere], ids=["cpu", "device"])
+@pytest.mark.parametrize("exclude", [False, True], ids=["all", "excluding"])
+@pytest.mark.parametrize("kind", RELEVANT)
+def test_items_within_the_tolerance_are_tied_with_a_relevant_one(kind, exclude, where, assume):
+    assume(copied=3000)
+    g = torch.Generator().manual_seed(0)
+    queries, items = (torch.randint(-9, 10, (n, 3), generator=g).float() / 4 for n in (40, 300))
+    relevant, more = RELEVANT[kind](g), {"exclude": pairs_of((40, 300), 400, seed=1)} if exclude else {}
+    scores, own = queries @ items.T, [row[row >= 0].tolist() for row in [x.reshape(-1) for x in relevant]]
+    of = zip(scores.tolist(), own)
+    near = [snapped(row, [row[item] for item in some], lambda p: 0.3 + abs(p) / 64) for row, some in of]
+    want = tr.Ranking.from_scores(torch.tensor(near), [torch.tensor(some).long() for some in own], **more)
+    for given in ({}, {"top_k": 5}):
+        batch, pairs = where([queries, items, relevant]), {name: where(x) for name, x in more.items()}
+        got = tr.Ranking.from_embeddings(*batch, chunk_size=64, atol=0.3, rtol=1 / 64, **pairs, **given)
+        metrics = tr.RankingCollection(["ndcg@5", "mrr@5", "recall@5", "precision@5"])
+        for one, other in zip(metrics.score(got).values(), metrics.score(want).values()):
+            torch.testing.assert_close(one.as_subclass(torch.Tensor), other, rtol=1e-12, atol=1e-14, equal_nan=True)
+
+
+def test_labels_with_a_neighbour_within_rounding_are_counted_and_reported():
+    g = torch.Generator().manual_seed(0)
+    queries, items = (torch.nn.functional.normalize(torch.randn(n, 16, generator=g), dim=-1) for n in (200, 500))
+    label = torch.randint(500, (200,), generator=g)
+    exact, scores = tr.Ranking.from_label(queries.double() @ items.double().T, label), queries @ items.T
+    short = tr.Ranking.from_embeddings(queries, items, label, precision="bf16", atol=2**-6)
+    near = ((scores - scores.gather(1, label[:, None])).abs() <= 2**-6).sum(-1)
+    assert ((short.tied[:, 0] > 1) == (near > 1)).double().mean() > 0.95  # the scores are in bfloat16
+    # What the tolerance promises: the exact rank is within the tie.
+    assert ((short.first <= exact.first) & (exact.first < short.first + short.tied)).all()
+    report = tr.TieReport("mrr")
+    report.update(short)
+    assert report.compute()["tied_queries"] == (short.tied > 1).float().mean()
+
+
+def test_groups_within_the_tolerance_are_tied_with_a_relevant_one():
+    g = torch.Generator().manual_seed(0)
+    queries, items, label = torch.randn(9, 3, generator=g), torch.randn(60, 3, generator=g), torch.arange(9) * 5
+    groups, best = torch.arange(60) // 2, (queries @ items.T).view(9, 30, 2).amax(-1)
+    own = best.gather(1, label[:, None] // 2)
+    got = tr.Ranking.from_embeddings(queries, items, label, groups=groups, chunk_size=8, atol=0.5)
+    assert torch.equal(got.first, (best > own + 0.5).sum(-1, keepdim=True) + 1.0)
+    assert torch.equal(got.tied, ((best - own).abs() <= 0.5).sum(-1, keepdim=True).double())
+
+
+def test_a_tolerance_is_not_negative():
+    with pytest.raises(ValueError, match="atol"):
+        tr.Ranking.from_embeddings(torch.eye(2), torch.eye(2), torch.arange(2), atol=-1)

@@ -150,7 +150,8 @@ class _Group:
         self.sort = engine is Counting.SORT
         self.top: Top | None = None
         # Scores that can be read only once cannot be counted, because counting needs the judged items' scores first.
-        if reach is not None and (engine is Counting.TOP or not columns.again):
+        choose = engine is Counting.TOP and columns.tolerance is None
+        if reach is not None and (choose or not columns.again):
             self.top = Top.nothing(len(self.items), reach, columns.dtype, self.items.device)
         self.seen = Seen(rows, self.items, self.pairs if self.top is None else None, columns.dtype)
         #: whether scores are picked in the reading that counts
@@ -203,18 +204,28 @@ class _Group:
     def _counted(self, scores: Tensor, some: slice) -> ScoreCounts:
         """The counts over scores [query, column] of the queries ``some``."""
         # Bounds of some rows are computed again for each part, because these rows are copied anyway.
-        own = self._own if some == slice(None) else OwnScores(self.own[some], self.columns.finite)
+        own = self._own
+        if some != slice(None):
+            own = OwnScores(self._snapped(self.own[some], some), self.columns.finite)
+        scores = self._snapped(scores, some)
         return count_by_sorting(scores, own.scores) if self.sort else count_by_comparing(scores, own)
 
+    def _snapped(self, scores: Tensor, rows: slice | Tensor) -> Tensor:
+        """Scores of rows of the group; those within the tolerance are those of the nearest relevant item."""
+        if self.columns.tolerance is None:
+            return scores
+        return self.columns.tolerance.snapped(scores, torch.where(self.grade > 0, self.own, -math.inf)[rows])
+
     def _of(self, scores: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """Rows of the group, with their numbers in it; copied some at a time if they are not consecutive."""
-        if isinstance(self.rows, slice):
-            yield slice(None), scores[self.rows]
+        """Rows of the group, with their numbers in it; some at a time if they are copied, or changed by a tolerance."""
+        rows = self.rows
+        if isinstance(rows, slice) and self.columns.tolerance is None:
+            yield slice(None), scores[rows]
             return
         step = max(1, costs.now.copied // max(1, scores.shape[1]))
-        for start in range(0, len(self.rows), step):
+        for start in range(0, len(self.items), step):
             some = slice(start, start + step)
-            yield some, scores[self.rows[some]]
+            yield some, scores[rows][some] if isinstance(rows, slice) else scores[rows[some]]
 
     def subtract(self) -> None:
         """Subtract the excluded pairs from the counts."""
@@ -222,7 +233,8 @@ class _Group:
             # Each worker subtracts the pairs in its own columns only.
             judged = self.items.numel()
             here = Pairs(torch.where(self.seen.here[judged:], self.pairs.query, -1), self.pairs.item)
-            subtract(self.counts, here, self.seen.scores[judged:], self.own, None, None)
+            scores = self._snapped(self.seen.scores[judged:].unsqueeze(-1), self.pairs.query).squeeze(-1)
+            subtract(self.counts, here, scores, self._snapped(self.own, slice(None)), None, None)
 
     def differing(self) -> Tensor:
         """Number of judged items whose scores differ from the computed ones."""

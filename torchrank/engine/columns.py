@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torchrank.layouts.items import Pairs
 from torchrank.layouts.sharding import Shard
+from torchrank.ranking.tolerance import Tolerance
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +30,8 @@ class Columns:
     score: Callable[[Tensor, Tensor], Tensor | None] | None = None
     #: whether all scores are known to be finite
     finite: bool = False
+    #: within which scores are tied with that of a relevant item; None = only equal ones are
+    tolerance: Tolerance | None = None
     #: this worker's part, if other workers have other columns of the same queries
     shard: Shard | None = None
 

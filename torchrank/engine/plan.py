@@ -353,6 +353,8 @@ def _not_fused(layout: EmbeddedLayout) -> str:
         return f"its products of {queries.dtype} need precision 'tf32', 'tf32x3' or 'bf16', got {layout.precision!r}"
     if entries > costs.now.fused:
         return f"a query has {entries:,} judged items, more than {costs.now.fused}"
+    if layout.tolerance is not None:
+        return "it knows no tolerance"
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
     from torchrank.engine.fused_kernels import failure

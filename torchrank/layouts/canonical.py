@@ -153,6 +153,8 @@ class EmbeddedLayout(Layout):
     progress: Callable[[int], None] | None = None
     #: of products, as in :meth:`torchrank.Ranking.from_embeddings`
     precision: str | None = None
+    #: a :class:`Tolerance`, within which scores are tied with that of a relevant item; None = only equal ones are
+    tolerance: Any = None
 
     per_query = ("queries", "judged")
 
@@ -189,6 +191,8 @@ class StreamedLayout(Layout):
     #: whether ``scores`` can be called more than once
     again: bool
     exclude: Pairs | None = None
+    #: as of :class:`EmbeddedLayout`
+    tolerance: Any = None
 
     @functools.cached_property
     def size(self) -> int:

@@ -411,11 +411,14 @@ class Ranking(Intended):
         groups: Array | None = None,
         progress: bool = False,
         precision: str | None = None,
+        atol: float = 0.0,
+        rtol: float = 0.0,
     ) -> Ranking:
         """Rank a catalogue by the similarity of embeddings, without the whole [query, item] matrix of scores.
 
         On a CUDA device with Triton, a kernel counts without writing a score to memory, if a query has at most 8
-        relevant items and the embeddings have 16 bits, or a ``precision``.
+        relevant items, and the embeddings have 16 bits, or a ``precision`` other than "highest". The logger
+        ``torchrank`` says at level DEBUG how a batch is ranked, and why.
 
         Args:
             queries: floating [query, dimension].
@@ -438,6 +441,11 @@ class Ranking(Intended):
                 a precision, sums are float32 or wider: "highest" = of products in float32; "tf32" and "tf32x3" = of
                 numbers of 11 and of about 22 bits on a CUDA device, elsewhere as "highest"; "bf16" = of embeddings
                 rounded to bfloat16, on any device.
+            atol: an item whose score is within ``atol + rtol * |score|`` of the score of the nearest relevant item is
+                tied with it; >= 0. So labels with a neighbour within rounding are ``(ranking.tied > 1).sum()``, and
+                :class:`torchrank.TieReport` says how much metrics depend on them. Scores of unit vectors have errors of
+                up to about 2 ** -7 in "bf16" and 2 ** -9 in "tf32". So two can change places within twice this.
+            rtol: the part of that tolerance that grows with the score; >= 0.
 
         Raises:
             TypeError, ValueError: the arguments do not fit together.
@@ -449,10 +457,12 @@ class Ranking(Intended):
             tensor([0.5000], dtype=torch.float64)
         """
         vectors, catalogue = check_tensor(queries, "queries"), check_tensor(items, "items")
+        tolerance = Tolerance.of(atol, rtol)
         shard = None if group is False else lambda here, asked: Shard.of(here, asked, group, vectors.device)
         with progress_bar(progress) as step:
             layout = embedded(vectors, catalogue, relevant, exclude, similarity, chunk_size, shard, step, precision)
-            ranked = layout if groups is None else grouped(layout, groups)
+            ranked: Any = layout if groups is None else grouped(layout, groups)
+            ranked = replace(ranked, tolerance=tolerance if atol or rtol else None)
             return cls.rank(ranked, Need(integer("top_k", top_k, least=1)))
 
     @classmethod
