@@ -23,6 +23,7 @@ import benchmarks.rivals as rivals
 import benchmarks.scale as scale
 import benchmarks.stages as stages
 import benchmarks.trace as trace
+import benchmarks.visit as visit
 from benchmarks.plan import Workload
 from benchmarks.rows import Settings, measured
 from benchmarks.scaling import scaled
@@ -42,8 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     if options.table is not None:
+        if options.visit and options.table is True and not report.all_of(options.device):
+            print("No accelerator was at hand: nothing is measured yet.")
+            return 0
         path = report.newest(options.device) if options.table is True else options.table
-        print((short if options.short else tables)(report.read(path)))
+        print((short if options.short else visit.page if options.visit else tables)(report.read(path)))
         return 0
     printed = {
         "trace": trace.table,
@@ -60,6 +64,11 @@ def _run(options: argparse.Namespace) -> int:
         if getattr(options, name):
             print(text())
             return 0
+    if options.visit:
+        quick = options.quick or options.device == "cpu"
+        settings = Settings(options.device, quick, 0.5, lambda name: print(name, file=sys.stderr, flush=True))
+        print(visit.page(visit.visit(settings, options.out)))
+        return 0
     if options.short:
         raise report.RefusedError("Expected --table beside --short, got --short alone")
     if options.device == "cuda" and not torch.cuda.is_available():
@@ -69,7 +78,7 @@ def _run(options: argparse.Namespace) -> int:
         chosen = [workload for workload in chosen if workload.grow]
     if not chosen:
         raise report.RefusedError(f"Expected workloads for {options.device}, got {', '.join(options.only)}")
-    path = options.out or (None if options.quick else report.default_path(options.device))
+    path = options.out or (None if options.quick else report.default_path(report.machine(options.device)))
     found = _measure(chosen, options, path)
     print(tables(report.read(path) if path else found))
     return int(any(not check["agree"] for row in found["workloads"].values() for check in row["checks"]))
@@ -100,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kernels", action="store_true", help="measure nothing, print the resources of Triton's kernels"
     )
+    parser.add_argument("--visit", action="store_true", help="run all that an accelerator must show, in eight minutes")
     parser.add_argument("--scale", action="store_true", help="print the tables of SCALE.md, which takes minutes")
     parser.add_argument("--short", action="store_true", help="with --table: only the rows of the front page")
     return parser

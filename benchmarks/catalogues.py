@@ -150,6 +150,26 @@ def accelerator(dtype: str) -> Workload:
         # With many ties only the mean rank can be computed from the middle rank of each tie group.
         references={"ranks by counting": c.counted("mr")},
         targets=(faster(0.6, "amax", device="cuda"), faster(0.85, "amax", contender=COMPILED, device="cuda")),
+        memory=(OURS,) if dtype == "float32" else (),
         reads=lambda data: data.scores.nbytes,
+        devices=("cuda",),
+    )
+
+
+def accelerator_embeddings(dtype: str, precision: str | None = None) -> Workload:
+    """The share of an accelerator's multiplications that a ranking of embeddings reaches."""
+    suite = c.Suite("ndcg@10 recall@100 mr")
+    options = {} if precision is None else {"precision": precision}
+    return Workload(
+        "accelerator",
+        f"embeddings, {dtype}" + (f", {precision}" if precision else ""),
+        "{queries:,} queries, {items:,} items, {dimensions} dimensions, 3 measures",
+        shape={"queries": 1024, "items": 1_000_000, "dimensions": 128, "relevant": 1, "dtype": dtype},
+        quick={"queries": 20, "items": 10_000, "dimensions": 16, "relevant": 1, "dtype": dtype},
+        make=data.embeddings,
+        contenders={OURS: functools.partial(suite.embedded, **options), "blocked product": c.blocked_product},
+        floor="blocked product",
+        targets=(Target(64, quantity="peak_mb", device="cuda"),) if dtype == "bfloat16" else (),
+        memory=(OURS,) if dtype == "bfloat16" else (),
         devices=("cuda",),
     )

@@ -54,7 +54,7 @@ def sort_twice(data: Data) -> Prepared:
 def blocked_product(data: Data) -> Prepared:
     """Compute the similarities, chunk by chunk into one buffer, and do not use them."""
     count = len(data.queries)
-    buffer = torch.empty(count * min(BLOCK, len(data.items)), device=data.device)
+    buffer = torch.empty(count * min(BLOCK, len(data.items)), device=data.device, dtype=data.items.dtype)
     blocks = [items.T for items in data.items.split(BLOCK)]
 
     def product() -> None:
@@ -162,13 +162,13 @@ class Suite:
 
         return prepare
 
-    def embedded(self, data: Data, top_k: int | None = None) -> Prepared:
-        """An update from embeddings, without the matrix of scores; with ``top_k`` ranks are exact up to it."""
+    def embedded(self, data: Data, **options: Any) -> Prepared:
+        """An update from embeddings, without the matrix of scores; with options of ``Ranking.from_embeddings``."""
         suite = tr.RankingCollection(self.measures).to(data.device)
         relevant = data.relevant[:, 0] if data.relevant.shape[1] == 1 else data.relevant
 
         def run() -> None:
-            suite.update(tr.Ranking.from_embeddings(data.queries, data.items, relevant, top_k=top_k))
+            suite.update(tr.Ranking.from_embeddings(data.queries, data.items, relevant, **options))
 
         return Prepared(run, lambda _: suite.compute())
 

@@ -87,7 +87,9 @@ def embeddings(shape: Shape, device: str) -> Data:
     items = normal((shape["items"], shape["dimensions"]), device)
     relevant = some_of(shape["queries"], shape["items"], shape["relevant"], device)
     noise = torch.randn((shape["queries"], shape["dimensions"]), generator=seeded(device, 4), device=device)
-    return Data(device=device, queries=items[relevant].mean(1) + noise, items=items, relevant=relevant)
+    dtype = getattr(torch, shape.get("dtype", "float32"))
+    queries = items[relevant].mean(1) + noise
+    return Data(device=device, queries=queries.to(dtype), items=items.to(dtype), relevant=relevant)
 
 
 def flat_rows(shape: Shape, device: str) -> Data:

@@ -113,15 +113,20 @@ def commit() -> str | None:
         return None
 
 
-def default_path(device: str) -> Path:
-    """Today's file for a device."""
-    name = "cpu" if device == "cpu" else re.sub("[^a-z0-9]+", "-", torch.cuda.get_device_name().lower()).strip("-")
+def default_path(machine: dict[str, Any]) -> Path:
+    """Today's file for a machine."""
+    name = re.sub("[^a-z0-9]+", "-", machine.get("gpu", "cpu").lower()).strip("-")
     return RESULTS / f"{name}-{datetime.date.today().isoformat()}.json"
+
+
+def all_of(device: str) -> list[tuple[str, Path]]:
+    """The dates and paths of the files for a kind of device."""
+    return [(report["date"], path) for path in RESULTS.glob("*.json") if (report := read(path))["device"] == device]
 
 
 def newest(device: str) -> Path:
     """The path of the newest file for a kind of device."""
-    dated = [(report["date"], path) for path in RESULTS.glob("*.json") if (report := read(path))["device"] == device]
+    dated = all_of(device)
     if not dated:
         raise RefusedError(f"Expected results for {device} in {RESULTS}, found none")
     return max(dated)[1]

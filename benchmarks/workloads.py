@@ -14,7 +14,16 @@ import benchmarks.peers as peers
 import benchmarks.small as s
 import torchrank as tr
 from benchmarks.busy import BUDGET, FLOOR, largest, slowed
-from benchmarks.catalogues import NEXT_ITEM, accelerator, catalogue, catalogue_top_k, link_prediction, next_item, top_k
+from benchmarks.catalogues import (
+    NEXT_ITEM,
+    accelerator,
+    accelerator_embeddings,
+    catalogue,
+    catalogue_top_k,
+    link_prediction,
+    next_item,
+    top_k,
+)
 from benchmarks.flat_rows import SIX, flat, flat_cut, retrieval
 from benchmarks.imports import importing
 from benchmarks.plan import NUMBERS, OURS, Data, Target, Workload, at_most, faster
@@ -418,6 +427,9 @@ WORKLOADS: tuple[Workload, ...] = (
     imports(),
     accelerator("float32"),
     accelerator("bfloat16"),
+    accelerator_embeddings("bfloat16"),
+    accelerator_embeddings("float32", "tf32"),
+    accelerator_embeddings("float32"),
 )
 
 

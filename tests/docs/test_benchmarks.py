@@ -2,7 +2,12 @@
 
 import importlib
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -25,6 +30,7 @@ PARTS = (
     "stages",
     "table",
     "trace",
+    "visit",
     "workloads",
 )
 
@@ -86,6 +92,51 @@ def test_a_quick_run_writes_and_prints_its_table(parts, command, capsys, tmp_pat
     assert {key.split(":")[0] for key in after.keys() - before.keys()} == {"correlation"}
     assert before.items() <= after.items()
     assert [*after] == [one.key for one in parts["workloads"].WORKLOADS if one.key in after]
+
+
+@pytest.mark.xdist_group("processes")
+def test_a_visit_runs_whole_on_a_cpu_and_its_file_becomes_the_page(parts, command, capsys, tmp_path):
+    path = tmp_path / "visit.json"
+    call = [sys.executable, "-m", "benchmarks", "--visit", "--device", "cpu", "--out", str(path)]
+    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True)  # it forks, so this process must not run it
+    assert done.returncode == 0, done.stderr
+    found = json.loads(path.read_text())
+    assert set(found["visit"]) == set(parts["visit"].PARTS)
+    assert not any(part["failed"] for part in found["visit"].values())
+    assert sum(seconds for seconds, _ in parts["visit"].PARTS.values()) <= 8 * 60
+    assert set(found["workloads"]) == set(parts["visit"].FEW)
+    assert all(row["checks"][0]["agree"] for row in found["workloads"].values() if row["checks"])
+    for name in ("whole", "any"):
+        assert found["visit"]["bits"][f"float32, {name} numbers"]["other ranks"] == 0
+    assert found["visit"]["workers"]["gloo"] == found["visit"]["workers"]["alone"]
+    assert command("--visit", "--table", path) == 0
+    printed = shown(capsys)
+    assert printed.strip() == done.stdout.strip()
+    assert all(f"**{key}**" in printed for key in found["workloads"])
+
+
+def hanging(settings):
+    yield "before", 1
+    time.sleep(60)
+
+
+def raising(settings):
+    yield "before", 1
+    raise RuntimeError("no device\nand more")
+
+
+def dying(settings):
+    yield "before", 1
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize(
+    ("part", "fault"),
+    [(hanging, "stopped after 0.5 seconds"), (raising, "RuntimeError: no device"), (dying, "ended with status -9")],
+)
+def test_a_part_of_a_visit_that_fails_is_told_with_what_it_had_found(parts, part, fault):
+    assert parts["visit"].isolated(part, parts["rows"].Settings(), 0.5) == ({"before": 1}, fault)
 
 
 @pytest.mark.xdist_group("processes")

@@ -1,27 +1,21 @@
 """On an accelerator: the same numbers, no waiting for the device in ``update``, determinism on request."""
 
-import inspect
 import warnings
 from contextlib import contextmanager
-from functools import cache
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchrank as tr
-from tests.support.brute_force_ranks import NAN, pairs_of
-from tests.support.oracle_comparison import FEW, IN_TURN, REPRESENTATIVES
+from tests.support.brute_force_ranks import NAN
 from torchrank import retrieval
 from torchrank.engine.compiled import is_compiled
-from torchrank.metrics import ComparingMetric
-from torchrank.metrics.item_lists import ListMetric
 
-pytestmark = pytest.mark.xdist_group("gpu")  # the first use of the meta device takes seconds
+pytestmark = pytest.mark.xdist_group("gpu")
 
 
 def on_gpu(test):
-    """A test that needs a CUDA device; the others take the meta device for one."""
+    """A test that needs a CUDA device."""
     return pytest.mark.gpu(pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")(test))
 
 
@@ -173,169 +167,6 @@ def test_state_moves_with_the_metric():
     assert not metric.sums.is_cuda
 
 
-# ---- the shapes alone decide -------------------------------------------------------------------------------------
-
-
-@cache
-def looks_or_copies(func):
-    """Whether an operation may look at values, and whether it may copy them."""
-    name = func._schema.name
-    return name.split("::")[1].startswith(NoWaiting.LOOKS), "copy" in name
-
-
-class NoWaiting(TorchDispatchMode):
-    """Refuse operations that make the host wait for an accelerator, for which the meta device stands."""
-
-    LOOKS = ("_local_scalar_dense", "nonzero", "is_nonzero", "masked_select", "unique", "equal")
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        looks, copies = looks_or_copies(func)
-        if looks or copies:
-            given = [x for x in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
-            assert not (looks and any(x.is_meta for x in given)), func
-            if copies and isinstance(result, torch.Tensor):
-                moved = result.is_meta and not all(x.is_meta or x.dim() == 0 for x in given)
-                assert not moved or (kwargs or {}).get("non_blocking"), func
-        return result
-
-
-def meta(x):
-    if isinstance(x, torch.Tensor):
-        return x.to("meta")
-    return type(x)(map(meta, x)) if isinstance(x, list | tuple) else x
-
-
-TRIED = [config for config in FEW if config.name in REPRESENTATIVES]
-
-
-def all_candidates(of_ids=False, some=TRIED):
-    metrics = [config.metric() for config in some]
-    if of_ids:  # two lists of which a comparison takes as one ranking only
-        metrics = [metric for metric in metrics if not isinstance(metric, ComparingMetric)]
-    return tr.RankingCollection([*metrics, "mrr(aggregation=median)"]).to("meta")
-
-
-ITEMS = {
-    "label": torch.zeros(6).long(),
-    "padded": torch.zeros(6, 3).long(),
-    "list": [torch.arange(i) for i in range(6)],
-}
-GRID, GRADES, PAIRS = torch.zeros(6, 12), torch.zeros(6, 12).long(), pairs_of((6, 12), 9, seed=0)
-CASES = {
-    "dense": ((GRID, GRADES), {"mask": GRID > 0, "exclude": PAIRS, "weights": GRID[:, 0]}),
-    "dense, tie_break": ((GRID, GRADES > 0), {"tie_break": GRID[0]}),
-    "label": ((GRID, ITEMS["label"]), {"mask": GRID > 0, "exclude": PAIRS, "tie_break": GRID}),
-    "list": ((GRID, ITEMS["list"]), {"exclude": PAIRS}),
-    "padded ids": ((GRADES, ITEMS["padded"]), {"exclude": PAIRS, "mask": GRID > 0}),
-    "ids, list": ((GRADES, ITEMS["list"]), {}),
-    "dense, groups": ((GRID, GRADES), {"mask": GRID > 0, "exclude": PAIRS, "groups": GRADES, "tie_break": GRID}),
-    "label, groups": ((GRID, ITEMS["label"]), {"mask": GRID > 0, "groups": GRADES[0]}),
-    "list, groups": ((GRID, ITEMS["list"]), {"exclude": PAIRS, "groups": GRADES[0]}),
-    "ids, groups": ((GRADES, ITEMS["padded"]), {"exclude": PAIRS, "groups": GRADES[0], "repeats": "first"}),
-    "ids, repeats": ((GRADES, ITEMS["list"]), {"mask": GRID > 0, "repeats": "hold"}),
-}
-
-
-@pytest.mark.parametrize(
-    ("case", "few"),
-    [*((case, 16) for case in CASES), *((case, 0) for case in CASES if "list" in case or "ids" in case)],
-)
-def test_an_update_looks_at_no_value(assume, case, few):
-    assume(compared=few)
-    arguments, keywords = CASES[case]
-    # The first layout meets all measures. The others meet those of every kind of need, of which each three differ in
-    # their tie policy, that the layout does not see.
-    some = IN_TURN if case == "dense" else TRIED[list(CASES).index(case) % 3 :: 3]
-    suite = all_candidates(of_ids=not arguments[0].is_floating_point(), some=some)
-    arguments, keywords = meta(arguments), {name: meta(value) for name, value in keywords.items()}
-    with NoWaiting():
-        suite.update(*arguments, **keywords)
-    assert all(metric.sums.is_meta for metric in suite.values())
-
-
-ITEM = torch.arange(12)
-CATALOGUE = {
-    **dict.fromkeys(("interactions", "lengths", "costs"), torch.ones(12)),
-    **dict.fromkeys(("groups", "categories"), ITEM % 3),
-    "long_tail": ITEM > 5,
-    "num_items": 12,
-    "num_users": 12,
-}
-
-
-LISTED = [cls for cls in ListMetric.registry.values() if "ids_of" not in cls.declared]  # identifiers are read
-
-
-@pytest.mark.parametrize("cls", [*LISTED, tr.LorenzCurve], ids=lambda cls: cls.__name__)
-def test_an_update_of_lists_looks_at_no_value(cls):
-    about = {name: value for name, value in CATALOGUE.items() if name in inspect.signature(cls).parameters}
-    metric = cls(2, **about).to("meta")
-    lists, target = meta((ITEM.view(3, 4), ITEM[:6].view(3, 2)))
-    with NoWaiting():
-        metric.update(lists, target)
-    assert metric.sums.is_meta
-
-
-SUITE = ["ndcg@3", "mrr"]
-
-
-@pytest.mark.parametrize("kind", ["sliced", "overlapping", "booted", "both", "kept", "compared", "ties"])
-@pytest.mark.parametrize(
-    ("target", "weighted"), [(GRADES > 0, True), (ITEMS["label"], False)], ids=["dense, weighted", "label"]
-)
-def test_an_update_of_statistics_looks_at_no_value(target, kind, weighted):
-    queries = len(GRID)
-    ids, slices = meta(torch.arange(queries)), meta(torch.arange(queries) % 3 - 1)
-    names = ["new", "old"]
-    booted = tr.Bootstrapped(SUITE, replicates=9)
-    metric, more = {
-        "sliced": (tr.Sliced(SUITE, names), {"slices": slices}),
-        "overlapping": (tr.Sliced(SUITE, names), {"slices": meta(torch.ones(queries, 2) > 0)}),
-        "booted": (booted, {"query_ids": ids}),
-        "both": (tr.Sliced(booted, names), {"slices": slices, "query_ids": ids}),
-        "kept": (tr.PerQuery(SUITE), {"query_ids": ids}),
-        "compared": (tr.Compared(SUITE, names), {}),
-        "ties": (tr.TieReport(SUITE), {}),
-    }[kind]
-    metric = metric.to("meta")
-    scores, target = meta(GRID), meta(target)
-    more = {**more, "weights": meta(torch.ones(queries))} if weighted else more
-    with NoWaiting():
-        metric.update(dict.fromkeys(names, scores) if kind == "compared" else scores, target, **more)
-
-
-@pytest.mark.parametrize(
-    ("overhead", "items", "more"),
-    [
-        *((2**10, items, {}) for items in ITEMS),
-        *((2**10, "label", more) for more in ({"top_k": 5}, {"chunk_size": 170}, {"similarity": "cosine"})),
-        *((-12, "list", more) for more in ({}, {"top_k": 5}, {"chunk_size": 170})),
-    ],
-    ids=str,
-)
-def test_ranking_embeddings_looks_at_no_value(assume, items, more, overhead):
-    assume(rectangle_counted=overhead)
-    suite = tr.RankingCollection(
-        ["ndcg@5", "mrr@3", "map@5"] if "top_k" in more else ["ndcg", "mrr", "mr(filtered=True)"]
-    ).to("meta")
-    given, exclude = meta((torch.zeros(6, 4), torch.zeros(500, 4), ITEMS[items])), meta(PAIRS)
-    with NoWaiting():
-        ranking = tr.Ranking.from_embeddings(*given, exclude=exclude, **more)
-        suite.update(ranking)
-    assert ranking.first.is_meta
-
-
-@pytest.mark.parametrize(
-    ("arguments", "keywords"),
-    [((GRID, PAIRS), {}), ((GRID[0], GRADES[0]), {"indexes": GRADES[1]})],
-    ids=["pairs", "flat"],
-)
-def test_pairs_and_flat_rows_have_their_shapes_in_their_values(arguments, keywords):
-    with pytest.raises((NotImplementedError, RuntimeError), match="meta"):
-        all_candidates().update(*meta(arguments), **{name: meta(value) for name, value in keywords.items()})
-
-
 @on_gpu
 @pytest.mark.parametrize("name", retrieval.__all__)
 def test_rows_are_worth_the_same_on_both_devices(name):
@@ -371,3 +202,66 @@ def test_compute_of_rows_waits_equally_often_for_any_number_of_queries(name):
             torch.cuda.set_sync_debug_mode("default")
         waits.append(sum("synchroniz" in str(warning.message) for warning in found))
     assert waits[0] == waits[1] > 0
+
+
+# ---- as users have devices -------------------------------------------------------------------------------------------
+
+
+@on_gpu
+def test_pinned_batches_are_copied_on_a_side_stream_while_the_last_one_is_ranked():
+    (scores, label), _ = batch("label")
+    expected, suite = tr.RankingCollection(NAMES), tr.RankingCollection(NAMES).cuda()
+    side = torch.cuda.Stream()
+    for _ in range(3):
+        expected.update(scores, label)
+        with torch.cuda.stream(side):
+            copies = [x.pin_memory().cuda(non_blocking=True) for x in (scores, label)]
+        torch.cuda.current_stream().wait_stream(side)
+        suite.update(*copies)
+        for x in copies:  # their memory is free for the side stream only after the update
+            x.record_stream(torch.cuda.current_stream())
+    torch.testing.assert_close({k: v.cpu() for k, v in suite.compute().items()}, expected.compute())
+
+
+@on_gpu
+def test_a_cuda_graph_of_an_update_adds_each_batch_that_is_copied_into_its_input():
+    (scores, label), _ = batch("label")
+    batches = [(scores.roll(n, 0), label.roll(2 * n)) for n in range(3)]
+    expected, metric = tr.NDCG(top_k=5), tr.NDCG(top_k=5).cuda()
+    inputs = [x.cuda() for x in (scores, label)]
+    metric.update(*inputs)  # makes constants and loads kernels
+    total = torch.zeros_like(metric.sums)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        metric.reset()
+        metric.update(*inputs)
+        total += metric.sums
+    total.zero_()
+    for one in batches:
+        expected.update(*one)
+        for static, x in zip(inputs, one):
+            static.copy_(x)
+        graph.replay()
+    metric.reset()
+    metric.merge_state({name: total.clone() for name in metric.metric_state})
+    torch.testing.assert_close(metric.compute().cpu(), expected.compute())
+
+
+@on_gpu
+@pytest.mark.parametrize("backend", ["gloo", "nccl"])
+def test_one_worker_reduces_float64_sums_of_a_device(backend, tmp_path):
+    (scores, label), _ = batch("label")
+    names = [*NAMES, "mrr(aggregation=none)"]
+    expected, suite = tr.RankingCollection(names), tr.RankingCollection(names).cuda()
+    rows = retrieval.RetrievalMAP().cuda()
+    expected.update(scores, label)
+    suite.update(scores.cuda(), label.cuda())
+    rows.update(scores[0].cuda(), (scores[1] > 0).long().cuda(), label.abs()[:1].expand(300).cuda())
+    alone = rows.compute().clone()
+    torch.distributed.init_process_group(backend, init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
+    try:
+        rows._computed = None
+        torch.testing.assert_close({k: v.cpu() for k, v in suite.compute().items()}, expected.compute())
+        torch.testing.assert_close(rows.compute(), alone)
+    finally:
+        torch.distributed.destroy_process_group()

@@ -20,6 +20,7 @@ WRITE = "python tests/support/pages.py"
 BLOCKS = [
     ("README.md", "speed", "python -m benchmarks --table --short"),
     ("benchmarks/README.md", "benchmarks", "python -m benchmarks --table"),
+    ("benchmarks/ACCELERATORS.md", "measured", "python -m benchmarks --visit --table --device cuda"),
     ("torchrank/metrics/README.md", "measures", "python -m docs.measure_list"),
     ("torchrank/names/README.md", "presets", "torchrank presets --markdown"),
     ("torchrank/names/README.md", "spellings", "torchrank spellings --markdown"),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.sorting import by_key, descending
-from torchrank.hardware.devices import every
+from torchrank.hardware.devices import every, widened, widest_float
 from torchrank.hardware.sorted_values import ascending
 from torchrank.ranking.caching import cached
 from torchrank.ranking.derived import Derived
@@ -106,21 +106,21 @@ class Orders:
             weight: [query, entry], 0 for padding: a pair counts the sum of its two weights. None = a pair counts 1.
         """
         if _strict(tied):
-            return torch.zeros_like(self.number, dtype=torch.float64)
+            return torch.zeros_like(self.number, dtype=widest_float(self.number.device))
         if weight is not None:
             return (weight * (tied - 1)).sum(-1)
-        return self.of_candidates(tied - 1).sum(-1).double() / 2
+        return widened(self.of_candidates(tied - 1).sum(-1)) / 2
 
     def total(self) -> Tensor:
         """float64 [query]: number of pairs of candidates."""
-        number = self.number.double()
+        number = widened(self.number)
         return number * (number - 1) / 2
 
     @functools.cached_property
     def reversed(self) -> Tensor:
         """float64 [query]: number of discordant pairs, which the two rankings order differently."""
         # Padding stands last in both orders and adds 0.
-        return (self.overtaken.sum(-1) if "overtaken" in self.__dict__ else inversions(self.place)).double()
+        return widened(self.overtaken.sum(-1) if "overtaken" in self.__dict__ else inversions(self.place))
 
     def net(self) -> Tensor:
         """float64 [query]: number of concordant pairs minus number of discordant pairs."""
@@ -130,7 +130,7 @@ class Orders:
 
     def classes(self, above: Tensor, place: Tensor) -> Tensor:
         """float64 [query]: number of different values in a ranking, from ``above`` and ``place`` in it."""
-        return (self.there & (above == place)).sum(-1).double()
+        return widened((self.there & (above == place)).sum(-1))
 
 
 @cached

@@ -22,6 +22,11 @@ def widest_float(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
+def widened(x: Tensor) -> Tensor:
+    """A tensor in the widest float type of its device."""
+    return x.to(widest_float(x.device))
+
+
 def autocast_off(device: torch.device) -> AbstractContextManager[Any]:
     """Context without autocast, so that scores are ranked in their own dtype."""
     available = torch.amp.is_autocast_available(device.type)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.cutoff_tie import CutoffTie, hypergeometric
-from torchrank.hardware.devices import widest_float
+from torchrank.hardware.devices import widened, widest_float
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.layouts.cutting import groups
 from torchrank.metrics.base import RetrievedMetric
@@ -301,14 +301,14 @@ def _by_recurrence(first: Tensor, beside: Tensor, rest: Tensor, width: int, dept
     From some i on, the factor of A(i) is below 1. Before that i the factor of the inverse step is below 1. So the
     recurrence starts there and goes both ways, and rounding errors fade.
     """
-    c, b, r = ((x.squeeze(-1)).to(torch.float64) for x in (first - 1, beside, rest))
+    c, b, r = (widened(x.squeeze(-1)) for x in (first - 1, beside, rest))
     # The factor is 1 if (B - i) (i + c) = i (R + i + 1 + c), at the positive root of 2 i^2 - slope i - B c = 0.
     slope = b - r - 1 - 2 * c
     start = ((slope + (slope**2 + 8 * b * c).sqrt()) / 4).ceil().clamp_min(1).minimum(b).long().unsqueeze(-1)
     middle = _by_summing(first, start - 1, beside, rest, int(rest.max()), depth)
-    table = torch.zeros((len(first), width), dtype=torch.float64, device=first.device).scatter_(1, start - 1, middle)
+    table = torch.zeros((len(first), width), dtype=c.dtype, device=first.device).scatter_(1, start - 1, middle)
     value, begin = table.T.contiguous(), start.squeeze(-1)
-    i = torch.arange(1, width, dtype=torch.float64, device=first.device).unsqueeze(-1)
+    i = torch.arange(1, width, dtype=c.dtype, device=first.device).unsqueeze(-1)
     down, up = (b - i) * (i + c), i * (r + i + 1 + c)
     _follow(value, (begin <= i) & (i < b), b / up, down / up)  # from A(i) to A(i + 1)
     # From A(i + 1) to A(i): the same on the table upside down.

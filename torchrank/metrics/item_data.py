@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import widened
 from torchrank.layouts.checks import type_of
 
 
@@ -21,7 +22,7 @@ def item_numbers(name: str, values: Any) -> Tensor:
             f"Expected {name} to be a tensor [item], a number for each item of the catalogue,"
             f" got {kind_of(values, name)}"
         )
-    numbers = values.detach().to(torch.float64)
+    numbers = widened(values.detach())
     if not len(numbers) or not bool((numbers.isfinite() & (numbers >= 0)).all()):
         raise ValueError(f"Expected {name} to be one or more finite numbers >= 0, got other values or none")
     return numbers

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag, one_hot
 
+from torchrank.hardware.devices import widened
 from torchrank.metrics.item_data import is_integer, kind_of
 from torchrank.metrics.item_lists import Catalogue, ListMetric, Recommended
 from torchrank.metrics.rank_discount import Discount, RankDiscount
@@ -104,9 +105,9 @@ def membership(groups: Any) -> Tensor:
             f" got {kind_of(groups, 'groups')}"
         )
     if is_integer(groups):
-        shares = one_hot(groups.detach().long().clamp_min(-1) + 1)[:, 1:].to(torch.float64)
+        shares = widened(one_hot(groups.detach().long().clamp_min(-1) + 1)[:, 1:])
     else:
-        shares = groups.detach().to(torch.float64)
+        shares = widened(groups.detach())
     if groups.dtype == torch.bool:
         shares = distribution(shares)
     if not bool((shares.isfinite() & (shares >= 0)).all()) or not bool(shares.any()):
@@ -125,7 +126,7 @@ def amounts_of(name: str, amounts: Any, shares: Tensor) -> Tensor:
         raise ValueError(
             f"Expected {name} to be a tensor [group] of {number_of_groups} numbers, got {kind_of(amounts, name)}"
         )
-    numbers = amounts.detach().to(shares.device, torch.float64)
+    numbers = amounts.detach().to(shares)
     if not bool((numbers.isfinite() & (numbers >= 0)).all()) or not bool(numbers.any()):
         raise ValueError(f"Expected {name} to be finite numbers >= 0, some above 0, got other values")
     return numbers

@@ -85,7 +85,8 @@ class IntraListDiversity(PerUserMetric):
 def _cosines(vectors: Tensor, lists: Recommended) -> Tensor:
     """Sum of the cosines of all ordered pairs of different items in each list: float64 [query]."""
     # The tiny eps keeps the direction of short vectors; a vector of zeros stays 0.
-    vectors = torch.nn.functional.normalize(vectors.to(lists.dtype), dim=-1, eps=1e-150) * lists.is_item.unsqueeze(-1)
+    eps = max(1e-150, torch.finfo(lists.dtype).tiny)
+    vectors = torch.nn.functional.normalize(vectors.to(lists.dtype), dim=-1, eps=eps) * lists.is_item.unsqueeze(-1)
     # The squared norm of the sum is the sum over all pairs, including each item with itself.
     return vectors.sum(1).square().sum(-1) - vectors.square().sum((1, 2))
 

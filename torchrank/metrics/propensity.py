@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torchrank.formulas.gains import POSITIVE, discount_of
 from torchrank.formulas.judgment_bounds import UNEQUAL
+from torchrank.hardware.devices import widened
 from torchrank.layouts.checks import tensor_of
 from torchrank.metrics.graded import DCG, GradedMetric
 from torchrank.names.arguments import number, warn
@@ -228,7 +229,7 @@ def propensities(counts: Array, num_samples: int, *, a: float = 0.55, b: float =
         got = list(counts.shape) if isinstance(counts, Tensor) else type(counts).__name__
         raise ValueError(f"Expected counts to be a tensor [item], a number for each item, got {got}")
     c = (math.log(num_samples) - 1) * (b + 1) ** a
-    return 1 / (1 + c * (counts.detach().to(torch.float64) + b) ** -a)
+    return 1 / (1 + c * (widened(counts.detach()) + b) ** -a)
 
 
 def inverse_propensity(target: Target, propensities: Array) -> Tensor | tuple[Tensor, Tensor, Tensor]:
@@ -264,7 +265,7 @@ def inverse_propensity(target: Target, propensities: Array) -> Tensor | tuple[Te
         raise TypeError(f"Expected propensities to be floating [item] or [query, item], got {got}")
     if not bool((propensities > 0).all()):
         raise ValueError(f"Expected propensities > 0, got {propensities.min().item()}")
-    inverse = 1 / propensities.detach().to(torch.float64)
+    inverse = 1 / widened(propensities.detach())
     items = propensities.shape[-1]
     if isinstance(target, Tensor) and target.dim() == 2 and target.shape[1] == items:
         # Zeros are set, not multiplied, because an inverse may be infinite. Negative grades mean unjudged and stay.
@@ -318,4 +319,4 @@ def _triples(target: Any, device: torch.device) -> tuple[Tensor, Tensor, Tensor]
             f" (query, item[, grade]) tuple, got {got}{way_out}"
         )
     grade = pairs[2] if len(pairs) == 3 else torch.ones_like(pairs[1])
-    return pairs[0], pairs[1], grade.to(torch.float64)
+    return pairs[0], pairs[1], widened(grade)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.concordance import Orders, orders
+from torchrank.hardware.devices import widened, widest_float
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import flag, number, one_of
@@ -129,7 +130,7 @@ class KendallTau(ComparingMetric):
             return (net / untied.sqrt() / other_untied.sqrt()).clamp(-1, 1)
         # m, the smaller number of different values
         values = torch.minimum(both.classes(both.above, both.place), both.classes(both.other_above, both.other_place))
-        return 2 * net / (both.number.double().square() * (values - 1) / values)
+        return 2 * net / (widened(both.number).square() * (values - 1) / values)
 
 
 class KendallDistance(ComparingMetric):
@@ -205,7 +206,7 @@ class WeightedTau(ComparingMetric):
 
     def weighted(self, both: Orders, place: Tensor) -> Tensor:
         """The value for weights 1 / (1 + place)."""
-        weight = both.of_candidates((place + 1).double().reciprocal_().expand(both.place.shape))
+        weight = both.of_candidates(widened(place + 1).reciprocal_().expand(both.place.shape))
         total = weight.sum(-1) * (both.number - 1)  # each candidate is in number - 1 pairs
         tied, other_tied, alike = (both.pairs(x, weight) for x in (both.beside, both.other_beside, both.alike[0]))
         net = total - tied - other_tied + alike - 2 * (weight * both.discordant).sum(-1)
@@ -240,7 +241,7 @@ class APTau(ComparingMetric):
         misplaced = (both.discordant + both.place - both.other_place) // 2
         indifferent = both.other_place - both.other_above - both.alike[1]
         net = both.of_candidates(both.above - 2 * misplaced - indifferent)
-        ranks = torch.arange(1, net.shape[1] + 1, dtype=torch.float64, device=net.device)
+        ranks = torch.arange(1, net.shape[1] + 1, dtype=widest_float(net.device), device=net.device)
         harmonic = torch.nn.functional.pad(running_sum(1 / ranks), (1, 0))
         # The mean of 1 / (rank - 1) over the ranks of the tie group, as a difference of harmonic numbers.
         above = (both.above - 1).clamp_(0, net.shape[1])
@@ -276,12 +277,12 @@ class Spearman(ComparingMetric):
             # The sum of the squares is the same in both rankings, and with the middle of the ranks in only one factor
             # the products have the same sum. All terms are integers, so nothing is rounded here.
             width = both.entry.shape[1]
-            away = 2 * both.other_place.double() - (width - 1)
-            return (6 * (both.above.double() @ away) / (width**3 - width)).clamp(-1, 1)
+            away = 2 * widened(both.other_place) - (width - 1)
+            return (6 * (widened(both.above) @ away) / (width**3 - width)).clamp(-1, 1)
         # Twice the distance of each mean rank from the middle: a whole number, so nothing is rounded here.
         middle = both.number.unsqueeze(-1)
         first, second = (
-            both.of_candidates(2 * above + beside - middle).double()
+            widened(both.of_candidates(2 * above + beside - middle))
             for above, beside in ((both.above, both.beside), (both.other_above, both.other_beside))
         )
         spread = first.square().sum(-1).sqrt() * second.square().sum(-1).sqrt()

@@ -340,6 +340,8 @@ class Ranking(Intended):
         first = first.unsqueeze(-1) if first.dim() == 1 else first
         first = first if first.shape[1] else first.new_zeros((len(first), 1))
         length = float("nan") if num_candidates is None else num_candidates
+        if isinstance(length, int | float):  # a device would wait for the copy of a number
+            length = first.new_full((), length)
         length = torch.as_tensor(tensor_of(length), dtype=first.dtype, device=first.device).clone().expand(len(first))
         valid = ~(first <= 0)
         finite = first.isfinite()
@@ -389,7 +391,7 @@ class Ranking(Intended):
                 f" {list(pos.shape)} and {list(neg.shape)}"
             )
         dtype = torch.promote_types(pos.dtype, neg.dtype)
-        dtype = dtype if dtype.is_floating_point else torch.float64
+        dtype = dtype if dtype.is_floating_point else widest_float(pos.device)
         with autocast_off(pos.device):
             scores = torch.cat([pos.to(dtype), tolerance.snapped(neg.to(dtype), pos.to(dtype))], dim=-1)
         columns = torch.arange(pos.shape[1], device=pos.device).expand(len(pos), -1)

@@ -132,7 +132,7 @@ class QueryMean(SummedMetric):
             if result.added is not None and result.added[0] is sums:
                 total = result.added[1]
             else:
-                total = state.add(sums, result.sums.to(sums.device))
+                total = state.add(sums, result.sums)
             vars(self)[name] = total
             if rows is not None:
                 self._set("values", appended(self.rows or [], more))
@@ -153,7 +153,7 @@ class QueryMean(SummedMetric):
         self._errors = sums[Sum.ERRORS : state.SIZE]
         rows = None
         if self.rows is not None:
-            rows = torch.cat([sums.new_empty((0, 2)), *(row.to(sums.device) for row in self.rows)])
+            rows = torch.cat([sums.new_empty((0, 2)), *(row.to(sums) for row in self.rows)])
         return self._narrow(torch.where(self._errors.sum() > 0, float("nan"), self.value_of(sums, rows)))
 
     def value_of(self, sums: Tensor, rows: Tensor | None = None) -> Tensor:
@@ -325,7 +325,7 @@ class QueryMean(SummedMetric):
         try:
             with self.over_all_workers():
                 sums = state.read(self.sums)
-                parts = None if self.rows is None else [row.to(sums.device) for row in self.rows]
+                parts = None if self.rows is None else [row.to(sums) for row in self.rows]
                 return sums, None if parts is None else torch.cat([sums.new_empty((0, 2)), *parts])
         finally:
             self._series = None
@@ -374,7 +374,7 @@ class QueryMean(SummedMetric):
     def _sync_dist(self, dist_sync_fn: Callable = gather_all_tensors, process_group: Any = None) -> None:
         if dist_sync_fn is not gather_all_tensors:  # a function of the user, which gathers one tensor at a time
             if self.rows is not None:
-                parts = [row.to(self.sums.device) for row in self.rows]
+                parts = [row.to(self.sums) for row in self.rows]
                 self._set("values", [torch.cat([self.sums.new_empty((0, 2)), *parts])])
             super()._sync_dist(dist_sync_fn, process_group)
             if self.rows is not None:

@@ -144,7 +144,7 @@ class SummedMetric(SafeMetric):
         """The value of a state over the queries of two values of it, on the device of the earlier one."""
         if isinstance(earlier, list):
             return appended(earlier, later)
-        return state.add(earlier, state.carry(later, earlier.device))
+        return state.add(earlier, later)
 
     def mergeable(self, other: dict[str, Any] | Metric) -> dict[str, Any]:
         """The state of another metric with the same label.

@@ -48,9 +48,10 @@ def nothing(device: torch.device, num_extra: int = 0) -> Tensor:
 
 
 def add(total: Tensor, extra: Tensor) -> Tensor:
-    """The sum of two states, as a new tensor: tensors made in inference mode do not allow changes in place."""
+    """The sum of two states on the device of the first, as a new tensor: inference mode forbids changes in place."""
+    extra = carry(extra, total.device)
     if total.dim() == 1:
-        return total + (extra if extra.dim() == 1 else extra.sum(0))
+        return total + read(extra)
     high, low = total
     extra_high, extra_low = extra if extra.dim() == 2 else (extra, torch.zeros_like(extra))
     result = high + extra_high
@@ -61,19 +62,23 @@ def add(total: Tensor, extra: Tensor) -> Tensor:
 
 def read(total: Tensor) -> Tensor:
     """The sums [SIZE + num_extra] of a state."""
-    return total if total.dim() == 1 else total.sum(0)
+    if total.dim() == 1:
+        return total
+    return total[0] + total[1].nan_to_num(0.0)  # the rounding error of an infinite sum is NaN
 
 
 def carry(state: Tensor, device: torch.device) -> Tensor:
     """A state on another device, in the widest dtype of that device."""
-    if not state.is_floating_point() or state.dtype == widest_float(device):
+    widest = widest_float(device)
+    if not state.is_floating_point() or state.dtype == widest:
         return state.to(device)
+    if widest == torch.float64:
+        wide = state.to(device).to(widest)  # first to the device, because the other one has no float64
+        return read(wide) if compensated(state) else wide
+    narrow = state.to(widest)
     if state.dim() == 1 and len(state) >= SIZE:  # float64 sums become float32 sums and rounding errors
-        wide = state.to(torch.float64)
-        high = wide.to(torch.float32)
-        return torch.stack([high, (wide - high).to(torch.float32)]).to(device)
-    wide = state.to(device, dtype=widest_float(device))
-    return wide.sum(0) if compensated(state) else wide
+        narrow = torch.stack([narrow, (state - narrow).to(widest)])
+    return narrow.to(device)
 
 
 def current(state: Tensor, size: int) -> Tensor:

@@ -186,7 +186,7 @@ class Compared(SuiteMetric):
         """Add the sums of a batch to the state."""
         sums = torch.cat([part.flatten() for part in parts])
         with LOCK:
-            self._set("sums", state.add(self.sums, sums.to(self.sums.device)))
+            self._set("sums", state.add(self.sums, sums))
 
     # ---- results -----------------------------------------------------------------------------------------------
 

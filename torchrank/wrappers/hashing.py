@@ -91,7 +91,7 @@ def poisson_counts(ids: Tensor, seed: int, replicates: int) -> Tensor:
         replicates: number of replicates.
     """
     hashes = -(-replicates // COUNTS)
-    key = splitmix64(torch.tensor([seed], dtype=torch.int64, device=ids.device))
+    key = splitmix64(torch.full((1,), seed, dtype=torch.int64, device=ids.device))
     start = splitmix64(ids ^ key)
     steps = torch.arange(1, hashes + 1, dtype=torch.int64, device=ids.device) * STEP
     bits = _mixed(start.unsqueeze(-1) + steps).view(torch.int16)[:, :replicates]

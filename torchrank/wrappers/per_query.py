@@ -116,7 +116,7 @@ class PerQuery(SummedMetric):
 
     def _rows(self, ids: Tensor, values: Tensor, weights: Tensor, counted: Tensor, alike: bool) -> dict[str, Tensor]:
         """The fields of a batch, each [query, column], without columns that no reader needs."""
-        values, weights = values.to(self.dtype_of_values), weights.to(self.dtype_of_values)
+        values, weights = (x.to(self._dtype_on(x.device)) for x in (values, weights))
         # On an accelerator a look at the values would have to wait, so no column is dropped there.
         if values.is_cpu:
             if alike and bool((weights == 1).all()):
@@ -125,6 +125,10 @@ class PerQuery(SummedMetric):
             return dict(zip(FIELDS, (ids[row, None], values[row], weights[row], counted.new_empty((len(row), 0)))))
         return dict(zip(FIELDS, (ids.unsqueeze(-1), values, weights, counted.unsqueeze(-1))))
 
+    def _dtype_on(self, device: torch.device) -> torch.dtype:
+        """The dtype of values on a device, which may have no float64."""
+        return min(self.dtype_of_values, widest_float(device), key=lambda dtype: dtype.itemsize)
+
     def _append(self, rows: dict[str, Tensor]) -> None:
         for field, part in rows.items():
             earlier = [x.to(part.device) for x in getattr(self, f"{self._state}:{field}")]
@@ -132,15 +136,16 @@ class PerQuery(SummedMetric):
 
     def _fields(self) -> dict[str, Tensor]:
         """Each field as one tensor [query, column]."""
+        dtype = self._dtype_on(self.device)
         empty = {
             "ids": torch.empty((0, 1), dtype=torch.int64, device=self.device),
-            "values": torch.empty((0, len(self.metrics)), dtype=self.dtype_of_values, device=self.device),
-            "weights": torch.empty((0, 0), dtype=self.dtype_of_values, device=self.device),
+            "values": torch.empty((0, len(self.metrics)), dtype=dtype, device=self.device),
+            "weights": torch.empty((0, 0), dtype=dtype, device=self.device),
             "counted": torch.empty((0, 0), dtype=torch.bool, device=self.device),
         }
         fields = {}
         for field in FIELDS:
-            parts = [x.to(self.device) for x in getattr(self, f"{self._state}:{field}")]
+            parts = [self.moved(x, self.device) for x in getattr(self, f"{self._state}:{field}")]
             fields[field] = torch.cat(_alike(parts, [])[0]) if parts else empty[field]
         return fields
 

@@ -74,7 +74,7 @@ class SuiteMetric(SummedMetric):
                 counters = counters(values) if callable(counters) else counters
                 sums = torch.cat([counters.to(sums), sums])
         with LOCK:
-            self._set("sums", state.add(self.sums, sums.to(self.sums.device)))
+            self._set("sums", state.add(self.sums, sums))
         self.notice_cut(batch)
 
     def counts(self, sums: Tensor) -> Tensor:

@@ -152,7 +152,7 @@ class TieReport(SummedMetric):
         weights = groups.final_weights
         largest = torch.where(weights > 0, groups.values, 0.0)
         tied = torch.stack([weights.sum(), (weights * (largest > 1)).sum()])
-        added = torch.cat([*(result.sums for result in results), *tie_sums, tied]).to(self.sums.device)
+        added = torch.cat([*(result.sums for result in results), *tie_sums, tied])
         most = torch.stack([*widths, _largest(largest)]).to(self.most)[None]
         with LOCK:
             self._set("sums", state.add(self.sums, added))

@@ -1,0 +1,214 @@
+"""Devices that this machine does not have: the numbers of a CPU, no mixture of devices, no float64 where there is none.
+
+An update waits for a device only where the shape of its input is in the values: pairs, triples and flat rows.
+"""
+
+import pytest
+import torch
+
+import torchrank as tr
+from tests.support import layout_cases, recommended_lists
+from tests.support.oracle_comparison import IN_TURN, REPRESENTATIVES
+from tests.support.simulated_device import Device
+from torchrank import retrieval
+
+pytestmark = pytest.mark.xdist_group("gpu")  # the first mode of a process takes seconds
+
+QUERIES = 16
+WITH_FLOAT64 = {"cuda": True, "mps": False}
+kinds = pytest.mark.parametrize("kind", WITH_FLOAT64)
+
+
+@pytest.fixture
+def device(kind):
+    with Device(kind, WITH_FLOAT64[kind]) as device:
+        yield device
+
+
+def on_cpu(x):
+    if isinstance(x, dict):
+        return {key: on_cpu(value) for key, value in x.items()}
+    if isinstance(x, list | tuple):
+        return [*map(on_cpu, x)]
+    return x.cpu().double() if isinstance(x, torch.Tensor) else x
+
+
+def same(found, expected, device):
+    """Equal numbers; without float64 equal in the first digits."""
+    close = {"rtol": 1e-9, "atol": 1e-9} if device.float64 else {"rtol": 3e-5, "atol": 3e-6}
+    torch.testing.assert_close(on_cpu(found), on_cpu(expected), equal_nan=True, **close)
+
+
+def reads_values(arguments, keywords):
+    """Whether the shape of an input is in its values."""
+    return isinstance(arguments[-1], tuple) or "indexes" in keywords
+
+
+def measures(layout):
+    """All measures in the first layout; in the others some of each need."""
+    known = [config for config in IN_TURN if layout_cases.suits(config, layout)]
+    if layout != "dense_masked":
+        known = [config for config in known if config.name in REPRESENTATIVES][:: 1 + 3 * (layout != "labels")]
+    return tr.RankingCollection([config.metric() for config in known])
+
+
+#: a suite and each wrapper, with its further arguments: functions of the layout and the ids of the queries
+METRICS = {
+    "suite": lambda layout, ids: (measures(layout), {}),
+    "values": lambda layout, ids: (tr.MRR(aggregation="median"), {}),
+    "slices": lambda layout, ids: (tr.Sliced(SUITE, NAMES), {"slices": torch.stack([ids > 3, ids > 5], 1)}),
+    "bootstrapped slices": lambda layout, ids: (
+        tr.Sliced(tr.Bootstrapped(SUITE, replicates=9), NAMES),
+        {"slices": ids % 3 - 1, "query_ids": ids},
+    ),
+    "each query": lambda layout, ids: (tr.PerQuery(SUITE), {"query_ids": ids}),
+    "two systems": lambda layout, ids: (tr.Compared(SUITE, NAMES), {}),
+    "ties": lambda layout, ids: (tr.TieReport(SUITE), {}),
+}
+LAYOUTS = [name for name in layout_cases.LAYOUTS if not name.startswith("ranking")]
+SUITE, NAMES = ["ndcg@3", "mrr"], ["new", "old"]
+
+
+def numbers(metric):
+    value = metric.compute()
+    if not isinstance(metric, tr.PerQuery):
+        return value
+    return {key: torch.as_tensor(column) for key, column in value.columns.items()}
+
+
+@kinds
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts_and_wrappers_have_the_numbers_of_a_cpu_without_waiting(layout, kind, device, assume):
+    arguments, keywords = layout_cases.batch(layout, QUERIES)[1]
+    there = device.put((arguments, keywords))
+    ids = torch.arange(tr.MRR().score(*arguments, **keywords).numel())
+    assume(compared=16 if kind == "cuda" else 0)  # ids of lists are compared, or looked up
+    wrappers = [*METRICS.values()][:: 1 if (LAYOUTS.index(layout) % 2 == 0) == (kind == "mps") else len(METRICS)]
+    for make in wrappers:  # each layout has them all on one of the devices
+        (expected, more), (metric, _) = make(layout, ids), make(layout, ids)
+        metric.to(kind)
+        more_there = device.put(more)
+        before = len(device.waits)
+        for one, ((scores, target), options), further in (
+            (expected, (arguments, keywords), more),
+            (metric, there, more_there),
+        ):
+            scores = dict.fromkeys(NAMES, scores) if isinstance(metric, tr.Compared) else scores
+            one.update(scores, target, **options, **further)
+        assert reads_values(arguments, keywords) or device.waits[before:] == []
+        found = metric.compute()
+        same(numbers(metric), numbers(expected), device)
+        assert {value.device.type for value in layout_cases.tensors_in(found)} <= {kind}
+
+
+def constructed(put=lambda x: x):
+    """A ranking by each constructor that takes tensors, and whether it reads values."""
+    generator, ranking = torch.Generator().manual_seed(0), tr.Ranking
+    scores = put(torch.rand((QUERIES, 60), generator=generator))
+    grades = torch.randint(0, 3, (QUERIES, 60), generator=generator)
+    label, ids = put(grades.argmax(-1)), torch.stack([torch.randperm(60, generator=generator)[:9] for _ in grades])
+    several = [put(row.nonzero().squeeze(-1)[:n]) for n, row in enumerate(grades)]
+    pairs = put(tuple(grades[:, :5].nonzero().T))
+    users, items = (put(torch.randint(-3, 4, (n, 4), generator=generator).float()) for n in (QUERIES, 60))
+    grades, ids = put(grades), put(ids)
+    yield lambda: ranking.from_scores(scores, grades, exclude=pairs, tie_break=-scores), False
+    yield lambda: ranking.from_label(scores, label, mask=grades > 0), False
+    yield lambda: ranking.from_flat(scores[0], grades[0], grades[1].sort().values), True
+    yield lambda: ranking.from_ids(ids, several), False
+    yield lambda: ranking.from_rankings(ids, ids.flip(-1)), False
+    yield lambda: ranking.from_ranks(label + 1, 300), False
+    yield lambda: ranking.from_negatives(scores[:, 0], scores[:, 1:]), False
+    yield lambda: ranking.from_score_blocks(list(scores.split(20, dim=1)), several), False
+    for options in ({}, {"top_k": 5}, {"chunk_size": 17}, {"similarity": "cosine"}, {"chunk_size": 17, "top_k": 5}):
+        for relevant in (label, ids, several, pairs):
+            reads = isinstance(relevant, tuple)
+            yield lambda r=relevant, o=options: ranking.from_embeddings(users, items, r, exclude=pairs, **o), reads
+
+
+FIELDS = ("first", "tied", "grade", "valid", "num_candidates", "errors")
+
+
+@kinds
+@pytest.mark.parametrize("rectangle", [2**10, -12], ids=["padded", "in groups"])
+def test_constructors_make_the_rankings_of_a_cpu_without_waiting(kind, device, assume, rectangle):
+    assume(rectangle_counted=rectangle)
+    suite = tr.RankingCollection(["ndcg@5", "mrr@5"])
+    for (make, reads), (expected, _) in zip(constructed(device.put), constructed()):
+        before = len(device.waits)
+        found = make()
+        assert reads or device.waits[before:] == []
+        for one, other in ((getattr(found, field), getattr(expected(), field)) for field in FIELDS):
+            assert one.device.type == kind
+            if found.reach is None:  # else ranks behind it differ
+                same(*(x.sort(-1).values if x.dim() == 2 else x for x in (one, other)), device)  # entries have no order
+        same(suite.score(found), suite.score(expected()), device)
+
+
+@kinds
+def test_recommended_lists_have_the_numbers_of_a_cpu_without_waiting(kind, device):
+    ids, relevant = recommended_lists.tensors(*recommended_lists.draw(3))
+    for name, (make, *_) in recommended_lists.METRICS.items():
+        metric, expected = make(2).to(kind), make(2)
+        there = device.put((ids, relevant))
+        before = len(device.waits)
+        metric.update(*there)
+        assert device.waits[before:] == [], name
+        expected.update(ids, relevant)
+        same(metric.compute(), expected.compute(), device)
+
+
+@kinds
+@pytest.mark.parametrize("name", retrieval.__all__)
+def test_drop_in_classes_have_the_numbers_of_a_cpu_and_read_the_range_of_integers_only(name, kind, device):
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(200, generator=generator).round(decimals=1), torch.randint(0, 2, (200,), generator=generator)
+    rows = (*rows, torch.randint(0, 30, (200,), generator=generator))
+    metric, expected = getattr(retrieval, name)().to(kind), getattr(retrieval, name)()
+    for part in zip(*(x.split(70) for x in rows)):
+        expected.update(*part)
+        there = device.put(part)
+        before = len(device.waits)
+        metric.update(*there)
+        assert len(device.waits[before:]) == 2  # of the target, and of the indexes
+    same(metric.compute(), expected.compute(), device)
+
+
+BATCHES = [layout_cases.batch(layout, QUERIES)[1] for layout in ("dense_masked", "dense_excluded")]
+
+
+@kinds
+@pytest.mark.parametrize("name", ["ndcg@5", "mrr(aggregation=median)", "mrr(aggregation=harmonic)", "kendalltau"])
+def test_a_metric_moves_between_batches_and_its_value_stays(name, kind, device):
+    expected, metric, saved = tr.parse(name), tr.parse(name), tr.parse(name).to(kind)
+    metric.persistent(True)
+    saved.persistent(True)
+    for place, (arguments, keywords) in zip((kind, "cpu"), BATCHES):
+        expected.update(*arguments, **keywords)
+        there = device.put((arguments, keywords)) if place == kind else (arguments, keywords)
+        metric.to(place).update(*there[0], **there[1])
+    same(metric.compute(), expected.compute(), device)
+    saved.load_state_dict(metric.state_dict())
+    same(saved.compute(), expected.compute(), device)
+    if expected.aggregation == "mean":
+        same(torch.tensor(saved.interval()), torch.tensor(expected.interval()), device)
+    other = tr.parse(name)
+    other.merge_state(saved)
+    assert other.compute().device.type == "cpu"
+    same(other.compute(), expected.compute(), device)
+    same(metric.to(kind).compute(), expected.compute(), device)
+
+
+@kinds
+@pytest.mark.parametrize("make", METRICS.values(), ids=list(METRICS))
+def test_a_metric_on_a_cpu_takes_batches_of_a_device_and_the_other_way_round(make, kind, device):
+    (arguments, keywords), ids = BATCHES[0], torch.arange(QUERIES)
+    ids = torch.arange(len(arguments[0]))
+    (expected, more), (mixed, _), (there, _) = (make("catalogue_pairs", ids) for _ in range(3))
+    given = [((arguments, keywords), more), device.put(((arguments, keywords), more)), ((arguments, keywords), more)]
+    for metric, (((scores, target), options), further) in zip((expected, mixed, there.to(kind)), given):
+        scores = dict.fromkeys(NAMES, scores) if isinstance(metric, tr.Compared) else scores
+        metric.update(scores, target, **options, **further)
+    for metric, place in ((mixed, "cpu"), (there, kind)):
+        found = metric.compute()
+        assert {value.device.type for value in layout_cases.tensors_in(found)} <= {place}
+        same(numbers(metric), numbers(expected), device)

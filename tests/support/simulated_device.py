@@ -1,0 +1,174 @@
+"""A device that this machine does not have: tensors with values on the CPU that say that they are elsewhere.
+
+A mode sees each operation of torch. It refuses what a device refuses: tensors of several devices, and float64 if the
+device has none. It lists the operations for which a program would wait. Since the values are there, whole computations
+can be compared with those of a CPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from torchrank.hardware import constants
+
+# C++ code takes the tensors for those of the meta device, which has no values to read. Other devices need a library.
+META = torch.device("meta")
+
+# Operations that read values, or whose shapes depend on values.
+READS = {
+    *("_local_scalar_dense", "nonzero", "is_nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive"),
+    *("equal", "bincount", "histc"),
+}
+
+
+class There(Tensor):
+    """A tensor on a simulated device, whose values are ``here``."""
+
+    is_meta = is_cpu = False
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, here: Tensor, owner: Device) -> There:
+        like = {"strides": here.stride(), "storage_offset": here.storage_offset(), "dtype": here.dtype}
+        return Tensor._make_wrapper_subclass(cls, here.shape, device=META, **like)
+
+    def __init__(self, here: Tensor, owner: Device) -> None:
+        self.here, self.owner = here, owner
+
+    @property
+    def device(self) -> torch.device:
+        return self.owner.shown
+
+    def tolist(self) -> Any:
+        return self.cpu().tolist()
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise AssertionError(f"{func} outside of the mode of the device")
+
+
+@cache
+def _traits(func: Any) -> tuple[bool, bool]:
+    """Whether an operation reads values, and whether it may copy between devices."""
+    name = func._schema.name.split("::")[1]
+    return name in READS or func is torch.ops.aten.repeat_interleave.Tensor, name in ("_to_copy", "copy_")
+
+
+def _makes_a_constant() -> bool:
+    """Whether a tensor is made that is kept for later batches, as no tensor of a mode is."""
+    frame: Any = sys._getframe(2)
+    while frame and frame.f_code is not constants._make.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+
+class Device(contextlib.ExitStack):
+    """A context in which ``torch.device(kind)`` exists."""
+
+    def __init__(self, kind: str, float64: bool = True) -> None:
+        super().__init__()
+        self.device, self.float64 = torch.device(kind), float64
+        #: the device that tensors show: within functions of torch, to which no mode applies, "meta"
+        self.shown = self.device
+        #: names of operations for which the host has waited
+        self.waits: list[str] = []
+
+    def __enter__(self) -> Device:
+        super().__enter__()
+        self.enter_context(_Operations(self))
+        self.enter_context(_Names(self))
+        return self
+
+    def put(self, x: Any) -> Any:
+        """Arguments with all their tensors on the device."""
+        return tree_map(self._put, x)
+
+    def _put(self, x: Any) -> Any:
+        if not isinstance(x, Tensor):
+            return x
+        return (x if self.float64 or x.dtype != torch.float64 else x.float()).to(self.device)
+
+    @contextlib.contextmanager
+    def without_waiting(self) -> Iterator[None]:
+        """Context in which no operation may make the host wait."""
+        before = len(self.waits)
+        yield
+        assert not self.waits[before:], self.waits[before:]
+
+
+class _Names(TorchFunctionMode):
+    """Calls that name the device go to the operations below as calls that name "meta"."""
+
+    def __init__(self, owner: Device) -> None:
+        super().__init__()
+        self.owner = owner
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is Tensor.to:
+            args = tuple(map(self._renamed, args))
+        if "device" in kwargs:
+            kwargs = {**kwargs, "device": self._renamed(kwargs["device"])}
+        if func in (torch.tensor, torch.as_tensor) and kwargs.get("device") is META:
+            return func(*args, **{**kwargs, "device": None}).to(META)  # made there, it would have no values
+        if func is Tensor.new_tensor and type(args[0]) is There:
+            return torch.tensor(*args[1:], **{"dtype": args[0].dtype, **kwargs}).to(META)
+        if func is Tensor.__getitem__ and type(args[0]) is There:
+            index = args[1] if isinstance(args[1], tuple) else (args[1],)
+            args = args[0], tuple(torch.tensor(x).to(META) if isinstance(x, list) else x for x in index)
+        self.owner.shown = META
+        try:
+            return func(*args, **kwargs)
+        finally:
+            self.owner.shown = self.owner.device
+
+    def _renamed(self, x: Any) -> Any:
+        return META if isinstance(x, str | torch.device) and torch.device(x).type == self.owner.device.type else x
+
+
+class _Operations(TorchDispatchMode):
+    """Run operations on the values, and check devices and dtypes."""
+
+    def __init__(self, owner: Device) -> None:
+        super().__init__()
+        self.owner = owner
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        there = [x for x in given if type(x) is There]
+        asked = kwargs.get("device")
+        elsewhere = bool(there) if asked is None else asked == META
+        reads, copies = _traits(func)
+        if func is torch.ops.aten.copy_.default:
+            elsewhere = type(args[0]) is There
+        if not there and not elsewhere:
+            return func(*args, **kwargs)
+        if asked == META:
+            kwargs["device"] = torch.device("cpu")
+        moved = copies and (elsewhere != bool(there) or len({type(x) for x in given if x.dim()}) > 1)
+        if reads or (moved and not kwargs.get("non_blocking") and not _makes_a_constant()):
+            self.owner.waits.append(func._schema.name)
+        if there and not copies and any(type(x) is not There and x.dim() for x in given):
+            raise RuntimeError(f"Expected all tensors on {self.owner.device}, got others of {func} on the CPU")
+        owners = {id(x.here): x for x in there}
+        args, kwargs = tree_map(lambda x: x.here if type(x) is There else x, (args, kwargs))
+        result = func(*args, **kwargs)
+        return tree_map(lambda x: self._there(x, owners, func), result) if elsewhere else result
+
+    def _there(self, x: Any, owners: dict[int, There], func: Any) -> Any:
+        if not isinstance(x, Tensor):
+            return x
+        if x.dtype == torch.float64 and not self.owner.float64:
+            raise TypeError(f"Expected no float64 on {self.owner.device}, got it from {func}")
+        return owners[id(x)] if id(x) in owners else There(x, self.owner)
