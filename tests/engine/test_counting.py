@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from torchrank.engine import compiled, counting, excluded, tiles
-from torchrank.engine.own import OwnScores
+from torchrank.engine.thresholds import Thresholds
 from torchrank.layouts.items import Pairs
 
 INF, NAN = math.inf, math.nan
@@ -29,7 +29,7 @@ def test_every_type_is_counted_in_tiles_of_every_size(assume, dtype, cached):
         scores[0] = scores[0].nan_to_num(1)
         own = scores[:, torch.randint(candidates, (entries,), generator=generator)]
         mask = torch.rand(scores.shape, generator=generator) > 0.3 if masked else None
-        counts = counting.count_by_comparing(scores, OwnScores(own), mask)
+        counts = counting.count_by_comparing(scores, Thresholds(own), mask)
         for row in range(queries):
             there = [
                 x for x, kept in zip(scores[row].tolist(), [True] * candidates if mask is None else mask[row]) if kept
@@ -50,7 +50,7 @@ def test_counts_by_sorting_equal_counts_by_comparing_also_beside_nan():
         for given in (None, mask):
             got, want = (
                 counting.count_by_sorting(scores, own, given),
-                counting.count_by_comparing(scores, OwnScores(own), given),
+                counting.count_by_comparing(scores, Thresholds(own), given),
             )
             # An item that was not retrieved gets no equal candidates later.
             got = got._replace(equal=torch.where(own > -INF, got.equal, 0))
@@ -127,11 +127,11 @@ def test_zero_is_tied_with_itself_where_denormal_numbers_are_zero(monkeypatch, u
     if not torch.set_flush_denormal(True):
         pytest.skip("the processor keeps denormal numbers")
     try:
-        counts = counting.count_by_comparing(scores, OwnScores(scores[:, own : own + 1]))
+        counts = counting.count_by_comparing(scores, Thresholds(scores[:, own : own + 1]))
     finally:
         torch.set_flush_denormal(False)
     assert (counts.greater.item(), counts.equal.item()) == (1, 3)
-    counts = counting.count_by_comparing(scores, OwnScores(scores[:, own : own + 1]))
+    counts = counting.count_by_comparing(scores, Thresholds(scores[:, own : own + 1]))
     assert (counts.greater.item(), counts.equal.item()) == ((2, 1, 3)[own], 1)
 
 
@@ -156,7 +156,7 @@ def test_bits_are_counted_as_numbers(uncompiled, entries, numbers):
         scores = known[torch.randint(len(known), (60, 80 if wide else 3), generator=generator)][:, ::2]
         own = scores[:, torch.randint(scores.shape[1], (entries,), generator=generator)]
         for finite in {False, bool(scores.isfinite().all())}:
-            greater, equal, retrieved, has_nan = compiled.fused(scores, OwnScores(own, finite))
+            greater, equal, retrieved, has_nan = compiled.fused(scores, Thresholds(own, finite))
             assert torch.equal(greater, (scores.unsqueeze(1) > own.unsqueeze(-1)).sum(-1))
             assert torch.equal(equal, (scores.unsqueeze(1) == own.unsqueeze(-1)).sum(-1) * (own > -INF))
             with_nan = scores.isnan().any(-1)

@@ -18,8 +18,8 @@ from torchrank.engine.counting import (
     count_retrieved,
 )
 from torchrank.engine.excluded import removable, subtract
-from torchrank.engine.own import OwnScores
 from torchrank.engine.plan import Counting, cheapest
+from torchrank.engine.thresholds import Thresholds
 from torchrank.engine.topk import Top, count_among_best
 from torchrank.hardware import costs
 from torchrank.hardware.constants import scalar
@@ -40,33 +40,42 @@ def rank_catalogue(layout: CatalogueLayout, engine: Counting, reach: int | None)
     if mask is not None:
         valid = valid & mask.gather(-1, column)
     pairs, gone = removable(layout.exclude, items, grade, mask, layout.judged.labels)
-    own = scores.gather(-1, column)
+    judged_scores = scores.gather(-1, column)
     # Padding and NaN get the score -inf: nothing equals it, and all retrieved scores are above it. Not if pairs are
     # subtracted, because a pair of score -inf equals it.
     placed = engine is Counting.COUNT and tie_break is None and pairs is None
     if placed:
-        lowest = scalar(-math.inf, own.dtype, own.device)
-        own = torch.where(valid, own, lowest).fmax(lowest)
-    own_tie_break = None if tie_break is None else tie_break.gather(-1, column)
+        lowest = scalar(-math.inf, judged_scores.dtype, judged_scores.device)
+        judged_scores = torch.where(valid, judged_scores, lowest).fmax(lowest)
+    judged_tie_break = None if tie_break is None else tie_break.gather(-1, column)
     if engine is Counting.TOP:
         assert reach is not None
-        counts = count_among_best(scores, own, reach)
+        counts = count_among_best(scores, judged_scores, reach)
     elif engine is Counting.SORT:
-        counts = count_by_sorting(scores, own, mask, tie_break, column)
+        counts = count_by_sorting(scores, judged_scores, mask, tie_break, column)
     else:
         # Pairs are subtracted from integers. Otherwise the counts are floats at once, as ranks are.
-        dtype = widest_float(own.device) if placed else torch.int64
-        counts = count_by_comparing(scores, OwnScores(own), mask, tie_break, own_tie_break, dtype)
+        dtype = widest_float(judged_scores.device) if placed else torch.int64
+        counts = count_by_comparing(scores, Thresholds(judged_scores), mask, tie_break, judged_tie_break, dtype)
     # Excluded pairs are counted like all others and subtracted then, so that the scores are not copied.
     if pairs is not None:
         # One index is faster than two. A pair of query -1 reads the last row, without effect.
-        at = pairs.query * scores.shape[1] + pairs.item
-        pair_tie_break = None if tie_break is None else tie_break.take(at)
-        subtract(counts, pairs, scores.take(at), own, pair_tie_break, own_tie_break)
+        place = pairs.query * scores.shape[1] + pairs.item
+        pair_tie_break = None if tie_break is None else tie_break.take(place)
+        subtract(counts, pairs, scores.take(place), judged_scores, pair_tie_break, judged_tie_break)
     valid = valid if gone is None else valid & ~gone
     reach = reach if engine is Counting.TOP else None
     return as_ranking(
-        counts, own, grade, valid, layout.errors, layout.validate, scores.shape[1], reach, layout.ignored, placed=placed
+        counts,
+        judged_scores,
+        grade,
+        valid,
+        layout.errors,
+        layout.validate,
+        scores.shape[1],
+        reach,
+        layout.ignored,
+        placed=placed,
     )
 
 
@@ -79,7 +88,7 @@ def rank_columns(
     """
     every = list(_groups(columns, judged, exclude, need))
     counted = [group for group in every if group.top is None]
-    _find_own(columns, counted, [group for group in counted if not group.score()])
+    _find_judged_scores(columns, counted, [group for group in counted if not group.score()])
     _read(columns, every)
     # A computed score that differs from the score in its column, even in the last bit, gives wrong counts. Then count
     # again with the scores that were read. An accelerator would wait for this test, so there it is an error.
@@ -87,7 +96,7 @@ def rank_columns(
     differing = sum((group.differing() for group in checked), torch.zeros((), device=errors.device))
     differing = _add_up(columns, counted, differing)
     if errors.is_cpu and bool(differing):
-        _find_own(columns, counted, counted)
+        _find_judged_scores(columns, counted, counted)
         for group in counted:
             group.begin()
         _read(columns, counted)
@@ -97,8 +106,8 @@ def rank_columns(
         errors = torch.zeros_like(errors)
 
 
-def _find_own(columns: Columns, counted: list[_Group], unknown: list[_Group]) -> None:
-    """Set the scores ``own`` of the judged items of the counted groups.
+def _find_judged_scores(columns: Columns, counted: list[_Group], unknown: list[_Group]) -> None:
+    """Set the scores ``judged_scores`` of the judged items of the counted groups.
 
     Args:
         columns: the scores.
@@ -110,11 +119,11 @@ def _find_own(columns: Columns, counted: list[_Group], unknown: list[_Group]) ->
             for group in unknown:
                 group.seen.pick(first, scores)
         for group in unknown:
-            group.own, group.picks = group.seen.own, group.items.is_cpu
+            group.judged_scores, group.picks = group.seen.judged_scores, group.items.is_cpu
     # A worker has 0 for the items of other workers, so the sum is the score.
     if columns.shard is not None and counted:
-        for group, own in zip(counted, columns.shard.sum(*(group.own for group in counted))):
-            group.own = own
+        for group, judged_scores in zip(counted, columns.shard.sum(*(group.judged_scores for group in counted))):
+            group.judged_scores = judged_scores
 
 
 def _read(columns: Columns, groups: list[_Group]) -> None:
@@ -156,17 +165,17 @@ class _Group:
         self.seen = Seen(rows, self.items, self.pairs if self.top is None else None, columns.dtype)
         #: whether scores are picked in the reading that counts
         self.picks = True
-        self.own = self.seen.own
+        self.judged_scores = self.seen.judged_scores
         self.begin()
 
     @property
-    def own(self) -> Tensor:
+    def judged_scores(self) -> Tensor:
         """Scores of the judged items, [query, entry]."""
-        return self._own.scores
+        return self._thresholds.scores
 
-    @own.setter
-    def own(self, scores: Tensor) -> None:
-        self._own = OwnScores(scores, self.columns.finite)
+    @judged_scores.setter
+    def judged_scores(self, scores: Tensor) -> None:
+        self._thresholds = Thresholds(scores, self.columns.finite)
 
     def begin(self) -> None:
         """Reset the counts, before another reading."""
@@ -175,46 +184,46 @@ class _Group:
     def score(self) -> bool:
         """Compute the scores of the judged items alone; False if they must be read."""
         score, item = self.columns.score, self.items.flatten()
-        own = None if score is None else score(self.seen.row[: len(item)], item)
-        if own is None:
+        judged_scores = None if score is None else score(self.seen.row[: len(item)], item)
+        if judged_scores is None:
             return False
-        self.own, self.picks = own.view(self.items.shape), item.is_cpu or self.pairs is not None
+        self.judged_scores, self.picks = judged_scores.view(self.items.shape), item.is_cpu or self.pairs is not None
         return True
 
     def add(self, first: int, scores: Tensor) -> None:
         """Add scores [query, column] of the columns from ``first`` on."""
         if self.picks:
             self.seen.pick(first, scores)
-        for some, part in self._of(scores):
+        for some_rows, part in self._of(scores):
             if self.top is None:
-                self.counts.add(self._counted(part, some), some)
+                self.counts.add(self._counted(part, some_rows), some_rows)
                 continue
             assert self.reach is not None
             # Excluded pairs could fill the best scores, so here they cannot be subtracted later.
             if self.pairs is not None:
-                part = _without(part, self.pairs, first, some.start or 0)
+                part = _without(part, self.pairs, first, some_rows.start or 0)
             retrieved, has_nan = count_retrieved(part, finite=self.columns.finite and self.pairs is None)
-            self.counts.retrieved[some] += retrieved
-            self.counts.has_nan[some] += has_nan
+            self.counts.retrieved[some_rows] += retrieved
+            self.counts.has_nan[some_rows] += has_nan
             best = Top.of(part, self.reach)
             if first:  # the top is empty before column 0
-                best = best.merge(Top(self.top.scores[some], self.top.last[some]))
-            self.top.scores[some], self.top.last[some] = best.scores, best.last
+                best = best.merge(Top(self.top.scores[some_rows], self.top.last[some_rows]))
+            self.top.scores[some_rows], self.top.last[some_rows] = best.scores, best.last
 
-    def _counted(self, scores: Tensor, some: slice) -> ScoreCounts:
-        """The counts over scores [query, column] of the queries ``some``."""
+    def _counted(self, scores: Tensor, some_rows: slice) -> ScoreCounts:
+        """The counts over scores [query, column] of the queries ``some_rows``."""
         # Bounds of some rows are computed again for each part, because these rows are copied anyway.
-        own = self._own
-        if some != slice(None):
-            own = OwnScores(self._snapped(self.own[some], some), self.columns.finite)
-        scores = self._snapped(scores, some)
-        return count_by_sorting(scores, own.scores) if self.sort else count_by_comparing(scores, own)
+        thresholds = self._thresholds
+        if some_rows != slice(None):
+            thresholds = Thresholds(self._snapped(self.judged_scores[some_rows], some_rows), self.columns.finite)
+        scores = self._snapped(scores, some_rows)
+        return count_by_sorting(scores, thresholds.scores) if self.sort else count_by_comparing(scores, thresholds)
 
     def _snapped(self, scores: Tensor, rows: slice | Tensor) -> Tensor:
         """Scores of rows of the group; those within the tolerance are those of the nearest relevant item."""
         if self.columns.tolerance is None:
             return scores
-        return self.columns.tolerance.snapped(scores, torch.where(self.grade > 0, self.own, -math.inf)[rows])
+        return self.columns.tolerance.snapped(scores, torch.where(self.grade > 0, self.judged_scores, -math.inf)[rows])
 
     def _of(self, scores: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Rows of the group, with their numbers in it; some at a time if they are copied, or changed by a tolerance."""
@@ -224,8 +233,8 @@ class _Group:
             return
         step = max(1, costs.now.copied // max(1, scores.shape[1]))
         for start in range(0, len(self.items), step):
-            some = slice(start, start + step)
-            yield some, scores[rows][some] if isinstance(rows, slice) else scores[rows[some]]
+            some_rows = slice(start, start + step)
+            yield some_rows, scores[rows][some_rows] if isinstance(rows, slice) else scores[rows[some_rows]]
 
     def subtract(self) -> None:
         """Subtract the excluded pairs from the counts."""
@@ -234,23 +243,23 @@ class _Group:
             judged = self.items.numel()
             here = Pairs(torch.where(self.seen.here[judged:], self.pairs.query, -1), self.pairs.item)
             scores = self._snapped(self.seen.scores[judged:].unsqueeze(-1), self.pairs.query).squeeze(-1)
-            subtract(self.counts, here, scores, self._snapped(self.own, slice(None)), None, None)
+            subtract(self.counts, here, scores, self._snapped(self.judged_scores, slice(None)), None, None)
 
     def differing(self) -> Tensor:
         """Number of judged items whose scores differ from the computed ones."""
-        seen, own = self.seen.own, self.own
-        here = self.seen.here[: own.numel()].view(own.shape)
-        return (here & (seen != own) & ~(seen.isnan() & own.isnan())).sum()
+        seen, judged_scores = self.seen.judged_scores, self.judged_scores
+        here = self.seen.here[: judged_scores.numel()].view(judged_scores.shape)
+        return (here & (seen != judged_scores) & ~(seen.isnan() & judged_scores.isnan())).sum()
 
     def ranking(self, errors: Tensor, validate: bool, reach: int | None) -> Ranking:
         """The ranking of the group, after all columns were read."""
-        columns, own, counts = self.columns, self.own, self.counts
+        columns, judged_scores, counts = self.columns, self.judged_scores, self.counts
         if self.top is not None:
-            own, top = self.seen.own, self.top
+            judged_scores, top = self.seen.judged_scores, self.top
             if columns.shard is not None:
-                own, retrieved, has_nan = columns.shard.sum(own, counts.retrieved, counts.has_nan)
+                judged_scores, retrieved, has_nan = columns.shard.sum(judged_scores, counts.retrieved, counts.has_nan)
                 counts, top = counts._replace(retrieved=retrieved, has_nan=has_nan), top.gather(columns.shard)
-            greater, equal = top.before_and_in_tie(own)
+            greater, equal = top.before_and_in_tie(judged_scores)
             counts = counts._replace(greater=greater, equal=equal)
         valid, width = self.items >= 0, columns.width
         valid = valid if self.gone is None else valid & ~self.gone
@@ -260,16 +269,18 @@ class _Group:
             errors, valid = errors + count(Problem.OUT_OF_RANGE, outside), valid & ~outside
             if self.pairs is not None:
                 errors = errors + count(Problem.OUT_OF_RANGE, self.pairs.item >= width)
-        if self.top is None and not own.is_cpu:  # on a CPU such scores were counted again
-            differing = valid & (own > float("-inf")) & (counts.equal == 0)
+        if self.top is None and not judged_scores.is_cpu:  # on a CPU such scores were counted again
+            differing = valid & (judged_scores > float("-inf")) & (counts.equal == 0)
             errors = count(Problem.UNEQUAL_SCORES, differing, others=errors)
         reach = None if self.top is None else reach
-        ranking = as_ranking(counts, own, self.grade, valid, errors, validate, max(1, width), reach, self.ignored)
+        ranking = as_ranking(
+            counts, judged_scores, self.grade, valid, errors, validate, max(1, width), reach, self.ignored
+        )
         if isinstance(self.rows, Tensor):
             return replace(ranking, queries=self.rows)
         if self.rows == slice(None):
             return ranking
-        return replace(ranking, queries=torch.arange(self.rows.start, self.rows.stop, device=own.device))
+        return replace(ranking, queries=torch.arange(self.rows.start, self.rows.stop, device=judged_scores.device))
 
 
 def _groups(columns: Columns, judged: JudgedItems, exclude: Pairs | None, need: Need) -> Iterator[_Group]:
@@ -315,16 +326,16 @@ def _without(scores: Tensor, pairs: Pairs, first: int, start: int) -> Tensor:
     column, inside = within(pairs.item, first, scores)
     query = pairs.query - start
     inside = inside & (pairs.query >= 0) & (query >= 0) & (query < len(scores))
-    at = query.clamp(0, len(scores) - 1) * scores.shape[1] + column
+    place = query.clamp(0, len(scores) - 1) * scores.shape[1] + column
     # The minimum with -inf for pairs in these scores, and with inf, which changes nothing, for the others. No branch on
     # values, so no waiting for a device.
     bound = torch.where(inside, float("-inf"), float("inf")).to(scores.dtype)
-    return scores.flatten().scatter_reduce(0, at, bound, "amin").view_as(scores)
+    return scores.flatten().scatter_reduce(0, place, bound, "amin").view_as(scores)
 
 
 def as_ranking(
     counts: ScoreCounts,
-    own: Tensor,
+    judged_scores: Tensor,
     grade: Tensor,
     valid: Tensor,
     errors: Tensor,
@@ -336,13 +347,13 @@ def as_ranking(
 ) -> Ranking:
     """The ranking of judged items whose greater and equal scores were counted.
 
-    ``placed``: whether ``own`` was -inf for padding and NaN when it was counted.
+    ``placed``: whether ``judged_scores`` was -inf for padding and NaN when it was counted.
     """
     if validate:
         errors = count(Problem.NAN_SCORES, counts.has_nan, ignored, errors)
-    dtype = widest_float(own.device)
+    dtype = widest_float(judged_scores.device)
     # A number of a floating dtype turns the counts into this dtype in the same operation.
-    none, one = (scalar(number, dtype, own.device) for number in (0, 1))
-    tied = counts.equal if placed else torch.where(valid & (own > float("-inf")), counts.equal, none)
+    none, one = (scalar(number, dtype, judged_scores.device) for number in (0, 1))
+    tied = counts.equal if placed else torch.where(valid & (judged_scores > float("-inf")), counts.equal, none)
     first, lengths = counts.greater + one, counts.retrieved.to(dtype)
     return Ranking.in_rank_order(first, tied, grade, valid, lengths, errors, width, reach, placed=placed)

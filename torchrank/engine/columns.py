@@ -51,7 +51,7 @@ class Seen:
         self.here = torch.zeros_like(self.item, dtype=torch.bool)
 
     @property
-    def own(self) -> Tensor:
+    def judged_scores(self) -> Tensor:
         """Scores of the judged items [query, entry], 0 for those that were not seen."""
         return self.scores[: self.shape.numel()].view(self.shape)
 

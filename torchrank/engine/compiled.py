@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.engine.own import OwnScores
+from torchrank.engine.thresholds import Thresholds
 from torchrank.hardware.threads import keep_number_of_threads
 
 # The sign bit of a float32, and the bits of infinity.
@@ -58,12 +58,12 @@ def is_compiled() -> bool:
     return _requested
 
 
-def fused(scores: Tensor, own: OwnScores) -> tuple[Tensor, Tensor, Tensor, Tensor | None] | None:
-    """Count scores above and equal to ``own`` [query, entry]; None if compiling fails.
+def fused(scores: Tensor, thresholds: Thresholds) -> tuple[Tensor, Tensor, Tensor, Tensor | None] | None:
+    """Count scores above and equal to ``thresholds`` [query, entry]; None if compiling fails.
 
     Args:
         scores: [query, candidate].
-        own: of the same dtype.
+        thresholds: of the same dtype.
 
     Returns:
         both counts, int64 [query, entry] each, where nothing equals -inf; the number of scores above -inf, int64
@@ -71,9 +71,9 @@ def fused(scores: Tensor, own: OwnScores) -> tuple[Tensor, Tensor, Tensor, Tenso
     """
     try:
         with torch.no_grad():  # always, because a kernel is compiled again if the gradient mode changes
-            if own.comparable_by_bits and scores.numel():
-                return _by_bits(scores, own)
-            return _kernels["_compare"](scores, own.scores, not scores.is_cpu)
+            if thresholds.comparable_by_bits and scores.numel():
+                return _by_bits(scores, thresholds)
+            return _kernels["_compare"](scores, thresholds.scores, not scores.is_cpu)
     except Exception as error:
         _request(False)
         warnings.warn(
@@ -84,23 +84,23 @@ def fused(scores: Tensor, own: OwnScores) -> tuple[Tensor, Tensor, Tensor, Tenso
         return None
 
 
-def _compare(scores: Tensor, own: Tensor, find_nan: bool) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+def _compare(scores: Tensor, judged: Tensor, find_nan: bool) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Count by comparisons."""
-    wide, mine = scores.unsqueeze(1), own.unsqueeze(-1)
+    wide, mine = scores.unsqueeze(1), judged.unsqueeze(-1)
     # Vector registers hold twice as many counts of 32 bits as of 64, and no row has 2 ** 31 columns.
     greater = (wide > mine).sum(-1, dtype=torch.int32)
-    equal = (wide == mine).sum(-1, dtype=torch.int32) * (own > float("-inf"))
+    equal = (wide == mine).sum(-1, dtype=torch.int32) * (judged > float("-inf"))
     retrieved = (scores > float("-inf")).sum(-1, dtype=torch.int32)
     has_nan = scores.isnan().any(-1) if find_nan else None
     return greater.long(), equal.long(), retrieved.long(), has_nan
 
 
-def _by_bits(scores: Tensor, own: OwnScores) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+def _by_bits(scores: Tensor, thresholds: Thresholds) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Count float32 scores by their bits, which takes half the time of comparisons."""
     kernel = _kernels["_compare_bits"]
-    bits, zeros = scores.view(torch.int32), own.zeros
-    greater, equal, largest = kernel(bits, own.bits, not own.among_finite)
-    finite = own.among_finite or int(largest.max()) < INFINITY
+    bits, zeros = scores.view(torch.int32), thresholds.zeros
+    greater, equal, largest = kernel(bits, thresholds.bits, not thresholds.among_finite)
+    finite = thresholds.among_finite or int(largest.max()) < INFINITY
     if finite and zeros is None:
         return greater, equal, torch.full_like(greater[:, 0], scores.shape[1]), None
     marks = scores.new_tensor([-0.0, -math.inf, math.inf]).expand(len(scores), 3).contiguous()
@@ -108,31 +108,31 @@ def _by_bits(scores: Tensor, own: OwnScores) -> tuple[Tensor, Tensor, Tensor, Te
     # By its bits, NaN is above inf or below -inf.
     retrieved, has_nan = above[:, 1], (above[:, 2] > 0) | (above[:, 1] + same[:, 1] < scores.shape[1])
     if bool(has_nan.any()):  # NaN is neither above nor equal to a score
-        greater, equal, retrieved, _ = _kernels["_compare"](scores, own.scores, False)
+        greater, equal, retrieved, _ = _kernels["_compare"](scores, thresholds.scores, False)
         return greater, equal, retrieved, has_nan
     equal = equal if zeros is None else equal + zeros * same[:, :1]
-    return greater, equal * (own.scores > -math.inf), retrieved, has_nan
+    return greater, equal * (thresholds.scores > -math.inf), retrieved, has_nan
 
 
-def _compare_bits(scores: Tensor, own: Tensor, find_largest: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+def _compare_bits(scores: Tensor, judged: Tensor, find_largest: bool) -> tuple[Tensor, Tensor, Tensor | None]:
     """Count by the bits of float32, given as int32. Zeros count as equal only if they have the same sign.
 
     As integers, the bits of positive numbers are in the order of the numbers. The bits of negative numbers are below
-    them, in the opposite order. If ``own`` is negative, then all sign bits are flipped, and all greater scores are
-    below it. A score that is clamped to the bits next to ``own``, minus ``own``, is -1, 0 or 1. Nothing is compared,
-    because the compiler makes several instructions of a comparison.
+    them, in the opposite order. If ``judged`` is negative, then all sign bits are flipped, and all greater scores are
+    below it. A score that is clamped to the bits next to ``judged``, minus ``judged``, is -1, 0 or 1. Nothing is
+    compared, because the compiler makes several instructions of a comparison.
 
     Returns:
         both counts, int64 [query, entry]; and the bits of the score that is largest in magnitude, int32 [query, entry],
         or None.
     """
-    flip = own & SIGN
-    place = (own ^ flip).unsqueeze(-1)
+    flip = judged & SIGN
+    place = (judged ^ flip).unsqueeze(-1)
     wide = scores.unsqueeze(1)
     side = torch.minimum(torch.maximum(wide ^ flip.unsqueeze(-1), place - 1), place + 1) - place
     differing = (side & 1).sum(-1, dtype=torch.int32)
     balance = side.sum(-1, dtype=torch.int32)  # bits above minus bits below
     greater = (differing + torch.where(flip == 0, balance, -balance)) // 2
     # Expanded to the same shape as above, so that the compiler makes one loop.
-    largest = (wide & ~SIGN).expand(-1, own.shape[1], -1).amax(-1) if find_largest else None
+    largest = (wide & ~SIGN).expand(-1, judged.shape[1], -1).amax(-1) if find_largest else None
     return greater.long(), scores.shape[1] - differing.long(), largest

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.compiled import fused, is_compiled
-from torchrank.engine.own import OwnScores, compared_dtype, next_below
 from torchrank.engine.sorting import descending
+from torchrank.engine.thresholds import Thresholds, compared_dtype, next_below
 from torchrank.engine.tiles import bands, strips
 from torchrank.hardware import costs
 from torchrank.hardware.devices import all_finite
@@ -49,38 +49,38 @@ class ScoreCounts(NamedTuple):
 
 def count_by_comparing(
     scores: Tensor,
-    own: OwnScores,
+    thresholds: Thresholds,
     mask: Tensor | None = None,
     tie_break: Tensor | None = None,
-    own_tie_break: Tensor | None = None,
+    judged_tie_break: Tensor | None = None,
     dtype: torch.dtype = torch.int64,
 ) -> ScoreCounts:
     """Count by comparing all scores with the score of one judged item after the other.
 
     Args:
         scores: [query, candidate].
-        own: scores of the judged items, [query, entry], not ``among_finite`` together with ``mask`` or tie breaks.
+        thresholds: scores of the judged items, [query, entry]; not ``among_finite`` with ``mask`` or tie breaks.
         mask: bool [query, candidate], False = padding.
         tie_break: [query, candidate], the larger value ranks first among equal scores.
-        own_tie_break: tie breaks of the judged items, [query, entry].
+        judged_tie_break: tie breaks of the judged items, [query, entry].
         dtype: the dtype of the counts.
 
     Returns:
         the counts; without tie breaks none is equal to a judged item with score -inf.
     """
     counted: tuple[Tensor, Tensor, Tensor, Tensor | None] | None = None
-    if tie_break is not None and own_tie_break is not None:
-        greater, equal = _by_tie_break(scores, own.scores, mask, tie_break, own_tie_break)
+    if tie_break is not None and judged_tie_break is not None:
+        greater, equal = _by_tie_break(scores, thresholds.scores, mask, tie_break, judged_tie_break)
         counted = greater, equal, *count_retrieved(scores, mask)
     elif mask is None and is_compiled():
-        counted = fused(scores, own)
+        counted = fused(scores, thresholds)
     if counted is None:
         # Among finite scores there is no bound of -inf, so ``above_lowest`` is empty, and is not read.
-        above, entries = count_above(scores, own.bounds, mask, dtype), own.scores.shape[1]
+        above, entries = count_above(scores, thresholds.bounds, mask, dtype), thresholds.scores.shape[1]
         greater, at_least, above_lowest = above.tensor_split([entries, 2 * entries], dim=-1)
         counted = greater, at_least - greater, above_lowest.squeeze(-1), None
     greater, equal, retrieved, has_nan = counted
-    if own.among_finite:
+    if thresholds.among_finite:
         retrieved, has_nan = count_retrieved(scores, finite=True)
     elif has_nan is None:
         has_nan = find_nan(scores, retrieved, mask)
@@ -88,12 +88,12 @@ def count_by_comparing(
 
 
 def _by_tie_break(
-    scores: Tensor, own: Tensor, mask: Tensor | None, tie_break: Tensor, own_tie_break: Tensor
+    scores: Tensor, judged: Tensor, mask: Tensor | None, tie_break: Tensor, judged_tie_break: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Number of candidates ahead of, and tied with, each entry: int64 [query, entry] each."""
-    ahead, tied = (torch.zeros(own.shape, dtype=torch.int64, device=own.device) for _ in range(2))
+    ahead, tied = (torch.zeros(judged.shape, dtype=torch.int64, device=judged.device) for _ in range(2))
     for rows, tiles in strips(scores, 2):
-        pairs = list(zip(own[rows].T.unsqueeze(-1), own_tie_break[rows].T.unsqueeze(-1)))
+        pairs = list(zip(judged[rows].T.unsqueeze(-1), judged_tie_break[rows].T.unsqueeze(-1)))
         for columns in tiles:
             tile, tile_breaks = _candidates(scores, mask, rows, columns), tie_break[rows, columns]
             for entry, pair in enumerate(pairs):
@@ -104,7 +104,7 @@ def _by_tie_break(
 
 def count_by_sorting(
     scores: Tensor,
-    own: Tensor,
+    judged: Tensor,
     mask: Tensor | None = None,
     tie_break: Tensor | None = None,
     column: Tensor | None = None,
@@ -113,13 +113,13 @@ def count_by_sorting(
 
     Tie breaks need the columns of the entries: int64 [query, entry].
     """
-    total = ScoreCounts.nothing(own.shape[0], own.shape[1], own.device)
+    total = ScoreCounts.nothing(judged.shape[0], judged.shape[1], judged.device)
     width = scores.shape[1]
     height = max(1, costs.now.block // width)
     for row in range(0, len(scores), height):
         rows = slice(row, row + height)
         tile = _candidates(scores, mask, rows, slice(None))
-        mine = own[rows].to(tile.dtype).contiguous()
+        mine = judged[rows].to(tile.dtype).contiguous()
         finite = all_finite(tile)
         retrieved, has_nan = count_retrieved(tile, finite=finite)
         if not finite:  # NaN would mislead the binary search
@@ -137,19 +137,19 @@ def count_by_sorting(
     return total
 
 
-def equal_in_order(ordered: Tensor, own: Tensor, up_to: Tensor) -> Tensor:
-    """Number of scores that equal each of ``own``, among scores in ascending order: int64 [query, entry].
+def equal_in_order(ordered: Tensor, judged: Tensor, up_to: Tensor) -> Tensor:
+    """Number of scores that equal each of ``judged``, among scores in ascending order: int64 [query, entry].
 
     Args:
         ordered: [query, candidate].
-        own: [query, entry].
-        up_to: number of scores at most ``own``.
+        judged: [query, entry].
+        up_to: number of scores at most ``judged``.
     """
     if ordered.is_cpu:
-        last, before = (ordered.gather(-1, (up_to - n).clamp_min_(0)) == own for n in (1, 2))
+        last, before = (ordered.gather(-1, (up_to - n).clamp_min_(0)) == judged for n in (1, 2))
         if not bool((before & (up_to > 1)).any()):  # no ties, so a second search can be saved
             return (last & (up_to > 0)).long()
-    return up_to - torch.searchsorted(ordered, own)
+    return up_to - torch.searchsorted(ordered, judged)
 
 
 def count_equal(scores: Tensor, value: Tensor) -> Tensor:
@@ -227,10 +227,10 @@ def _candidates(scores: Tensor, mask: Tensor | None, rows: slice, columns: slice
 
 
 def ahead_and_tied(
-    scores: Tensor, tie_break: Tensor | None, own: Tensor, own_tie_break: Tensor | None
+    scores: Tensor, tie_break: Tensor | None, judged: Tensor, judged_tie_break: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Whether each score ranks ahead of ``own``, and whether it is tied with it: bool each."""
-    if tie_break is None or own_tie_break is None:
-        return scores > own, scores == own
-    same = scores == own
-    return (scores > own) | (same & (tie_break > own_tie_break)), same & (tie_break == own_tie_break)
+    """Whether each score ranks ahead of ``judged``, and whether it is tied with it: bool each."""
+    if tie_break is None or judged_tie_break is None:
+        return scores > judged, scores == judged
+    same = scores == judged
+    return (scores > judged) | (same & (tie_break > judged_tie_break)), same & (tie_break == judged_tie_break)

@@ -40,9 +40,9 @@ def _sorted(layout: DenseLayout, reach: int | None, best: bool) -> list[_Lists]:
     if layout.exclude is not None:
         if layout.validate:
             has_nan = scores.isnan().any(-1)  # before -inf replaces the scores of excluded candidates
-        kept = ~_excluded(layout.exclude, grade)
-        mask = kept if mask is None else mask & kept
-        scores = scores.masked_fill(~kept, float("-inf"))
+        listed = ~_excluded(layout.exclude, grade)
+        mask = listed if mask is None else mask & listed
+        scores = scores.masked_fill(~listed, float("-inf"))
     readable = scores.is_cpu
     ordered, order, begins = _in_order(scores, layout.tie_break, reach, best)
     if layout.validate:  # NaN sorts first, so the first column suffices
@@ -87,8 +87,8 @@ class _Lists(NamedTuple):
         untied = torch.from_numpy(self.begins.numpy().all(-1))
         number, tied = len(untied), len(untied) - int(untied.sum())
         if tied * costs.now.tied_share <= number:
-            others, own = (self._take(some.nonzero().squeeze(-1)) for some in (untied, ~untied))
-            return [others._replace(untied=True), own._replace(errors=torch.zeros_like(self.errors))]
+            others, with_ties = (self._take(chosen.nonzero().squeeze(-1)) for chosen in (untied, ~untied))
+            return [others._replace(untied=True), with_ties._replace(errors=torch.zeros_like(self.errors))]
         most = max(1, costs.now.tied_entries // self.begins.shape[1])
         step = -(-number // -(-number // most))
         first, *rest = (self._take(slice(start, start + step)) for start in range(0, number, step))
@@ -97,11 +97,11 @@ class _Lists(NamedTuple):
     def _take(self, queries: Tensor | slice) -> _Lists:
         """The lists of some queries, int64 [query] or consecutive ones."""
 
-        def some(x: Tensor) -> Tensor:  # an index takes four times as long as index_select
+        def rows(x: Tensor) -> Tensor:  # an index takes four times as long as index_select
             return x[queries] if isinstance(queries, slice) else x.index_select(0, queries)
 
         fields = ("begins", "retrieved", "num_candidates", "order", "grade", "mask", "subtopics")
-        taken: dict[str, Any] = {name: some(x) for name in fields if (x := getattr(self, name)) is not None}
+        taken: dict[str, Any] = {name: rows(x) for name in fields if (x := getattr(self, name)) is not None}
         return self._replace(**taken, queries=None if isinstance(queries, slice) else queries)
 
     def ranking(self, start: int) -> Ranking:
@@ -153,8 +153,8 @@ def _retrieved(ordered: Tensor, scores: Tensor) -> tuple[Tensor | None, Tensor]:
     if all_finite(scores):
         return None, scores.new_full((len(scores),), scores.shape[1], dtype=dtype)
     retrieved = ordered != float("-inf")
-    whole = ordered.shape == scores.shape
-    return retrieved, (retrieved if whole else scores != float("-inf")).sum(-1).to(dtype)
+    complete = ordered.shape == scores.shape
+    return retrieved, (retrieved if complete else scores != float("-inf")).sum(-1).to(dtype)
 
 
 def _in_order(

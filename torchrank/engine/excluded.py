@@ -52,21 +52,23 @@ def subtract(
     counts: ScoreCounts,
     pairs: Pairs,
     scores: Tensor,
-    own: Tensor,
+    judged: Tensor,
     tie_break: Tensor | None,
-    own_tie_break: Tensor | None,
+    judged_tie_break: Tensor | None,
 ) -> None:
     """Subtract excluded pairs from the counts, in place. This reads the pairs only, and not all scores again."""
-    if own.shape[1] > costs.now.compared:
-        _subtract_sorted(counts, pairs, scores, own, tie_break, own_tie_break)
+    if judged.shape[1] > costs.now.compared:
+        _subtract_sorted(counts, pairs, scores, judged, tie_break, judged_tie_break)
         return
-    step = max(1, costs.now.block // own.shape[1])
+    step = max(1, costs.now.block // judged.shape[1])
     for start in range(0, len(pairs.query), step):
         part = slice(start, start + step)
         query, score = pairs.query[part], scores[part].unsqueeze(-1)
         real = (query >= 0).unsqueeze(-1)  # a pair of query -1 subtracts 0 from query 0
         tie = None if tie_break is None else tie_break[part].unsqueeze(-1)
-        ahead, tied = ahead_and_tied(score, tie, own[query], None if own_tie_break is None else own_tie_break[query])
+        ahead, tied = ahead_and_tied(
+            score, tie, judged[query], None if judged_tie_break is None else judged_tie_break[query]
+        )
         query = query.clamp_min(0)
         counts.greater.index_add_(0, query, -(ahead & real).long())
         counts.equal.index_add_(0, query, -(tied & real).long())
@@ -77,9 +79,9 @@ def _subtract_sorted(
     counts: ScoreCounts,
     pairs: Pairs,
     scores: Tensor,
-    own: Tensor,
+    judged: Tensor,
     tie_break: Tensor | None,
-    own_tie_break: Tensor | None,
+    judged_tie_break: Tensor | None,
 ) -> None:
     """Subtract excluded pairs from the counts, in place.
 
@@ -90,36 +92,36 @@ def _subtract_sorted(
         counts: the counts.
         pairs: the pairs; query -1 = the pair has no effect.
         scores: score of each pair.
-        own: scores of the judged items, [query, entry].
+        judged: scores of the judged items, [query, entry].
         tie_break: tie break of each pair.
-        own_tie_break: tie breaks of the judged items, [query, entry].
+        judged_tie_break: tie breaks of the judged items, [query, entry].
     """
-    queries, entries = own.shape
-    order = own.argsort(dim=-1, stable=True) if own_tie_break is None else _by_both(own, own_tie_break)
+    queries, entries = judged.shape
+    order = judged.argsort(dim=-1, stable=True) if judged_tie_break is None else _by_both(judged, judged_tie_break)
     # Entries in ascending order, NaN last.
-    keys = [None if x is None else x.gather(-1, order).flatten() for x in (own, own_tie_break)]
+    keys = [None if x is None else x.gather(-1, order).flatten() for x in (judged, judged_tie_break)]
     # found[0] counts the pairs that are ahead of exactly the first n entries of their query, for n = 0 ... entries;
     # found[1] counts the pairs that are ahead of, or tied with, exactly the first n.
-    found = torch.zeros((2, queries * (entries + 1)), dtype=torch.int64, device=own.device)
+    counted = torch.zeros((2, queries * (entries + 1)), dtype=torch.int64, device=judged.device)
     for start in range(0, len(pairs.query), costs.now.block):
         part = slice(start, start + costs.now.block)
         real, row = pairs.query[part] >= 0, pairs.query[part].clamp_min(0)
         mine = scores[part], None if tie_break is None else tie_break[part]
         for number, tied_too in enumerate((False, True)):
             place = _first_entries(row * entries, entries, keys, mine, tied_too)
-            found[number].index_add_(0, row * (entries + 1) + place, real.long())
+            counted[number].index_add_(0, row * (entries + 1) + place, real.long())
         counts.retrieved.index_add_(0, row, -(real & (mine[0] > float("-inf"))).long())
     # The n-th entry is behind each pair that is ahead of at least the first n entries.
-    behind = found.view(2, queries, entries + 1).flip(-1).cumsum(-1).flip(-1)[..., 1:]
+    behind = counted.view(2, queries, entries + 1).flip(-1).cumsum(-1).flip(-1)[..., 1:]
     ahead, at_least = torch.zeros_like(behind).scatter_(-1, order.expand_as(behind), behind)
     counts.greater.sub_(ahead)
     counts.equal.sub_(at_least - ahead)
 
 
-def _by_both(own: Tensor, tie_break: Tensor) -> Tensor:
+def _by_both(judged: Tensor, tie_break: Tensor) -> Tensor:
     """Order of the entries by score, and by tie break among equal scores."""
     by_tie_break = tie_break.argsort(dim=-1, stable=True)
-    return by_tie_break.gather(-1, own.gather(-1, by_tie_break).argsort(dim=-1, stable=True))
+    return by_tie_break.gather(-1, judged.gather(-1, by_tie_break).argsort(dim=-1, stable=True))
 
 
 def _first_entries(

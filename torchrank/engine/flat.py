@@ -53,19 +53,19 @@ class Entries:
         """The ranking of all queries in one rectangle, with ``grades`` [entry, subtopic]."""
         width = int(self.sizes.max())
         queries, places = (torch.arange(n, device=self.sizes.device) for n in (len(self.sizes), width))
-        (one,) = self._rectangles([(queries, width)], errors)
-        at = (self.start.unsqueeze(-1) + places).clamp_max(max(0, len(grades) - 1))
-        subtopics = torch.where(one.valid.unsqueeze(-1), grades[at], 0.0)
-        return replace(one, subtopics=subtopics, queries=None)
+        (rectangle,) = self._rectangles([(queries, width)], errors)
+        row = (self.start.unsqueeze(-1) + places).clamp_max(max(0, len(grades) - 1))
+        subtopics = torch.where(rectangle.valid.unsqueeze(-1), grades[row], 0.0)
+        return replace(rectangle, subtopics=subtopics, queries=None)
 
     def _rectangles(self, cuts: Iterable[tuple[Tensor, int]], errors: Tensor) -> Iterator[Ranking]:
         queries, widths = zip(*cuts)
         # The queries of all rectangles are looked up at once, and then cut into those of each.
-        order, numbers = torch.cat(queries), [len(some) for some in queries]
+        order, numbers = torch.cat(queries), [len(chosen) for chosen in queries]
         before = torch.zeros_like(self.num_candidates) if self.before is None else self.before
         fields = [x[order].unsqueeze(-1).split(numbers) for x in (self.sizes, self.start, before, self.num_candidates)]
-        for some, width, of_queries in zip(queries, widths, zip(*fields)):
-            yield _rectangle(self, some, width, of_queries, errors)
+        for chosen, width, of_queries in zip(queries, widths, zip(*fields)):
+            yield _rectangle(self, chosen, width, of_queries, errors)
             errors = torch.zeros_like(errors)
 
 
@@ -171,10 +171,10 @@ def _rectangle(entries: Entries, queries: Tensor, width: int, of_queries: Sequen
     """
     sizes, start, before, lengths = of_queries
     position = torch.arange(width, device=queries.device)
-    valid, at = position < sizes, (start + position).clamp_max_(max(0, len(entries.first) - 1)).flatten()
+    valid, row = position < sizes, (start + position).clamp_max_(max(0, len(entries.first) - 1)).flatten()
 
     def cut(x: Tensor) -> Tensor:
-        return x.index_select(0, at).view(valid.shape) if len(x) else torch.zeros_like(valid, dtype=x.dtype)
+        return x.index_select(0, row).view(valid.shape) if len(x) else torch.zeros_like(valid, dtype=x.dtype)
 
     def filled(x: Tensor) -> Tensor:
         return torch.where(valid, cut(x), 0) if any(x.stride()) or not len(x) else valid.to(x.dtype)

@@ -26,10 +26,10 @@ def rank_fused(layout: EmbeddedLayout) -> Iterator[Ranking]:
     """
     from torchrank.engine.fused_kernels import count_products
 
-    own_rows, shard = layout.queries.contiguous(), layout.shard
+    queries, shard = layout.queries.contiguous(), layout.shard
     catalogue, precision = layout.catalogue.contiguous(), fused_precision(layout)
     assert precision is not None
-    scored = functools.partial(_scores, own_rows, catalogue, precision)
+    scored = functools.partial(_scores, queries, catalogue, precision)
     items, grade = layout.judged.rectangle()
     pairs, gone = removable(layout.exclude, items, grade, None, layout.judged.labels)
     local = items - layout.offset
@@ -40,7 +40,7 @@ def rank_fused(layout: EmbeddedLayout) -> Iterator[Ranking]:
         (judged,) = shard.sum(judged)
     if layout.progress is not None:
         layout.progress(1)
-    counts = count_products(own_rows, catalogue, judged, precision)
+    counts = count_products(queries, catalogue, judged, precision)
     differing = count(Problem.UNEQUAL_SCORES, here & (judged > float("-inf")) & (counts.equal == 0))
     if pairs is not None:
         column = pairs.item - layout.offset

@@ -14,17 +14,17 @@ from torchrank.ranking.ranking import Ranking
 def rank_ids(layout: RankedIds) -> Ranking:
     """Rank the judged ids; judged ids that are not in their list are not retrieved."""
     _, grade = layout.judged.rectangle()
-    kept, at, valid, errors = positions(layout)
+    listed, position, valid, errors = positions(layout)
     # A rank is the number of candidates up to a position, because padding and excluded ids take no rank. Position 0
     # (not in the list) has rank 0.
-    rank = torch.nn.functional.pad(kept.cumsum(-1), (1, 0)).gather(-1, at)
+    rank = torch.nn.functional.pad(listed.cumsum(-1), (1, 0)).gather(-1, position)
     dtype = widest_float(rank.device)
     return Ranking.in_rank_order(
         rank.to(dtype),
         (rank > 0).to(dtype),
         grade,
         valid,
-        kept.sum(-1).to(dtype),
+        listed.sum(-1).to(dtype),
         errors,
         depth=1,
     )
@@ -39,5 +39,5 @@ def positions(layout: RankedIds) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         counters of bad values, int64 [kind].
     """
     items, grade = layout.judged.rectangle()
-    kept, valid, errors = kept_ids(layout, items, grade)
-    return kept, found(items, torch.where(kept, layout.ids, -1)), valid, errors
+    listed, valid, errors = kept_ids(layout, items, grade)
+    return listed, found(items, torch.where(listed, layout.ids, -1)), valid, errors

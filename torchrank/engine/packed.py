@@ -88,14 +88,14 @@ class PackedRows:
         """bool [entry]: whether another row of the query has the score of an entry; rarely also for other entries."""
         # The neighbour of the first row is the last one, and the other way round. Equal ones are in one query, or are
         # one row: then its tie group has one row.
-        own, before = self.keys.take(place), self.keys.take(place - 1)
+        key, before = self.keys.take(place), self.keys.take(place - 1)
         behind = self.keys.take(place + (1 - len(self.keys)))
-        return torch.minimum(before.bitwise_xor_(own), behind.bitwise_xor_(own)) < 2**self.bits
+        return torch.minimum(before.bitwise_xor_(key), behind.bitwise_xor_(key)) < 2**self.bits
 
     def tie_groups(self, place: Tensor) -> tuple[Tensor, Tensor]:
         """The place of the first row, and the place behind the last one, of each entry's tie group: int64 [entry]."""
-        own = self.keys.take(place) >> self.bits
-        begin, end = (torch.searchsorted(self.keys, key << self.bits) for key in (own, own + 1))
+        key = self.keys.take(place) >> self.bits
+        begin, end = (torch.searchsorted(self.keys, end << self.bits) for end in (key, key + 1))
         return begin, end
 
     def num_retrieved(self) -> Tensor:

@@ -106,10 +106,10 @@ def plan(layout: Layout, need: Need) -> Plan:
     if isinstance(layout, FlatRows):
         # The matrix is faster if some ranks suffice or all candidates are entries, and for a single metric of short
         # lists. More metrics are faster if they read relevant candidates alone, which the sort of the rows yields.
-        some = not need.relevant or need.reach is not None
+        not_only_relevant = not need.relevant or need.reach is not None
         matrix = None
-        if some or need.metrics == 1:
-            matrix = as_matrix(layout, costs.now.block if some else costs.now.short)
+        if not_only_relevant or need.metrics == 1:
+            matrix = as_matrix(layout, costs.now.block if not_only_relevant else costs.now.short)
         if matrix is None:
             return Plan(layout, Strategy.ROWS)
         layout, conversion = matrix, "flat rows are a matrix"
@@ -172,13 +172,13 @@ def _judged(layout: CatalogueLayout, need: Need, conversion: str = "") -> Plan:
 
 def chunks(layout: Layout, need: Need) -> tuple[tuple[int, int], ...]:
     """Chunks of queries of bounded size: (start, stop) of each; empty = one chunk."""
-    now, kept, wide = costs.now, 2, 1
+    now, copies, wide = costs.now, 2, 1
     room, queries = now.block, 0
     elements: Tensor | int  # of temporaries that each query takes
     if isinstance(layout, DenseLayout):
         # Many metrics derive dozens of quantities from each ranking. If all of them took more than 64 MB, the C library
         # would return freed memory to the system, and fetch it again for the next chunk.
-        kept, subtopics = 4, layout.subtopics
+        copies, subtopics = 4, layout.subtopics
         queries, candidates = layout.scores.shape
         elements = candidates * (1 if subtopics is None else max(1, subtopics.shape[2]))
         if layout.mask is not None or layout.exclude is not None:
@@ -191,11 +191,11 @@ def chunks(layout: Layout, need: Need) -> tuple[tuple[int, int], ...]:
         elements = torch.where(sizes <= now.compared, wide * sizes, 2 * (wide + sizes))
     elif isinstance(layout, EmbeddedLayout):
         room, elements = layout.room(layout.queries), (now.judged_item * layout.judged.sizes).clamp_min(layout.chunk)
-        kept = 2 if layout.queries.is_cpu else 1  # more chunks are more kernels
+        copies = 2 if layout.queries.is_cpu else 1  # more chunks are more kernels
     else:  # rows have one sort, and blocks of columns have all queries
         return ()
     if need.reach is None:
-        room //= min(kept, 2 + need.metrics // now.several)
+        room //= min(copies, 2 + need.metrics // now.several)
     least = wide if need.all_candidates else 0
     if isinstance(elements, Tensor):
         cuts = rectangles(elements.clamp_min(least) if least else elements, room)

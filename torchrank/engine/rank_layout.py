@@ -84,26 +84,28 @@ def spread(layout: CatalogueLayout | RankedIds) -> DenseLayout:
     signed = grade if grade.is_signed() else grade.long()  # grades outside the pool are negative
     if isinstance(layout, CatalogueLayout):
         # One more column, the last, takes the padding of the judged items.
-        whole = signed.new_full((len(items), layout.scores.shape[1] + 1), OUTSIDE_THE_POOL)
-        whole = whole.scatter(1, torch.where(items < 0, layout.scores.shape[1], items), signed)[:, :-1]
+        grades = signed.new_full((len(items), layout.scores.shape[1] + 1), OUTSIDE_THE_POOL)
+        grades = grades.scatter(1, torch.where(items < 0, layout.scores.shape[1], items), signed)[:, :-1]
         mask = layout.mask
         if layout.ignored is not None:  # an ignored query gets no candidates, so that its scores cannot be bad values
             counts = ~layout.ignored.unsqueeze(-1)
-            mask = counts.expand_as(whole) if mask is None else mask & counts
-        return DenseLayout(layout.errors, layout.validate, layout.scores, whole, mask, layout.tie_break, layout.exclude)
-    kept, at, valid, errors = positions(layout)
+            mask = counts.expand_as(grades) if mask is None else mask & counts
+        return DenseLayout(
+            layout.errors, layout.validate, layout.scores, grades, mask, layout.tie_break, layout.exclude
+        )
+    listed, position, valid, errors = positions(layout)
     ids = layout.ids
     # One more column, the first, takes the judged ids that are not in their list: their position is 0.
-    whole = signed.new_full((len(ids), ids.shape[1] + 1), OUTSIDE_THE_POOL).scatter(1, at, signed)[:, 1:]
+    grades = signed.new_full((len(ids), ids.shape[1] + 1), OUTSIDE_THE_POOL).scatter(1, position, signed)[:, 1:]
     # Scores that descend with the position. Judged ids that are not in the list follow it, not retrieved.
     by_position = -torch.arange(ids.shape[1], dtype=torch.float32, device=ids.device).expand(ids.shape)
-    missing = valid & (at == 0)
+    missing = valid & (position == 0)
     return DenseLayout(
         errors,
         False,
         torch.cat([by_position, torch.full_like(items, float("-inf"), dtype=torch.float32)], -1),
-        torch.cat([whole, signed], -1),
-        torch.cat([kept, missing], -1),
+        torch.cat([grades, signed], -1),
+        torch.cat([listed, missing], -1),
     )
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.counting import ScoreCounts, count_equal, count_retrieved, equal_in_order
-from torchrank.engine.own import compared_dtype
+from torchrank.engine.thresholds import compared_dtype
 from torchrank.hardware import costs
 from torchrank.hardware.sorted_values import largest
 from torchrank.layouts.sharding import Shard
@@ -72,11 +72,11 @@ def _by_groups(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     chosen = grouped.amax(-1).topk(k, sorted=False).indices
     row = torch.arange(len(scores), device=scores.device).unsqueeze(-1)
     pool = torch.cat([grouped[row, chosen].flatten(1), rest], dim=-1)
-    values, at = pool.topk(k)
+    values, column = pool.topk(k)
     # From places in the pool to columns: the pool begins with k groups, then the rest follows.
-    group = chosen.gather(1, (at // size).clamp_max(k - 1))
-    from_rest = at >= k * size
-    return values, torch.where(from_rest, at + (groups - k) * size, group * size + at % size)
+    group = chosen.gather(1, (column // size).clamp_max(k - 1))
+    from_rest = column >= k * size
+    return values, torch.where(from_rest, column + (groups - k) * size, group * size + column % size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,33 +129,33 @@ class Top:
         inside = (self.scores == score).sum(-1)
         return torch.where(self.scores[:, -1] == score.squeeze(-1), self.last, inside)
 
-    def before_and_in_tie(self, own: Tensor) -> tuple[Tensor, Tensor]:
-        """Number of scores greater than, and equal to, each score of ``own`` [query, entry]: int64 each.
+    def before_and_in_tie(self, judged: Tensor) -> tuple[Tensor, Tensor]:
+        """Number of scores greater than, and equal to, each score of ``judged`` [query, entry]: int64 each.
 
         A score below the k best is reported as rank k + 1, and as equal to nothing, for several have this rank.
         """
         k = self.scores.shape[1]
-        ascending, own = self.scores.flip(-1).contiguous(), own.contiguous()
-        up_to = torch.searchsorted(ascending, own, right=True)
-        greater, equal = k - up_to, equal_in_order(ascending, own, up_to)
+        ascending, judged = self.scores.flip(-1).contiguous(), judged.contiguous()
+        up_to = torch.searchsorted(ascending, judged, right=True)
+        greater, equal = k - up_to, equal_in_order(ascending, judged, up_to)
         last = self.scores[:, -1:]
         # The last score may have equals beyond the k best, so its number is not the number in the list.
-        equal = torch.where(own == last, self.last.unsqueeze(-1), equal)
-        return greater, torch.where(own < last, 0, equal)
+        equal = torch.where(judged == last, self.last.unsqueeze(-1), equal)
+        return greater, torch.where(judged < last, 0, equal)
 
 
-def count_among_best(scores: Tensor, own: Tensor, reach: int) -> ScoreCounts:
+def count_among_best(scores: Tensor, judged: Tensor, reach: int) -> ScoreCounts:
     """Count scores as :func:`torchrank.engine.counting.count_by_comparing`, but exactly up to the rank ``reach`` only.
 
     Args:
         scores: [query, candidate].
-        own: scores of the judged items, [query, entry].
+        judged: scores of the judged items, [query, entry].
         reach: the last exact rank.
     """
-    total = ScoreCounts.nothing(own.shape[0], own.shape[1], own.device)
+    total = ScoreCounts.nothing(judged.shape[0], judged.shape[1], judged.device)
     step = max(1, costs.now.block // (reach + 1))  # queries whose best scores are held at a time
     for row in range(0, len(scores), step):
         rows = slice(row, row + step)
-        found = Top.of(scores[rows], reach).before_and_in_tie(own[rows])
-        total.add(ScoreCounts(*found, *count_retrieved(scores[rows])), rows)
+        counts = Top.of(scores[rows], reach).before_and_in_tie(judged[rows])
+        total.add(ScoreCounts(*counts, *count_retrieved(scores[rows])), rows)
     return total

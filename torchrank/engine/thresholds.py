@@ -14,7 +14,7 @@ from torchrank.hardware.devices import keeps_denormals
 
 
 @dataclass(frozen=True, eq=False)
-class OwnScores:
+class Thresholds:
     """The scores of the judged items of each query, which are counted among the scores of its candidates."""
 
     #: [query, entry]
@@ -25,16 +25,16 @@ class OwnScores:
     @functools.cached_property
     def bounds(self) -> Tensor:
         """[query, bound]: the scores, the next numbers below them, and -inf unless all candidates are finite."""
-        own = self.scores
-        lowest = scalar(-math.inf, own.dtype, own.device).expand(len(own), 0 if self.among_finite else 1)
-        return torch.cat([own, next_below(own), lowest], dim=-1)
+        judged = self.scores
+        lowest = scalar(-math.inf, judged.dtype, judged.device).expand(len(judged), 0 if self.among_finite else 1)
+        return torch.cat([judged, next_below(judged), lowest], dim=-1)
 
     @functools.cached_property
     def comparable_by_bits(self) -> bool:
         """Whether to compare :attr:`bits`: float32 on a CPU that distinguishes denormal numbers from 0."""
-        own = self.scores
-        fits = own.dtype == torch.float32 and own.is_cpu and own.numel() > 0
-        return fits and keeps_denormals(own.device)
+        judged = self.scores
+        fits = judged.dtype == torch.float32 and judged.is_cpu and judged.numel() > 0
+        return fits and keeps_denormals(judged.device)
 
     @functools.cached_property
     def bits(self) -> Tensor:
@@ -48,14 +48,14 @@ class OwnScores:
         return zero if bool(zero.any()) else None
 
 
-def next_below(own: Tensor) -> Tensor:
-    """The next number below ``own`` in the type in which scores are compared: scores above it are at least ``own``."""
-    own = own.to(compared_dtype(own.dtype))
-    below = torch.nextafter(own, scalar(-math.inf, own.dtype, own.device))
-    if keeps_denormals(own.device):
+def next_below(judged: Tensor) -> Tensor:
+    """The next number below ``judged`` in the type of comparisons: scores above it are at least ``judged``."""
+    judged = judged.to(compared_dtype(judged.dtype))
+    below = torch.nextafter(judged, scalar(-math.inf, judged.dtype, judged.device))
+    if keeps_denormals(judged.device):
         return below
     # Where denormal numbers are 0, the next number below 0 is a normal one. None is below -inf.
-    return torch.where(below == own, own.clamp_max(-torch.finfo(own.dtype).tiny), below)
+    return torch.where(below == judged, judged.clamp_max(-torch.finfo(judged.dtype).tiny), below)
 
 
 def compared_dtype(dtype: torch.dtype) -> torch.dtype:
