@@ -9,8 +9,8 @@ from torchrank.statistics.table import Table
 
 #: what goes in a narrow terminal, the first first; the last columns of a table go last
 GROUPS = [
-    *(["unpaired"], ["effect"], ["n"], ["wins, ties, losses"], ["no relevant"], ["found itself"]),
-    *(["without judgments"], ["mean_a", "mean_b"], ["empty"], ["p"], ["standard error"], ["queries"]),
+    *(["unpaired"], ["effect"], ["n"], ["wins, ties, losses"], ["no relevant"], ["same id as query"]),
+    *(["not in the judgments"], ["mean_a", "mean_b"], ["empty"], ["p"], ["standard error"], ["queries"]),
     *(["low", "high"], ["p_corrected"]),
 ]
 
