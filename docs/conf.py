@@ -29,7 +29,6 @@ nitpicky = True
 nitpick_ignore_regex = [("py:.*", r"(torch|torchmetrics|numpy|collections|typing)\b.*")]
 
 autodoc_typehints = "none"  # docstrings describe the arguments
-autodoc_preserve_defaults = True
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"

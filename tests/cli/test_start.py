@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from torchrank.cli import main
 
 CODE = """
 import sys
@@ -129,3 +130,10 @@ def test_a_star_takes_all_public_names():
     exec("from torchrank import *", names)
     assert set(tr.__all__) <= names.keys()
     assert not {"engine", "sys", "public"} & names.keys()
+
+
+@pytest.mark.parametrize(("option", "meant"), [("--metrics", "measures"), ("--reference", "baseline")])
+def test_an_unknown_option_gets_the_one_that_is_meant(option, meant, capsys):
+    with pytest.raises(SystemExit):
+        main(["compare", "qrels.txt", "a.run", "b.run", option, "x"])
+    assert f"did you mean '{meant}'?" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import re
 import warnings
 
+import numpy
 import pytest
 import torch
 
@@ -136,3 +137,22 @@ def test_two_series_are_sent_to_one_frame():
         with pytest.raises(ValueError, match=r"as tr.evaluate\(frame, 'ndcg@10'\)"):
             call()
     assert tr.evaluate(frame, "ndcg@10").means["run"]["ndcg@10"] == pytest.approx(1.0)
+
+
+def test_a_key_without_its_cutoff_leads_to_the_metric():
+    with pytest.raises(KeyError, match="got 'ndcg'; did you mean 'ndcg@2'"):
+        tr.RankingCollection(SUITE)["ndcg"]
+
+
+def test_queries_in_text_get_the_call_that_numbers_them():
+    queries = numpy.array(["a", "a", "b"])
+    with pytest.raises(TypeError, match=r"pass numpy\.unique\(indexes, return_inverse=True\)\[1\]") as raised:
+        tr.MRR().score(ROWS, ROW_GRADES, indexes=queries)
+    numbers = eval(str(raised.value).rpartition("pass ")[2], {"numpy": numpy, "indexes": queries})
+    assert tr.MRR().score(ROWS, ROW_GRADES, indexes=numbers).tolist() == [1, 0]
+
+
+def test_columns_named_as_in_scikit_learn_are_recognised():
+    frame = {"user": [1, 1], "y_true": [1, 0], "y_pred": [0.2, 0.9]}
+    assert tr.evaluate(frame, "mrr").means == tr.evaluate(frame | {"label": [0, 1]}, "mrr", grade="y_true").means
+    assert tr.evaluate(frame | {"label": [0, 1]}, "mrr").means["run"]["mrr"] == 1  # a column "label" comes first

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from torchrank.cli.formats import FORMATS
+from torchrank.names.nearest import did_you_mean
 from torchrank.names.presets import OPTIONS
 from torchrank.statistics.table import printable
 from torchrank.version import __version__
@@ -416,6 +417,11 @@ class _Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
+        if wrong := re.match(r"unrecognized arguments: --([\w-]+)", message):
+            commands: Any = self._subparsers
+            parsers = [parser for group in commands._group_actions for parser in group.choices.values()]
+            options = {name.lstrip("-") for parser in parsers for name in parser._option_string_actions}
+            message += did_you_mean(wrong[1], options)
         super().error(printable(message))
 
 

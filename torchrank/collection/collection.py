@@ -20,6 +20,7 @@ from torchrank.layouts.batch import Batch, Options, with_options
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.item_lists import ListMetric, PerUserMetric
 from torchrank.names.arguments import one_of, unknown, warn
+from torchrank.names.nearest import did_you_mean
 from torchrank.names.plain_keys import KeyStyle, check_different, spell
 from torchrank.names.types import Array, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
@@ -131,7 +132,8 @@ class RankingCollection(MetricCollection):
         """The metric with a key: with prefix and postfix, without them, or as it was given."""
         inner = self._find(key)
         if inner is None:
-            raise KeyError(f"Expected one of {', '.join(map(repr, self.keys()))}, got {key!r}")
+            known = ", ".join(map(repr, self.keys()))
+            raise KeyError(f"Expected one of {known}, got {key!r}{did_you_mean(key, self.keys())}")
         return self._modules[inner]
 
     def __delitem__(self, key: str) -> None:

@@ -198,7 +198,8 @@ def type_of(x: Any, name: str) -> str:
     if isinstance(getattr(x, "indices", None), Tensor):  # the result of torch.topk or sort
         return f"{type(x).__name__}; pass {name}.indices"
     if hasattr(x, "__array__"):
-        return f"{type(x).__name__} of {getattr(x, 'dtype', 'objects')}; pass {name}.tolist()"
+        numbered = f"numpy.unique({name}, return_inverse=True)[1]" if name == "indexes" else f"{name}.tolist()"
+        return f"{type(x).__name__} of {getattr(x, 'dtype', 'objects')}; pass {numbered}"
     if hasattr(x, "toarray"):  # a sparse matrix
         return f"{type(x).__name__}; pass {name}.toarray()"
     if isinstance(x, tuple):

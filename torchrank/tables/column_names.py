@@ -23,10 +23,10 @@ USUAL: dict[str, tuple[tuple[str, ...], ...]] = {
         + ("product_id", "article_id", "track_id", "asin"),
         ("document", "doc", "passage", "item", "movie", "product", "article", "track"),
     ),
-    "score": (("score", "scores", "similarity", "sim", "prediction", "pred", "est"), ("rating",)),
+    "score": (("score", "scores", "similarity", "sim", "prediction", "pred", "est", "y_score", "y_pred"), ("rating",)),
     "grade": (
         ("grade", "relevance", "rel", "label", "judgment", "judgement"),
-        ("score", "rating", "target", "r_ui"),
+        ("score", "rating", "target", "y_true", "r_ui"),
     ),
     "rank": (("rank", "position"),),
     "subtopic": (("subtopic", "subtopic_id", "intent", "intent_id", "aspect"), ("iteration", "iter")),
