@@ -6,14 +6,17 @@ import io
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
 
 import pytest
 
+import torchrank as tr
 from torchrank.cli import evaluation_commands, files, gates, main
 from torchrank.statistics.table import Table, printable
+from torchrank.tables import text
 
 COMMAND = [sys.executable, "-m", "torchrank"]
 HOSTILE = "a\x1b]0;owned\x07\u202eb"
@@ -133,14 +136,32 @@ def test_a_gate_of_values_that_are_not_there_is_undecided(folder, capsys):
 def test_a_line_says_what_is_read_for_how_long_and_disappears(monkeypatch):
     monkeypatch.setattr(evaluation_commands, "PATIENCE", 0.01)
     monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
-    with evaluation_commands._patiently("reading x", True):
+    with evaluation_commands._patiently("x", True):
         while "\r\x1b[Kreading x: 0 s" not in stream.getvalue():
             time.sleep(0.01)
     assert stream.getvalue().endswith("\r\x1b[K")
     stream.truncate(0)
-    with evaluation_commands._patiently("reading x", False):
+    with evaluation_commands._patiently("x", False):
         time.sleep(0.05)
     assert not stream.getvalue()
+
+
+def test_a_bar_shows_how_many_bytes_of_a_file_were_read(monkeypatch, tmp_path):
+    run = tmp_path / "a.run"
+    run.write_text("".join(f"q{n} Q0 d 1 {n}.5 a\n" for n in range(100)))
+    bars, parsed = [], text._parsed
+    monkeypatch.setattr(text, "CHUNK", 80)  # ten numbers at a time
+    monkeypatch.setattr(text, "_parsed", lambda column: bars.append(evaluation_commands._bar()) or parsed(column))
+    tr.read_run(run)
+    shares = [int(re.search(r"(\d+)%", bar)[1]) for bar in bars if bar]
+    assert shares == sorted(shares)
+    assert len(shares) == 9
+    assert 5 < shares[0] < 12 < 85 < shares[-1] < 95
+    assert bars[5].startswith(f"reading {run} [#########  ")
+    assert evaluation_commands._bar() == ""
+    text.progress[:] = [(str(run), 5, 10)]  # a piece of a file that is read in pieces
+    assert evaluation_commands._bar() == ""
+    text.progress.clear()
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")

@@ -39,6 +39,7 @@ from torchrank.tables.errors import NoCommonQueryError, ReadingError
 from torchrank.tables.id_columns import decode
 from torchrank.tables.pair_tables import Qrels
 from torchrank.tables.sources import read_qrels, read_run, stem
+from torchrank.tables.text import progress
 from torchrank.version import __version__
 
 if TYPE_CHECKING:
@@ -250,14 +251,15 @@ def _plot(evaluation: Evaluation, comparison: Comparison | None, options: argpar
 
 @contextlib.contextmanager
 def _patiently(what: str, show: bool) -> Iterator[None]:
-    """After two seconds a line on a terminal says what is read, and for how long."""
+    """After two seconds a line on a terminal says what is read, how much of it, and for how long."""
     done = threading.Event()
 
     def watch() -> None:
         start = time.monotonic()
         pause = PATIENCE
         while not done.wait(pause):
-            print(f"\r\x1b[K{what}: {time.monotonic() - start:.0f} s", end="", file=sys.stderr, flush=True)
+            seconds = f"{time.monotonic() - start:.0f} s"
+            print(f"\r\x1b[K{_bar() or f'reading {what}'}: {seconds}", end="", file=sys.stderr, flush=True)
             pause = 0.5
 
     thread = threading.Thread(target=watch, daemon=True)
@@ -270,6 +272,15 @@ def _patiently(what: str, show: bool) -> Iterator[None]:
         if show:
             thread.join()
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _bar() -> str:
+    """The file that is read, with a bar of its bytes; "" if none is read as a whole, as files larger than memory."""
+    for name, done, size in progress:
+        if not Path(name).is_file() or size >= Path(name).stat().st_size:
+            share = done / size
+            return f"reading {printable(name)} [{'#' * int(20 * share):<20}] {share:.0%} of {size / 1e6:.0f} MB"
+    return ""
 
 
 def _read(options: argparse.Namespace) -> tuple[Qrels, dict[str, Any]]:
@@ -319,7 +330,7 @@ def _evaluation(options: argparse.Namespace, least: int = 1) -> tuple[Evaluation
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default", UserWarning)
         watched = sys.stderr.isatty()
-        with _patiently(f"reading {printable(options.qrels)} and {printable(options.runs[0])}", watched):
+        with _patiently(f"{printable(options.qrels)} and {printable(options.runs[0])}", watched):
             qrels, sources = _read(options)
         from torchrank.evaluation.evaluate import evaluate  # not all of torchrank
 

@@ -20,6 +20,8 @@ LONGEST_LINE = 1_000_000
 NEWLINE, TAB, SPACE, HASH = 10, 9, 32, 35
 # Longest number that is parsed with others in one array.
 WIDE = 32
+#: the text whose numbers are read: its name, the bytes before the last of them, and its size; for a progress bar
+progress: list[tuple[str, int, int]] = []
 # Fields between tabs may have blanks around a number.
 _NUMBER = re.compile(rb"\s*[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|inf|infinity)\s*", re.IGNORECASE)
 
@@ -235,7 +237,9 @@ def numbers(text: Text, column: TextIds, what: str) -> Array:
     for start in range(0, len(column), CHUNK // 8):
         part = slice(start, start + CHUNK // 8)
         parsed = _parsed(column.take(part))
+        progress[:] = [(text.name, int(column.start[part][-1]), text.end)]
         values[part] = np.nan if parsed is None else parsed
+    progress.clear()
     if np.isnan(values).any():
         for row, key in enumerate(column.to_keys()):
             if not _NUMBER.fullmatch(key):
