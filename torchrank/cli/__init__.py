@@ -112,9 +112,8 @@ examples:
   torchrank agree people.qrels model.qrels
   torchrank agree a.qrels b.qrels c.qrels --runs bm25.run dense.run -m ndcg@10
 
-Krippendorff's alpha takes grades as names (nominal), as an order, or as numbers
-(interval): 1 = always equal, 0 = chance. Kendall's tau (1 = the same order)
-compares the order of the runs by the judgments of each judge.
+nominal, ordinal, interval: Krippendorff's alpha, 1 = always equal, 0 = chance
+tau: Kendall's tau of the runs by the judgments of both, 1 = the same order
 """,
     "power": """\
 examples:
@@ -288,9 +287,8 @@ def _add_evaluations(commands: Any) -> None:
         "-q", "--per-query", type=_new_file(), metavar="FILE", help="write the values of all queries; - = print them"
     )
     results.add_argument("--by", metavar="FILE", help="print slices, too: a file of queries and the slice of each")
-    results.add_argument(
-        "--human", metavar="FILE", help="judgments of people for a random sample of the queries: QRELS are a model's"
-    )  # fmt: skip
+    about = "judgments of people for a random sample of the queries: QRELS are a model's"
+    results.add_argument("--human", metavar="FILE", help=about)
     results.add_argument("--strata", metavar="FILE", help="with --human: a file of queries and the stratum of each")
     results.add_argument(
         "--plot", type=_new_file(".png", ".svg", ".pdf"), metavar="FILE", help="draw the means, or the differences"
@@ -308,10 +306,8 @@ def _add_evaluations(commands: Any) -> None:
     evaluate.add_argument(
         "--interval", type=_share, default=0.95, metavar="LEVEL", help="of intervals (default: %(default)s)"
     )
-    evaluate.add_argument(
-        "--width", type=_difference, metavar="W", help="with --human: print how many queries people have to judge for"
-        " an interval of this width"
-    )  # fmt: skip
+    about = "with --human: print how many queries people have to judge for an interval of this width"
+    evaluate.add_argument("--width", type=_difference, metavar="W", help=about)
     evaluate.set_defaults(run=lambda options: _evaluation("eval", options))
 
     compare = commands.add_parser(

@@ -24,16 +24,8 @@ SEVERAL = ("table", "json", "markdown", "html")
 
 #: columns that a narrow terminal does not show, the first to go first; some go together
 DROPPED = (
-    *(
-        "weight",
-        "unpaired",
-        "effect",
-        "n",
-        "wins, ties, losses",
-        "no relevant",
-        "same id as query",
-        "not in the judgments",
-    ),
+    *("weight", "unpaired", "effect", "n", "wins, ties, losses"),
+    *("no relevant", "same id as query", "not in the judgments"),
     *("mean_a, mean_b", "empty", "p", "standard error", "queries", "low, high", "p_corrected"),
 )
 

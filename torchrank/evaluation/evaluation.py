@@ -67,10 +67,8 @@ class Evaluation:
     def _means(self) -> dict[str, dict[str, float]]:
         if self.rectified is None:
             return {name: table.values() for name, table in self.tables.items()}
-        means: dict[str, dict[str, float]] = {name: {} for name in self.tables}
-        for row in self.summary():
-            means[row["run"]][row["measure"]] = row["value"]
-        return means
+        rows = self.summary().rows
+        return {name: {row["measure"]: row["value"] for row in rows if row["run"] == name} for name in self.tables}
 
     @property
     def means(self) -> dict[str, dict[str, float]]:

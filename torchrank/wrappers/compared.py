@@ -203,9 +203,8 @@ class Compared(SuiteMetric):
 
     def _pairs(self, sums: Tensor) -> Tensor:
         """The sums of each pair: float [pair, metric, PAIR_SIZE]."""
-        return sums[: len(self.tally.metrics) * len(self.pairs) * PAIR_SIZE].view(
-            len(self.pairs), len(self.tally.metrics), PAIR_SIZE
-        )
+        size = len(self.pairs), len(self.tally.metrics), PAIR_SIZE
+        return sums[: math.prod(size)].view(size)
 
     def summary(self, level: float = 0.95, method: str | None = None) -> Table:
         """A table with a row for every metric and system, over the queries of all workers, see :meth:`comparison`."""

@@ -413,9 +413,8 @@ class Rectified(Compared):
                         "measure": f"{key}{name}", **({"stratum": stratum} if stratum else {}), "queries": queries,
                         "human": human, "needed": needed and needed[n], "more": needed and needed[n] - human,
                     })  # fmt: skip
-        return Table.of_rows(
-            rows, notes=[f"for a {100 * level:g} % interval of a width of {width:g}; - = all queries are too few"]
-        )
+        notes = [f"for a {100 * level:g} % interval of a width of {width:g}; - = all queries are too few"]
+        return Table.of_rows(rows, notes=notes)
 
     def _of_all(self) -> dict[str, Rectification]:
         """The results of each metric by key, over the queries of all workers."""
@@ -487,14 +486,8 @@ def _kinds(judge: Values, people: Values) -> list[Values]:
     inside = ~gap.isnan()
     status = torch.where(inside, judge.status, Status.ABSENT).to(judge.status)
     sampled = [torch.where(inside, values, math.nan) for values in (judge.values, people.values, gap)]
-    errors = (judge.errors, people.errors, judge.errors)
-    return [
-        judge,
-        *(
-            replace(judge, values=values, status=status, errors=wrong, all_numbers=False)
-            for values, wrong in zip(sampled, errors)
-        ),
-    ]
+    rest = replace(judge, status=status, errors=people.errors, all_numbers=False)
+    return [judge, *(replace(rest, values=values) for values in sampled)]
 
 
 def _needed(found: Rectification, width: float, level: float) -> list[int] | None:
