@@ -1,6 +1,9 @@
 """Wrong calls and edges of statistics: each message names the argument; values without a spread have no error."""
 
+import inspect
+import itertools
 import math
+import re
 
 import numpy as np
 import pytest
@@ -233,3 +236,49 @@ def test_texts_of_cells_command_nothing_and_numbers_of_json_are_finite():
     assert repr(Score(0.5, "ᵃ")) == "0.5ᵃ"
     assert (Score(0.5).marks, Score(0.5).best) == ("", False)
     assert type(finite(Score(0.5, "ᵃ"))) is float
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 14])
+def test_few_differences_are_all_enumerated_by_the_randomization_test(n):
+    draw = np.random.default_rng(n)
+    differences = draw.normal(0.3, 1, n)
+    found = tr.compare({"a": np.zeros(n + 1), "b": [*differences, 0.0]}, test="randomization").rows[0]
+    signs = np.array([[1]]) if n == 0 else np.array(list(itertools.product([1, -1], repeat=n)))
+    extreme = np.abs(signs @ differences) >= abs(differences.sum()) - 1e-12
+    assert found.pair.n == n + 1
+    assert tr.compare({"a": np.zeros(n + 1), "b": [*differences, 0.0]}, test="randomization").table["p"] == [
+        extreme.mean()
+    ]
+
+
+def test_a_comparison_of_rows_alone_has_the_defaults_of_compare():
+    rows = tr.compare({"a": ONE, "b": ONE}).rows
+    alone, parameters = tr.Comparison(rows), inspect.signature(tr.compare).parameters
+    assert alone.correction == "holm"  # that of None with a t test
+    for name in ("test", "family", "alpha", "power", "margin", "baseline"):
+        assert getattr(alone, name) == parameters[name].default, name
+    assert (alone.level, alone.notes, alone.warnings) == (0.95, (), ())
+
+
+def test_the_skewness_of_differences_is_that_of_scipy():
+    draw = np.random.default_rng(3)
+    a, b = draw.normal(0, 1, 30), draw.gamma(1, 1, 30)
+    pair = tr.compare({"a": a, "b": b}).rows[0].pair
+    assert pair.skewness == pytest.approx(stats.skew(b - a))
+    assert pair.sd == pytest.approx(np.std(b - a, ddof=1))
+    assert pair.relative_standard_error == pytest.approx(stats.sem(b - b.mean() / a.mean() * a) / abs(a.mean()))
+    assert math.isnan(tr.compare({"a": a, "b": a + 1}).rows[0].pair.skewness)
+
+
+def test_equal_neighbours_of_the_first_column_are_one_cell_of_a_grouped_table():
+    table = Table({"measure": ["mrr", "mrr", "map"], "run": ["a", "b", "b"], "value": [0.5, 1.0, 0.25]})
+    for grouped in (False, True):
+        text = table.to_html(grouped=grouped)
+        assert text.count("<tbody>") == (2 if grouped else 1)
+        assert text.count("<tr>") == 4
+        assert re.findall(r'rowspan="(\d+)">(\w+)<', text) == ([("2", "mrr"), ("1", "map")] if grouped else [])
+        assert re.findall(r'<th scope="row"[^>]*>(\w+)<', text) == (
+            ["a", "b", "b"] if grouped else ["mrr", "mrr", "map"]
+        )
+    assert Table({"a": []}).to_html(grouped=True).count("<tbody>") == 1
+    assert 'id="x&amp;y"' in table.to_html("x&y") or "x&amp;y" in table.to_html("x&y")
