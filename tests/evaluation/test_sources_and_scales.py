@@ -190,3 +190,67 @@ def test_an_axis_holds_its_numbers_with_round_ticks_inside(values, zero, log):
 
 def test_a_run_on_a_stream_is_read():
     assert tr.read_run(io.BytesIO(LINES.encode())).to_dict()["q1"] == {"a": 2.0, "x": 1.0}
+
+
+def test_markers_surround_their_point_and_differ():
+    found = [svg._marker(style, 50.0, 80.0) for style in range(svg.STYLES)]
+    assert len({*found[:4], *found[5:]}) == 7  # two circles are one
+    for style, path in enumerate(found):
+        assert path[0] + path[-1] == "Mz"
+        if style % 4 == 0:
+            continue
+        corners = [tuple(map(float, corner.split())) for corner in path[1:-1].split("L")]
+        assert len(corners) == (3 if style % 4 == 2 else 4)
+        assert min(x for x, _ in corners) < 50 < max(x for x, _ in corners)
+        assert min(y for _, y in corners) < 80 < max(y for _, y in corners)
+        assert max(abs(x - 50) + abs(y - 80) for x, y in corners) < 8
+    assert {y < 80 for x, y in [tuple(map(float, c.split())) for c in found[2][1:-1].split("L")] if x == 50} == {True}
+    assert {y < 80 for x, y in [tuple(map(float, c.split())) for c in found[6][1:-1].split("L")] if x == 50} == {False}
+
+
+def test_rows_of_a_chart_of_differences_are_equally_far_apart():
+    runs = {
+        name: {"q1": {"a": 1.0, "x": score}, "q2": {"b": 1.0, "x": 1.5}}
+        for name, score in (("m", 0.5), ("n", 2), ("o", 0))
+    }
+    rows = tr.evaluate(QRELS, runs, "mrr").compare().effects("mrr")
+    text = svg.forest(rows, "title", "difference")
+    places = [
+        float(y)
+        for y in re.findall(r'text-anchor="end"[^>]*y="([\d.]+)"|y="([\d.]+)"[^>]*text-anchor="end"', text)
+        for y in y
+        if y
+    ]
+    assert len(places) >= len(rows) == 3
+    assert np.diff(places[-3:]).tolist() == [26, 26] or np.diff(places[:3]).tolist() == [26, 26]
+
+
+def test_measures_are_told_from_runs(tmp_path):
+    from torchrank.evaluation.evaluate import _are_measures
+
+    (tmp_path / "mrr").write_text("")
+    for measures in (
+        "mrr",
+        "ndcg@10 map",
+        ["mrr", "P_5"],
+        {"a": "mrr"},
+        tr.MRR(),
+        [tr.MRR(), "map"],
+        tr.RankingCollection("mrr"),
+    ):
+        assert _are_measures(measures)
+    for run in (
+        "-",
+        "a.run",
+        "a/b",
+        str(tmp_path / "mrr"),
+        ["mrr", "a.run"],
+        ["a.run", "mrr"],
+        [],
+        {},
+        {"q": {}},
+        ("mrr", 3),
+        3,
+        None,
+    ):
+        assert not _are_measures(run)

@@ -1,11 +1,13 @@
 """Classes of measures that are refused, arguments beside rankings, exact sums, and sums where float64 is missing."""
 
 import math
+import warnings
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
+from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 import torchrank as tr
 from torchrank.state import sums
@@ -84,7 +86,9 @@ def test_means_of_exact_sums_are_rounded_once_and_infinite_values_are_told():
         infinite = found + ExactSums.of(np.array(more))
         assert infinite.mean == want or (math.isnan(want) and math.isnan(infinite.mean))
         assert infinite.infinite == (more.count(INF), more.count(-INF))
-        assert infinite.vector()[sums.Sum.SQUARES].isnan()
+        spread = slice(sums.Sum.SQUARES, sums.Sum.W2)
+        assert infinite.vector()[spread].isnan().all()
+        assert infinite.vector()[sums.Sum.W2] == infinite.vector()[sums.Sum.W] == 5 + len(more)
         assert (infinite - ExactSums.of(np.array(more))) == found
     large = ExactSums.of(np.array([1.7e308, 1.7e308]))
     assert (large.mean, large.vector()[sums.Sum.WV]) == (1.7e308, INF)
@@ -151,3 +155,32 @@ def test_a_mean_is_rounded_to_14_bits_of_two_grids(dtype):
             scaled = mantissa * 2**14
             assert abs(scaled - round(scaled)) < 1e-3
             assert abs(centre - mean) <= mean * 2.0**-14
+
+
+# ---- forward ---------------------------------------------------------------------------------------------------------
+
+ROWS = torch.rand(4), torch.tensor([1, 0, 1, 0])
+
+
+def test_a_reset_behind_forward_forgets_the_last_query_and_forward_does_not():
+    for make in (tr.MRR, lambda: tr.RankingCollection("mrr, map")):
+        metric = make()
+        metric(*ROWS, indexes=torch.tensor([0, 0, 1, 1]))
+        with pytest.warns(UserWarning, match="Counted the last query of an update and the first query of the next one"):
+            metric.update(*ROWS, indexes=torch.tensor([1, 1, 2, 2]))
+        metric(*ROWS, indexes=torch.tensor([3, 3, 4, 4]))
+        metric.reset()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            metric.update(*ROWS, indexes=torch.tensor([4, 4, 5, 5]))
+
+
+def test_a_metric_with_the_state_of_all_workers_refuses_a_batch():
+    metric = tr.MRR()
+    metric.update(torch.rand(2, 3), torch.tensor([0, 1]))
+    metric.sync(dist_sync_fn=lambda x, group: [x, x], distributed_available=lambda: True)
+    with pytest.raises(TorchMetricsUserError):
+        metric(torch.rand(2, 3), torch.tensor([0, 1]))
+    metric.unsync()
+    metric(torch.rand(2, 3), torch.tensor([0, 1]))
+    assert metric.num_queries == 4
