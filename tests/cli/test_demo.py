@@ -85,6 +85,9 @@ def test_training_lifts_every_measure(trained):
     rows = read(trained[0])
     assert len(rows) == 4
     gain = {name: rows[-1][name] - before for name, before in rows[0].items()}
+    (printed,) = [line.split()[1:] for line in trained[0] if "gain" in line]
+    assert [float(one) for one in printed] == pytest.approx([gain[name] for name in gain if name != "epoch"], abs=2e-4)
+    assert all(one[0] in "+-" for one in printed)
     assert min(gain.values()) > 0.05
     assert gain["ndcg@10"] > 0.15
     assert gain["map"] > 0.25
@@ -242,7 +245,11 @@ def test_tables_of_measures_and_spellings_are_in_markdown(capsys):
     ]  # Markdown drops such a backslash
     assert sum(r"\lbrace " in row[2] for row in rows) == sum(r"\{" in one.formula for one in described()) > 2
     assert main(["spellings", "--markdown"]) == 0
-    head, line, *rows = cells_of(capsys.readouterr().out.partition("\n\n")[0])
+    first, _, further = capsys.readouterr().out.partition("\n\n")
+    others = [row[0].strip(" `").lower() for row in cells_of(further) if row[0].startswith(" `")]
+    assert len(others) > 5
+    assert others == sorted(others)
+    head, line, *rows = cells_of(first)
     spellings = {label.strip(" `"): re.findall("`([^`]+)`", names) for label, names in rows}
     assert list(spellings) == sorted(spellings)
     assert "ndcg_cut_{k}" in spellings["ndcg@{k}"]

@@ -7,6 +7,7 @@ import pytest
 
 import torchrank as tr
 from torchrank import cli
+from torchrank.statistics.comparison import COLUMNS
 
 #: the arguments of each command that are not optional, in a folder with these files
 CALLS = {
@@ -147,3 +148,15 @@ def test_choices_are_those_of_the_help_and_no_others(capsys):
             options(command, option, "other")
     for text, value in (("--ignore-identical-ids", True), ("--no-ignore-identical-ids", False)):
         assert options("eval", text).ignore_identical_ids is value
+
+
+def test_the_help_of_compare_explains_the_columns_that_are_printed(capsys):
+    with pytest.raises(SystemExit):
+        cli._parser().parse_args(["compare", "--help"])
+    _, _, text = capsys.readouterr().out.partition("columns of the table:\n")
+    explained = [line[2:15].strip() for line in text.partition("\n\n")[0].splitlines() if line.startswith("  ")]
+    assert explained == [column.name for column in COLUMNS if column.printed and not column.margin]
+    runs = {name: {"q1": value, "q2": 1.0, "q3": 0.5} for name, value in (("a", 0.5), ("b", 0.75))}
+    margins = set(tr.compare(runs, margin=0.1).printed.columns) - set(tr.compare(runs).printed.columns)
+    assert margins
+    assert not margins & set(explained)

@@ -37,6 +37,17 @@ def test_a_large_file_whose_queries_return_is_read_as_a_whole_unless_pieces_were
         tr.evaluate(QRELS, tr.read_chunks(path, lines=1), "mrr")
 
 
+def test_a_piece_without_a_judged_document_is_no_warning_if_another_has_one():
+    def rows(*documents):
+        return tr.read_chunks([[(query, item, 1.0)] for query, item in zip(QRELS, documents)])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tr.evaluate(QRELS, rows("a", "z", "z"), "mrr")
+    with pytest.warns(UserWarning, match="document"):
+        tr.evaluate(QRELS, rows("z", "z", "z"), "mrr")
+
+
 def test_pieces_have_the_name_of_their_file_or_none(tmp_path):
     (tmp_path / "mine.run").write_text(LINES)
     rows = [[("q1", "a", 2.0), ("q1", "x", 1.0)], [("q2", "x", 2.0), ("q2", "b", 1.0)]]
@@ -254,3 +265,10 @@ def test_measures_are_told_from_runs(tmp_path):
         None,
     ):
         assert not _are_measures(run)
+
+
+def test_the_best_value_is_bold_where_values_differ():
+    runs = {name: {"q1": {"a": 1.0, "x": score}} for name, score in (("one", 0.5), ("two", 2), ("three", 0.6))}
+    assert "<b>0.3333</b>" in tr.evaluate(QRELS, runs, "mrr").to_html()
+    assert "<b>" not in tr.evaluate(QRELS, runs["one"], "mrr").to_html()
+    assert "<b>" not in tr.evaluate(QRELS, {key: runs[key] for key in ("one", "three")}, "mrr").to_html()
