@@ -3,6 +3,8 @@
 An update waits for a device only where the shape of its input is in the values: pairs, triples and flat rows.
 """
 
+import functools
+
 import pytest
 import torch
 
@@ -14,7 +16,7 @@ from torchrank import retrieval
 
 pytestmark = pytest.mark.xdist_group("gpu")  # the first mode of a process takes seconds
 
-QUERIES = 16
+QUERIES = 10
 WITH_FLOAT64 = {"cuda": True, "mps": False}
 kinds = pytest.mark.parametrize("kind", WITH_FLOAT64)
 
@@ -44,9 +46,29 @@ def reads_values(arguments, keywords):
     return isinstance(arguments[-1], tuple) or "indexes" in keywords
 
 
+def batch_of(layout):
+    """The arguments of an update; further layouts are those of other test modules with one more option."""
+    if layout in LAYOUTS:
+        return layout_cases.batch(layout, QUERIES)[1]
+    generator = torch.Generator().manual_seed(0)
+    scores, others = torch.rand((2, QUERIES, 30), generator=generator)
+    ids = others.argsort()
+    grades = torch.randint(-1, 4, (QUERIES, 30), generator=generator)
+    groups, items = torch.randint(-1, 9, (QUERIES, 30), generator=generator), list(ids[:, 3:7])
+    weights = torch.rand(QUERIES, generator=generator)
+    return {
+        "dense, groups": ((scores, grades), {"groups": groups, "tie_break": scores}),
+        "label, groups": ((scores, grades.argmax(-1)), {"groups": groups[0]}),
+        "list, groups": ((scores, items), {"groups": groups[0]}),
+        "ids, groups": ((ids, items), {"groups": groups[0], "repeats": "first"}),
+        "ids, repeats": ((ids % 12, items), {"repeats": "hold"}),
+        "dense, weights": ((scores.bfloat16(), grades), {"weights": weights}),
+    }[layout]
+
+
 def measures(layout):
     """All measures in the first layout; in the others some of each need."""
-    known = [config for config in IN_TURN if layout_cases.suits(config, layout)]
+    known = [config for config in IN_TURN if layout_cases.suits(config, layout if layout in LAYOUTS else "labels")]
     if layout != "dense_masked":
         known = [config for config in known if config.name in REPRESENTATIVES][:: 1 + 3 * (layout != "labels")]
     return tr.RankingCollection([config.metric() for config in known])
@@ -62,11 +84,24 @@ METRICS = {
         {"slices": ids % 3 - 1, "query_ids": ids},
     ),
     "each query": lambda layout, ids: (tr.PerQuery(SUITE), {"query_ids": ids}),
+    "abstention": lambda layout, ids: (tr.Abstention("mrr"), {"confidence": ids / 2.0}),
+    "people": lambda layout, ids: (tr.Rectified(SUITE), {"judged": ids % 2 > 0}),
     "two systems": lambda layout, ids: (tr.Compared(SUITE, NAMES), {}),
     "ties": lambda layout, ids: (tr.TieReport(SUITE), {}),
 }
 LAYOUTS = [name for name in layout_cases.LAYOUTS if not name.startswith("ranking")]
+#: one layout of each family, in which wrappers are tried: on one of the devices
+EACH = {
+    "cuda": ["dense_excluded", "catalogue_lists_excluded", "ids_and_padded_ids", "label, groups"],
+    "mps": ["flat", "catalogue_triples", "labels", "dense, weights"],
+}
+FURTHER = ["dense, groups", "label, groups", "list, groups", "ids, groups", "ids, repeats", "dense, weights"]
 SUITE, NAMES = ["ndcg@3", "mrr"], ["new", "old"]
+
+
+def update(metric, scores, target, **options):
+    scores = dict.fromkeys(NAMES, scores) if type(metric) is tr.Compared else scores
+    metric.update(scores, target, **options, **({"human": target} if isinstance(metric, tr.Rectified) else {}))
 
 
 def numbers(metric):
@@ -77,14 +112,13 @@ def numbers(metric):
 
 
 @kinds
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", [*LAYOUTS, *FURTHER])
 def test_layouts_and_wrappers_have_the_numbers_of_a_cpu_without_waiting(layout, kind, device, assume):
-    arguments, keywords = layout_cases.batch(layout, QUERIES)[1]
+    arguments, keywords = batch_of(layout)
     there = device.put((arguments, keywords))
     ids = torch.arange(tr.MRR().score(*arguments, **keywords).numel())
     assume(compared=16 if kind == "cuda" else 0)  # ids of lists are compared, or looked up
-    wrappers = [*METRICS.values()][:: 1 if (LAYOUTS.index(layout) % 2 == 0) == (kind == "mps") else len(METRICS)]
-    for make in wrappers:  # each layout has them all on one of the devices
+    for make in [*METRICS.values()] if layout in EACH[kind] else [METRICS["suite"]]:
         (expected, more), (metric, _) = make(layout, ids), make(layout, ids)
         metric.to(kind)
         more_there = device.put(more)
@@ -93,8 +127,7 @@ def test_layouts_and_wrappers_have_the_numbers_of_a_cpu_without_waiting(layout, 
             (expected, (arguments, keywords), more),
             (metric, there, more_there),
         ):
-            scores = dict.fromkeys(NAMES, scores) if isinstance(metric, tr.Compared) else scores
-            one.update(scores, target, **options, **further)
+            update(one, scores, target, **options, **further)
         assert reads_values(arguments, keywords) or device.waits[before:] == []
         found = metric.compute()
         same(numbers(metric), numbers(expected), device)
@@ -109,20 +142,22 @@ def constructed(put=lambda x: x):
     label, ids = put(grades.argmax(-1)), torch.stack([torch.randperm(60, generator=generator)[:9] for _ in grades])
     several = [put(row.nonzero().squeeze(-1)[:n]) for n, row in enumerate(grades)]
     pairs = put(tuple(grades[:, :5].nonzero().T))
-    users, items = (put(torch.randint(-3, 4, (n, 4), generator=generator).float()) for n in (QUERIES, 60))
+    users, items = (put(torch.eye(4)[torch.randint(4, (n,), generator=generator)]) for n in (QUERIES, 60))
     grades, ids = put(grades), put(ids)
     yield lambda: ranking.from_scores(scores, grades, exclude=pairs, tie_break=-scores), False
     yield lambda: ranking.from_label(scores, label, mask=grades > 0), False
     yield lambda: ranking.from_flat(scores[0], grades[0], grades[1].sort().values), True
     yield lambda: ranking.from_ids(ids, several), False
+    yield lambda: ranking.from_ids(ids, label, cost=ids[0] + 1), True
+    yield lambda: ranking.from_scores(scores, grades, cost=scores[0]), True
     yield lambda: ranking.from_rankings(ids, ids.flip(-1)), False
     yield lambda: ranking.from_ranks(label + 1, 300), False
     yield lambda: ranking.from_negatives(scores[:, 0], scores[:, 1:]), False
     yield lambda: ranking.from_score_blocks(list(scores.split(20, dim=1)), several), False
-    for options in ({}, {"top_k": 5}, {"chunk_size": 17}, {"similarity": "cosine"}, {"chunk_size": 17, "top_k": 5}):
-        for relevant in (label, ids, several, pairs):
-            reads = isinstance(relevant, tuple)
-            yield lambda r=relevant, o=options: ranking.from_embeddings(users, items, r, exclude=pairs, **o), reads
+    for relevant in (label, ids, several, pairs):
+        for options in ({}, {"top_k": 5}, {"chunk_size": 17, "similarity": "cosine"})[: 1 if relevant is ids else None]:
+            make = functools.partial(ranking.from_embeddings, users, items, relevant, exclude=pairs, **options)
+            yield make, isinstance(relevant, tuple)
 
 
 FIELDS = ("first", "tied", "grade", "valid", "num_candidates", "errors")
@@ -206,8 +241,7 @@ def test_a_metric_on_a_cpu_takes_batches_of_a_device_and_the_other_way_round(mak
     (expected, more), (mixed, _), (there, _) = (make("catalogue_pairs", ids) for _ in range(3))
     given = [((arguments, keywords), more), device.put(((arguments, keywords), more)), ((arguments, keywords), more)]
     for metric, (((scores, target), options), further) in zip((expected, mixed, there.to(kind)), given):
-        scores = dict.fromkeys(NAMES, scores) if isinstance(metric, tr.Compared) else scores
-        metric.update(scores, target, **options, **further)
+        update(metric, scores, target, **options, **further)
     for metric, place in ((mixed, "cpu"), (there, kind)):
         found = metric.compute()
         assert {value.device.type for value in layout_cases.tensors_in(found)} <= {place}

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
+from tests.support.layout_cases import tensors_in
 from torchrank.hardware import constants
 
 # C++ code takes the tensors for those of the meta device, which has no values to read. Other devices need a library.
@@ -55,6 +56,13 @@ class There(Tensor):
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         raise AssertionError(f"{func} outside of the mode of the device")
+
+
+def _here(x: Any) -> Any:
+    """Arguments with values in place of the tensors on the device."""
+    if type(x) is There:
+        return x.here
+    return [*map(_here, x)] if isinstance(x, tuple | list) else x
 
 
 @cache
@@ -145,7 +153,7 @@ class _Operations(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
-        given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        given = list(tensors_in([args, kwargs]))
         there = [x for x in given if type(x) is There]
         asked = kwargs.get("device")
         elsewhere = bool(there) if asked is None else asked == META
@@ -162,11 +170,12 @@ class _Operations(TorchDispatchMode):
         if there and not copies and any(type(x) is not There and x.dim() for x in given):
             raise RuntimeError(f"Expected all tensors on {self.owner.device}, got others of {func} on the CPU")
         owners = {id(x.here): x for x in there}
-        args, kwargs = tree_map(lambda x: x.here if type(x) is There else x, (args, kwargs))
-        result = func(*args, **kwargs)
-        return tree_map(lambda x: self._there(x, owners, func), result) if elsewhere else result
+        result = func(*_here(args), **{key: _here(x) for key, x in kwargs.items()})
+        return self._there(result, owners, func) if elsewhere else result
 
     def _there(self, x: Any, owners: dict[int, There], func: Any) -> Any:
+        if isinstance(x, tuple | list):
+            return [self._there(one, owners, func) for one in x]
         if not isinstance(x, Tensor):
             return x
         if x.dtype == torch.float64 and not self.owner.float64:

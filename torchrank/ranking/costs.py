@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import widened
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.checks import check_tensor
 from torchrank.ranking.entries import run_bounds, run_starts
@@ -37,7 +38,7 @@ class Costs:
         Raises:
             ValueError: costs have another shape, or one is negative or NaN.
         """
-        scores, cost = batch.preds, check_tensor(cost, "cost").detach().to(batch.preds.device, torch.float64)
+        scores, cost = batch.preds, widened(check_tensor(cost, "cost").detach().to(batch.preds.device))
         if cost.shape not in (scores.shape, scores.shape[1:]):
             raise ValueError(f"Expected cost in the shape of preds {list(scores.shape)}, got {list(cost.shape)}")
         if not bool((cost >= 0).all()):

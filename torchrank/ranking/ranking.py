@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch.nn.functional import pad
 
-from torchrank.hardware.devices import autocast_off, widest_float
+from torchrank.hardware.devices import autocast_off, widened, widest_float
 from torchrank.hardware.graphs import eager
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, count
@@ -232,7 +232,7 @@ class Ranking(Intended):
             )
         listed, cost = ids >= 0, check_tensor(cost, "cost").to(ids.device)
         mask = listed if mask is None else listed & tensor_of(mask)
-        places = -torch.arange(ids.shape[1], device=ids.device).double().expand(ids.shape)
+        places = -widened(torch.arange(ids.shape[1], device=ids.device)).expand(ids.shape)
         spent = cost if cost.dim() == 2 else cost[ids.long().clamp(0, len(cost) - 1)]
         return replace(ranking.joined, costs=Costs.of(Batch(places, mask=mask), spent))
 
