@@ -49,9 +49,10 @@ def nothing(device: torch.device, num_extra: int = 0) -> Tensor:
 
 def add(total: Tensor, extra: Tensor) -> Tensor:
     """The sum of two states on the device of the first, as a new tensor: inference mode forbids changes in place."""
-    extra = carry(extra, total.device)
+    if extra.device != total.device:
+        extra = carry(extra, total.device)
     if total.dim() == 1:
-        return total + read(extra)
+        return total + (extra if extra.dim() == 1 else read(extra))
     high, low = total
     extra_high, extra_low = extra if extra.dim() == 2 else (extra, torch.zeros_like(extra))
     result = high + extra_high
