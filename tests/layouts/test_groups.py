@@ -1,5 +1,6 @@
 """Groups of candidates, which are ranked as one, and ids that are repeated: against lists of groups in plain Python."""
 
+import contextlib
 import math
 import random
 from typing import NamedTuple
@@ -243,6 +244,14 @@ def test_groups_meet_every_state_and_wrapper():
     booted.update(*batch, groups=groups, query_ids=torch.arange(QUERIES))
     paired = tr.Compared(suite, ["a", "b"])
     paired.update({"a": batch[0], "b": batch[0]}, batch[1], groups=groups)
+    for confidence in (want, None):
+        abstained = tr.Abstention(suite)
+        with (
+            contextlib.nullcontext()
+            if confidence is not None
+            else pytest.raises(ValueError, match="exclude and groups")
+        ):
+            abstained.update(*batch, groups=groups, confidence=confidence)
     report = tr.TieReport(suite)
     report.update(*batch, groups=groups)
     alone = tr.NDCG()
@@ -326,7 +335,7 @@ def test_later_copies_go_or_hold_their_place(repeats):
 
 def test_the_error_of_a_repeated_id_names_the_argument_that_takes_it():
     ids, relevant = torch.tensor([[1, 1, 2]]), torch.tensor([2])
-    with pytest.raises(ValueError, match=r"pass repeats='first' .* repeats='hold'"):
+    with pytest.raises(ValueError, match=r"repeats='first' .* repeats='hold'"):
         tr.MRR().score(ids, relevant)
     assert tr.MRR().score(ids, relevant, repeats="first").tolist() == [0.5]
     assert tr.MRR().score(ids, relevant, repeats="hold").tolist() == [pytest.approx(1 / 3)]

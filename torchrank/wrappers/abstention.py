@@ -104,7 +104,7 @@ class Abstention(SuiteMetric):
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`, and ``confidence``.
 
         ``confidence`` is float [query]; None = by the constructor's rule from scores [query, candidate]. Other layouts,
-        and scores with ``exclude``, need it.
+        and scores with ``exclude`` or ``groups``, need it.
 
         Raises:
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or a confidence is missing or has another
@@ -122,10 +122,11 @@ class Abstention(SuiteMetric):
             or scores.dim() != 2
             or not scores.is_floating_point()
             or batch.exclude is not None
+            or batch.groups is not None
         ):
             raise ValueError(
-                "Expected confidence [query] together with all but scores [query, candidate] without exclude, got none;"
-                " pass confidence="
+                "Expected confidence [query] together with all but scores [query, candidate] without exclude and"
+                " groups, got none; pass confidence="
             )
         parts = []
         rows = max(1, BLOCK // max(1, scores.shape[1]))
