@@ -66,7 +66,7 @@ def printed(capsys, *arguments):
         ("compare qrels a.run b.run -m mrr --require map>0", 2, "Expected the measure of --require to be one of mrr"),
         ("measures ndcg(gain=other)@10", 2, "Expected gain to be"),
         ("measures ndgc", 2, "did you mean 'ndcg'"),
-        ("presets nothing", 2, "Expected a library, one of "),
+        ("presets nothing", 2, "Expected a library that has a preset, got 'nothing'; the libraries are trec_eval, "),
         ("eval qrels mteb.json", 3, "read it by tr.read_run(source, subset=...)"),
         ("eval qrels a.run -q none/values.tsv", 2, "Expected a file in a folder that exists, got none/values.tsv"),
         ("eval qrels a.run -q .", 2, "Expected a file, got the folder ."),

@@ -22,8 +22,8 @@ def library(spelling: str) -> str:
     known = {_key(name): name for name in LIBRARIES}
     known |= {_key(name): key for key, names in LIBRARIES.items() for name in names.split(", ")}
     if _key(spelling) not in known:
-        hint = did_you_mean(spelling, LIBRARIES)
-        raise ValueError(f"Expected a library, one of {', '.join(LIBRARIES)}, got {spelling!r}{hint}")
+        hint = did_you_mean(spelling, LIBRARIES) or f"; the libraries are {', '.join(LIBRARIES)}"
+        raise ValueError(f"Expected a library that has a preset, got {spelling!r}{hint}")
     return known[_key(spelling)]
 
 
