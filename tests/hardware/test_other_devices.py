@@ -88,6 +88,10 @@ METRICS = {
     "people": lambda layout, ids: (tr.Rectified(SUITE), {"judged": ids % 2 > 0}),
     "two systems": lambda layout, ids: (tr.Compared(SUITE, NAMES), {}),
     "ties": lambda layout, ids: (tr.TieReport(SUITE), {}),
+    "judge and people": lambda layout, ids: (
+        tr.Rectified(SUITE, NAMES, strata=2),
+        {"human": layout_cases.batch(layout, QUERIES)[1][0][1], "judged": ids % 3 > 0, "strata": ids % 2},
+    ),
 }
 LAYOUTS = [name for name in layout_cases.LAYOUTS if not name.startswith("ranking")]
 #: one layout of each family, in which wrappers are tried: on one of the devices
