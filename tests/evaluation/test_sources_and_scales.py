@@ -269,6 +269,10 @@ def test_measures_are_told_from_runs(tmp_path):
 
 def test_the_best_value_is_bold_where_values_differ():
     runs = {name: {"q1": {"a": 1.0, "x": score}} for name, score in (("one", 0.5), ("two", 2), ("three", 0.6))}
-    assert "<b>0.3333</b>" in tr.evaluate(QRELS, runs, "mrr").to_html()
-    assert "<b>" not in tr.evaluate(QRELS, runs["one"], "mrr").to_html()
-    assert "<b>" not in tr.evaluate(QRELS, {key: runs[key] for key in ("one", "three")}, "mrr").to_html()
+
+    def bold(runs):
+        text = tr.evaluate(QRELS, runs, "mrr").to_html().partition("<caption>Summary")[2].partition("</table>")[0]
+        return text.count("<b>")
+
+    assert bold(runs) == 2  # two runs have the largest value
+    assert bold(runs["one"]) == bold({key: runs[key] for key in ("one", "three")}) == 0
