@@ -59,7 +59,7 @@ RUN = [("q1", "a", 0.5), ("q1", "b", 0.7)]
         (
             lambda: tr.read_run([1, 2]),
             ValueError,
-            r"Expected rows to be tuples \(query, document, score\), got 1; pass tensors",
+            r"Expected rows to be tuples \(query, document, score\), got 1; pass ",
         ),
         (lambda: tr.read_run(["abc"]), ValueError, r"Expected rows to be tuples \(query, document, score\), got 'abc'"),
         (lambda: tr.read_run({"q": {"a": 1.0}, "p": 3}), ValueError, r"for query 'p'"),
