@@ -13,6 +13,7 @@ from torchrank import RankingMetric
 #: examples of a page, at least
 EXAMPLES = {
     "README.md": 18,
+    "benchmarks/ACCELERATORS.md": 0,
     "benchmarks/README.md": 0,
     "torchrank/evaluation/README.md": 13,
     "torchrank/metrics/README.md": 26,
