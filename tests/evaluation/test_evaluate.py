@@ -365,16 +365,16 @@ def test_a_preset_of_measures_alone_is_passed_as_the_measures():
 
 
 def test_a_column_of_one_frame_is_refused_beside_a_run_and_judgments_alone_are_refused():
-    frame = {"qid": ["q"], "docno": ["a"], "score": [1.0], "y_true": [1]}
+    frame = {"qid": ["q"], "docno": ["a"], "score": [1.0], "clicked": [1]}
     with pytest.raises(ValueError, match=r"got a run, too; read each by tr\.read_qrels and tr\.read_run"):
         tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1}}, "map", by="country")
     with pytest.raises(TypeError, match="got dict alone; pass the run as the second argument"):
         tr.evaluate({"q": {"a": 1}})
     with pytest.raises(tr.ReadingError, match="pass grade= with the name of its column"):
         tr.evaluate(frame, "map")
-    assert tr.evaluate(frame, "map", grade="y_true").means == {"run": {"map": 1}}
+    assert tr.evaluate(frame, "map", grade="clicked").means == {"run": {"map": 1}}
     with pytest.raises(ValueError, match="table with groups"):
-        tr.evaluate(frame, "map", grade="y_true").by()
+        tr.evaluate(frame, "map", grade="clicked").by()
 
 
 @pytest.mark.needs("pandas", "polars")
