@@ -43,7 +43,7 @@ def greedy(worth, fading, weights, top_k):
 
 @pytest.mark.parametrize("binary", [True, False])
 @pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize(("subtopics", "top_k"), [(1, None), (1, 2), (3, None), (3, 2), (3, 9), (33, 3)])
+@pytest.mark.parametrize(("subtopics", "top_k"), [(1, None), (1, 2), (3, None), (3, 2), (3, 9), (31, 3), (33, 3)])
 def test_the_greedy_order_takes_the_largest_weighted_gain_at_each_rank(subtopics, top_k, weighted, binary):
     draw = random.Random(subtopics)
     value = (lambda: draw.choice([0, 0, 1])) if binary else (lambda: draw.choice([0, 0.5, 0.25, 1]))

@@ -665,6 +665,8 @@ def test_the_line_of_other_libraries_has_each_name_once_with_its_remark():
             shown = plain(without_optional(one.theirs))
             wanted = {TITLES.get(one.library, one.library), one.remark, f"`{shown}`" if shown else ""}
             assert all(text in line for text in wanted), (measure, one)
+        if any(one.same and one.settings[0] in ("", "@{k}") and not one.remark for one in entries):
+            assert not line.startswith("with `"), line  # libraries without a setting come first
         names = Counter(plain(without_optional(one.theirs)) for one in entries if one.theirs)
         for remark in filter(None, {one.remark for one in entries}):  # a remark may quote names
             line = line.replace(remark, "")

@@ -453,17 +453,27 @@ def test_a_function_sees_the_queries_in_order_of_their_index():
     assert seen[0].dtype == torch.float32
 
 
-def test_a_function_with_dim_receives_a_vector_of_values_in_whatever_order_rows_come():
+def test_a_function_with_dim_receives_the_values_of_all_queries_in_whatever_order_rows_come():
     seen = []
 
     def last(values, dim=None):
         seen.append((values.dim(), dim))
         return values[-1]
 
-    for order in (slice(None), rows(20)[2].argsort(stable=True)):
-        batch = tuple(x[order] for x in rows(20))
-        close(*(make("RetrievalMRR", aggregation=last)(*batch) for make in (ours, theirs)))
-    assert set(seen) == {(1, None)}
+    for name, options, want in (("RetrievalMRR", {}, {(1, None)}), (CURVES[0], {"max_k": 3}, {(2, 0)})):
+        seen.clear()
+        for order in (slice(None), rows(20)[2].argsort(stable=True)):
+            batch = tuple(x[order] for x in rows(20))
+            close(*(make(name, aggregation=last, **options)(*batch) for make in (ours, theirs)))
+        assert want <= set(seen)
+
+
+@pytest.mark.parametrize("value", [0, -3, 1.5, True, 2**53 + 1])
+def test_the_largest_rank_is_named_if_it_is_exceeded_only(value):
+    with pytest.raises(ValueError, match=r"`top_k` has to be a positive integer") as raised:
+        ours("RetrievalMRR", top_k=value)
+    assert ("up to 2 ** 53" in str(raised.value)) == (value == 2**53 + 1)
+    assert ours("RetrievalMRR", top_k=2**53).top_k == 2**53
 
 
 @every_class
