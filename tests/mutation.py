@@ -65,7 +65,7 @@ TESTS = {
         "wrappers/test_sampled.py",
         "retrieval",
     ],
-    "metrics": ["measures", "item_lists"],
+    "metrics": ["measures", "item_lists", "ranking/test_intents.py"],
     "collection": ["collection"],
     "wrappers": ["wrappers"],
     "tables": ["tables"],

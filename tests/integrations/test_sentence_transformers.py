@@ -6,6 +6,7 @@
 import csv
 import inspect
 import random
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -253,7 +254,12 @@ def test_an_evaluator_without_options_has_the_batches_files_and_times_of_theirs(
         "Reranking": lambda **options: RerankingEvaluator(QUERIES, CORPUS, CANDIDATES, RELEVANT, **options),
     }
     for (kind, call), model, key in zip(calls.items(), (Words(), Pairs()), ("cosine_ndcg@10", "ndcg@10")):
-        values = call()(model, str(tmp_path))
+        told = []
+        card = SimpleNamespace(set_evaluation_metrics=lambda *arguments, told=told: told.append(arguments))
+        model.model_card_data = card
+        evaluator = call()
+        values = evaluator(model, str(tmp_path))
+        assert told == [(evaluator, values, -1, -1)]
         assert list(values) == [key]
         options = {"batch_size": 32, "show_progress_bar": False, "convert_to_tensor": True}
         assert [found for _, found in model.calls] == [options] * len(model.calls)
