@@ -21,7 +21,7 @@ def metrics():
             continue
         if "top_k" in parameters or parameters.get("normalize") != "k":  # which needs a cutoff
             yield cls(**parameters)
-        if "top_k" not in parameters and config.name != "mr":
+        if "top_k" not in parameters and cls.takes_top_k:
             yield cls(top_k=2 + number % 5, **parameters)
 
 
