@@ -49,8 +49,8 @@ def nothing(device: torch.device, num_extra: int = 0) -> Tensor:
 
 def add(total: Tensor, extra: Tensor) -> Tensor:
     """The sum of two states on the device of the first, as a new tensor: inference mode forbids changes in place."""
-    if extra.device != total.device:
-        extra = carry(extra, total.device)
+    if extra.device != total.device:  # a batch [number] has no rounding errors yet
+        extra = extra.to(total) if extra.dim() == total.dim() == 1 else carry(extra, total.device)
     if total.dim() == 1:
         return total + (extra if extra.dim() == 1 else read(extra))
     high, low = total
@@ -70,16 +70,14 @@ def read(total: Tensor) -> Tensor:
 
 def carry(state: Tensor, device: torch.device) -> Tensor:
     """A state on another device, in the widest dtype of that device."""
-    widest = widest_float(device)
-    if not state.is_floating_point() or state.dtype == widest:
+    if not state.is_floating_point() or state.dtype == widest_float(device):
         return state.to(device)
-    if widest == torch.float64:
-        wide = state.to(device).to(widest)  # first to the device, because the other one has no float64
-        return read(wide) if compensated(state) else wide
-    narrow = state.to(widest)
     if state.dim() == 1 and len(state) >= SIZE:  # float64 sums become float32 sums and rounding errors
-        narrow = torch.stack([narrow, (state - narrow).to(widest)])
-    return narrow.to(device)
+        wide = state.to(torch.float64)
+        high = wide.to(torch.float32)
+        return torch.stack([high, (wide - high).to(torch.float32)]).to(device)
+    wide = state.to(device, dtype=widest_float(device))
+    return read(wide) if compensated(state) else wide
 
 
 def current(state: Tensor, size: int) -> Tensor:
