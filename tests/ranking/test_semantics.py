@@ -142,12 +142,13 @@ def test_a_query_without_a_relevant_candidate_has_the_value_of_its_policy(name, 
 def test_defaults_for_nothing_relevant():
     assert {name: m().empty_target_action for name, m in tr.RankingMetric.registry.items()} == {
         **dict.fromkeys(tr.RankingMetric.registry, "neg"),
-        **dict.fromkeys(("mr", "arp"), "skip"),  # a rank is at least 1
+        **dict.fromkeys(("mr", "arp", "firstrank"), "skip"),  # a rank is at least 1
         **dict.fromkeys(("eel", "eed", "eer"), "skip"),  # 0 is the best loss
         "auroc": "skip",  # 0 would drag chance below 1/2
         **dict.fromkeys(
             ("kendalltau", "kendalldistance", "weightedtau", "aptau", "spearman", "overlap", "rbo", "lip"), "skip"
         ),
+        **dict.fromkeys(("rba", "rbr", "pmrr"), "skip"),
         "fallout": "pos",
     }
 

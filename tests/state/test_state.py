@@ -426,9 +426,9 @@ def test_attributes_are_kept_as_torch_and_torchmetrics_keep_them():
 
 def test_methods_left_out_of_graphs_keep_their_signature_and_can_be_copied():
     suite = tr.RankingCollection(["ndcg@5", "mrr"])
-    parameters = ["preds", "target", "mask", "indexes", "groups", "exclude", "tie_break", "weights"]
+    parameters = ["preds", "target", "mask", "indexes", "group_sizes", "exclude", "tie_break", "groups", "repeats"]
     for metric, method in itertools.product((suite, suite["mrr"]), ("update", "score")):
-        assert list(inspect.signature(getattr(metric, method)).parameters) == parameters
+        assert list(inspect.signature(getattr(metric, method)).parameters) == [*parameters, "weights"]
     twin = fill(pickle.loads(pickle.dumps(suite)), BATCHES)
     assert twin.clone().compute() == fill(suite, BATCHES).compute()
 

@@ -221,7 +221,7 @@ def _of_embeddings(layout: EmbeddedLayout, groups: Tensor) -> Layout:
     room = max(1, min(layout.chunk, layout.room(queries) // max(1, len(queries))))
     stops, cuts = number.bincount().cumsum(0).cpu(), [0]
     while cuts[-1] < len(order):
-        first, last = torch.searchsorted(stops, torch.tensor([cuts[-1], cuts[-1] + room]), right=True).tolist()
+        first, last = torch.searchsorted(stops, stops.new_tensor([cuts[-1], cuts[-1] + room]), right=True).tolist()
         cuts.append(int(stops[max(first, last - 1)]))
 
     def read() -> Iterator[Tensor]:

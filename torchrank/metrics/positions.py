@@ -17,7 +17,6 @@ from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.parameters import flag, one_of
 from torchrank.names.types import EmptyAction
 from torchrank.ranking.arithmetic import only, ratio, row_sum
-from torchrank.ranking.entries import rank_after_list
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.aggregation import MEANS, Mean
 from torchrank.state.sums import Sum, effective_size
@@ -439,8 +438,8 @@ class FirstRank(BinaryMetric):
     Under ``ties="expected"`` it is the exact expectation. If the first tie group with relevant candidates has n
     candidates, r of them relevant, behind a others, this is :math:`a + \frac{n + 1}{r + 1}`. It is not 1 over the
     :class:`MRR`: with four tied candidates, two of them relevant, it is 5/3, and the mean of 1 / rank is 13/18. If no
-    relevant candidate was retrieved, the rank is the one behind the list. Queries without relevant candidates are
-    skipped by default, and queries for which nothing was retrieved always.
+    relevant candidate was retrieved, the rank is the one behind the list; NaN if its length is unknown. Queries without
+    relevant candidates are skipped by default, and queries for which nothing was retrieved always.
 
     Source:
         Cooper, Expected search length, American Documentation 19(1), 1968, which counts the irrelevant candidates above
@@ -464,4 +463,5 @@ class FirstRank(BinaryMetric):
         return True
 
     def measure(self, ranking: Ranking) -> Tensor:
-        return torch.minimum(first_rank(ranking, self.relevance_level), rank_after_list(ranking.num_candidates))
+        first = first_rank(ranking, self.relevance_level)
+        return torch.where(first.isfinite(), first, ranking.num_candidates + 1)

@@ -376,10 +376,10 @@ class RBO(ComparingMetric):
 
 
 class RBA(ComparingMetric):
-    r"""Rank-biased alignment of two rankings: :math:`\sum_i \sqrt{w_i w'_i}` with :math:`w_i = (1 - p) p^{rank_i - 1}`.
+    r"""Rank-biased alignment of two rankings: :math:`(1 - p) \sum_i p^{(rank_i + rank'_i) / 2 - 1}`.
 
-    w and w' are the weights of a candidate by its ranks in ``preds`` and in ``target``, 0 outside of the list. Tied
-    candidates share the mean of their weights. It is symmetric, and tells a small rearrangement from a reversal. Two
+    A candidate contributes the geometric mean of its weights :math:`(1 - p) p^{rank - 1}` by its ranks in ``preds`` and
+    in ``target``; outside of a list the weight is 0. Tied candidates share the mean of their weights. RBA is symmetric, and tells a small rearrangement from a reversal. Two
     equal rankings of n candidates have :math:`1 - p^n`, because nothing is assumed about unseen ranks. The value is 0
     if one list is empty. If both are, the query is skipped by default.
 
@@ -451,7 +451,7 @@ class RBR(ComparingMetric):
 
 
 class PMRR(ComparingMetric):
-    r"""p-MRR, the mean change of rank by an instruction: :math:`1 - o / r` if r > o, else :math:`r / o - 1`.
+    r"""p-MRR, the mean change of rank by an instruction: :math:`(r - o) / \max(r, o)`.
 
     o is the rank of a document before, by ``target``, and r its rank after, by ``preds``. The mean is over the changed
     documents of a query, which the instruction makes irrelevant. So 0 is no change, positive values are ranks that

@@ -119,7 +119,7 @@ LACKING: dict[str, dict[str, str]] = {
     },
     "deepeval": {
         "ContextualRecallMetric": "of the sentences of an expected output",
-        "ContextualRelevancyMetric": "of the statements in all contexts; with one in each it is `precision`",
+        "ContextualRelevancyMetric": "of the statements in all contexts; with one in each it is precision",
     },
     "pykeen": {
         "count": "`numrel(aggregation=sum)`",
