@@ -379,9 +379,10 @@ class RBA(ComparingMetric):
     r"""Rank-biased alignment of two rankings: :math:`(1 - p) \sum_i p^{(rank_i + rank'_i) / 2 - 1}`.
 
     A candidate contributes the geometric mean of its weights :math:`(1 - p) p^{rank - 1}` by its ranks in ``preds`` and
-    in ``target``; outside of a list the weight is 0. Tied candidates share the mean of their weights. RBA is symmetric, and tells a small rearrangement from a reversal. Two
-    equal rankings of n candidates have :math:`1 - p^n`, because nothing is assumed about unseen ranks. The value is 0
-    if one list is empty. If both are, the query is skipped by default.
+    in ``target``; outside of a list the weight is 0. Tied candidates share the mean of their weights. RBA is symmetric,
+    and tells a small rearrangement from a reversal. Two equal rankings of n candidates have :math:`1 - p^n`, because
+    nothing is assumed about unseen ranks. The value is 0 if one list is empty. If both are, the query is skipped by
+    default.
 
     Source:
         Moffat, Mackenzie, Mallia and Petri, Rank-biased quality measurement for sets and rankings, SIGIR-AP 2024; the
