@@ -98,6 +98,13 @@ def test_the_command_takes_a_separator(tmp_path, capsys):
     assert next(row["value"] for row in document["rows"] if row["measure"] == "ndcg@3") == pytest.approx(want)
 
 
+def test_a_run_of_chunks_that_are_not_judged_is_told_of_their_documents():
+    qrels, run = {"q": {"d0": 1}}, {"q": {"d0#1": 0.5}}
+    with pytest.warns(UserWarning, match=r"in both, or parent='#' \(--parent '#'\) to evaluate chunks"):
+        assert tr.evaluate(qrels, run, "mrr").means["run"]["mrr"] == 0
+    assert tr.evaluate(qrels, run, "mrr", parent="#").means["run"]["mrr"] == 1
+
+
 def test_a_parent_that_is_none_of_the_three_raises():
     for parent in (3, ""):
         with pytest.raises(TypeError, match="a separator such as '#', a dictionary from chunk to document or"):

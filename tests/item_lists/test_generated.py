@@ -139,6 +139,24 @@ def test_wrong_beams_raise(beams, ids_of, error, message):
             call()
 
 
+def test_identifiers_in_the_place_of_items_are_refused_and_several_items_are_not():
+    ids_of = torch.cartesian_prod(*[torch.arange(4)] * 3)[
+        torch.randperm(64, generator=torch.Generator().manual_seed(0))
+    ]
+    item = torch.tensor([5, 9, 30])
+    beams = ids_of[torch.stack([item + 1, item], 1)]
+    assert tr.MRR().score(tr.Ranking.from_generated(beams, item, ids_of)).tolist() == [0.5] * 3
+    for target in (ids_of[item], ids_of[item].numpy()):
+        with pytest.raises(ValueError, match=r"numbers of items, .* got identifiers of shape \[3, 3\]; pass the items"):
+            tr.Ranking.from_generated(beams, target, ids_of)
+    several = torch.stack([item, item + 2, item + 3], 1)  # as wide as an identifier
+    assert tr.MRR().score(tr.Ranking.from_generated(beams, several, ids_of)).tolist() == [0.5] * 3
+    small = torch.tensor([[1, 2, 3]])  # items whose numbers are an identifier, too
+    ranking = tr.Ranking.from_generated(ids_of[small], list(small), ids_of)
+    assert tr.MAP().score(ranking).tolist() == [1]
+    assert len(tr.MRR().score(tr.Ranking.from_generated(beams[:0], several[:0], ids_of))) == 0
+
+
 def test_unknown_items_and_policies_raise():
     beams, ids_of = torch.zeros(1, 2).long(), torch.zeros(4).long()
     with pytest.raises(ValueError, match="outside the batch or the catalogue"):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from torchrank.layouts.checks import integer_ids
+from torchrank.layouts.checks import integer_ids, tensor_of
 
 
 class Identifiers(NamedTuple):
@@ -52,3 +52,15 @@ def identifiers(beams: Tensor, ids_of: Tensor) -> Identifiers:
     padding = (codes[len(ids_of) :] < 0).any(-1)
     sizes = items.bincount(minlength=int(number.max()) + 1)
     return Identifiers(generated.masked_fill(padding, -1).view(beams.shape[:2]), items, sizes)
+
+
+def check_items(target: Any, ids_of: Any) -> None:
+    """Raise ValueError if a target is a matrix of identifiers of items, in the place of numbers of items."""
+    target, ids_of = target if isinstance(target, list) else tensor_of(target), tensor_of(ids_of)
+    if not isinstance(target, Tensor) or target.dim() < 2 or not target.shape[1] == ids_of.shape[-1] > 1:
+        return
+    if len(target) and ids_of.dim() == 2 and bool((identifiers(target.unsqueeze(1), ids_of).counts > 0).all()):
+        raise ValueError(
+            "Expected target to have numbers of items, their rows in ids_of, got identifiers of shape"
+            f" {list(target.shape)}; pass the items, or list(target) if each row has the numbers of several items"
+        )

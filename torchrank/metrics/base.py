@@ -346,7 +346,7 @@ class RankingMetric(Measure):
             tie_break: like ``preds``, or [candidate]: among equal scores the higher value ranks first.
             groups: int [candidate], [query, candidate] or [row], or beside ids [id]: equal for chunks of one document
                 or variants of one product, negative = alone. A group is ranked once, where its best candidate is, with
-                the largest grade of its candidates.
+                the largest grade of its candidates. ``target`` and ``exclude`` still name candidates, not groups.
             repeats: what is done with an id that is in a list again: "error"; "first" = later copies are left out and
                 the ids behind them move up; "hold" = they keep their place and are not relevant.
             weights: [query], finite and >= 0; a query of weight 0 is ignored.

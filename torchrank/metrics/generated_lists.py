@@ -49,9 +49,10 @@ class GeneratedMetric(PerUserMetric):
 
 
 class Validity(GeneratedMetric):
-    r"""The share of the first k generated identifiers that are of an item, :math:`|\{b \in L_k : c_b > 0\}| / |L_k|`.
+    r"""The share of the first k generated identifiers that are of an item, :math:`\sum_{b} [c_b > 0] / k`.
 
-    :math:`L_k` are the first k beams, and :math:`c_b` is the number of items with the identifier b. ``preds`` of
+    The sum is over the first k beams b, so an identifier that is repeated counts each time; k is their number, if there
+    are fewer. :math:`c_b` is the number of items with the identifier. ``preds`` of
     ``update`` and ``score`` are the beams, int [query, beam] or [query, beam, level], best first, negative = padding.
     A list without beams is left out.
 
@@ -76,11 +77,11 @@ class Validity(GeneratedMetric):
 
 
 class Aliasing(GeneratedMetric):
-    r"""The share of valid identifiers that are of several items, :math:`|\{b : c_b > 1\}| \,/\, |\{b : c_b > 0\}|`.
+    r"""The share of valid beams whose identifier is of several items, :math:`\sum_{b} [c_b > 1] / \sum_{b} [c_b > 0]`.
 
-    :math:`c_b` is the number of items with the identifier b, one of the first k beams. ``preds`` are as for
-    :class:`Validity`. A list without a valid identifier is 0. For the share of a catalogue, pass each item as a list,
-    ``ids_of.unsqueeze(1)``.
+    The sums are over the first k beams b, so an identifier that is repeated counts each time. :math:`c_b` is the number
+    of items with the identifier. ``preds`` are as for :class:`Validity`. A list without a valid identifier is 0. For
+    the share of a catalogue, pass each item as a list, ``ids_of.unsqueeze(1)``.
 
     Source:
         Rajput et al., Recommender systems with generative retrieval, NeurIPS 2023, who count collisions of identifiers.

@@ -19,7 +19,7 @@ from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import Need
 from torchrank.layouts.catalogues import embedded, streamed
 from torchrank.layouts.checks import check_tensor, tensor_of
-from torchrank.layouts.generated import identifiers
+from torchrank.layouts.generated import check_items, identifiers
 from torchrank.layouts.grouping import grouped
 from torchrank.layouts.judged_items import judged_items
 from torchrank.layouts.progress import progress_bar
@@ -241,19 +241,20 @@ class Ranking(Intended):
     def from_generated(cls, beams: Array, target: Any, ids_of: Array, *, invalid: str = "hold") -> Ranking:
         """Rank the items of generated identifiers, as semantic ids of generative retrieval.
 
-        An identifier of c items puts these, tied, at the c ranks of its place: its hit in the first rank is 1 / c. An
-        identifier that was generated again is left out, and those behind it move up.
+        An identifier of c items fills c ranks, in which these items are tied. So at the top of a list it is 1 / c of a
+        hit in the first rank. An identifier that was generated again, of an item or not, is left out, and those behind
+        it move up.
 
         Args:
             beams: int [query, beam], best first, or [query, beam, level] for identifiers of several codes; negative =
                 padding.
-            target: relevant items, as ``relevant`` of :meth:`from_ids`.
+            target: relevant items, as ``relevant`` of :meth:`from_ids`: the numbers of their rows in ``ids_of``.
             ids_of: int [item] or [item, level], the identifier of each item.
             invalid: what an identifier of no item does: "hold" = it has a rank and is not relevant; "drop" = it is left
                 out.
 
         Raises:
-            TypeError, ValueError: the arguments do not fit together.
+            TypeError, ValueError: the arguments do not fit together, or ``target`` has identifiers in place of items.
 
         Example:
             >>> import torch, torchrank as tr
@@ -264,6 +265,7 @@ class Ranking(Intended):
         """
         one_of("invalid", invalid, ("hold", "drop"))
         numbers, of_item, _ = found = identifiers(check_tensor(beams, "beams"), check_tensor(ids_of, "ids_of"))
+        check_items(target, ids_of)
         grid = numbers.new_empty((), dtype=torch.float32).expand(len(numbers), len(of_item))
         judged, errors = judged_items(target, grid, "beams", limit=len(of_item))
         items, grade = judged.rectangle()

@@ -177,10 +177,12 @@ def _looked_up(judged: KeyIds, retrieved: KeyIds, number: Array) -> Array:
 def _unlike(what: str, theirs: Any, ours: Any, their_row: int, our_row: int) -> str:
     """The sentence that shows an id of a run and a judged id, of which none is in both."""
     retrieved, judged = theirs.take(np.array([their_row])), ours.take(np.array([our_row]))
+    their_id, our_id = retrieved.tolist()[0], judged.tolist()[0]
     way_out = "ids of one type" if {retrieved.kind, judged.kind} == {"text", "integers"} else "the same ids"
+    chunks = ", or parent='#' (--parent '#') to evaluate chunks as their documents" if "#" in str(their_id) else ""
     return (
-        f"No {what} of the run is judged: a {what} of the run is {retrieved.tolist()[0]!r}, a judged {what} is"
-        f" {judged.tolist()[0]!r}; use {way_out} in both"
+        f"No {what} of the run is judged: a {what} of the run is {their_id!r}, a judged {what} is {our_id!r};"
+        f" use {way_out} in both{chunks}"
     )
 
 
