@@ -211,6 +211,18 @@ def test_large_matrices_are_reduced_in_chunks(monkeypatch):
         test_judged_items_are_the_groups_of_a_catalogue("triples", shared, torch.Tensor)
 
 
+def test_the_first_query_with_a_bad_value_is_named():
+    scores, groups = torch.rand(4, 6), torch.arange(6) // 2
+    label = torch.tensor([1, 2, 9, 1])
+    for of_all in (True, False):
+        given = groups if of_all else groups.expand(4, 6)
+        with pytest.raises(ValueError, match="first in query 2;"):
+            tr.MRR().score(scores, label, groups=given)
+    lists = torch.tensor([[0, 1], [2, 3], [4, 5], [1, 6]])  # as many as there are ids with a group
+    with pytest.raises(ValueError, match="first in query 3;"):
+        tr.MRR().score(lists, torch.tensor([0, 2, 4, 1]), groups=groups)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_scores_keep_their_precision(dtype):
     scores = torch.tensor([[1.0, 1.0 + torch.finfo(dtype).eps, 0.0]], dtype=dtype)

@@ -106,6 +106,8 @@ def test_many_ties_of_one_cost_are_exact_and_of_several_costs_say_the_way_out():
     ranking = tr.Ranking.from_scores(scores, target, cost=torch.arange(500))
     with pytest.raises(ValueError, match=r"at most 6 tied candidates .* pass tie_break to Ranking.from_scores"):
         tr.parse("recall@2000tok").score(ranking)
+    ranking = tr.Ranking.from_scores(scores, target, cost=torch.arange(500) + 2001)  # none of them can be paid
+    assert tr.parse("recall@2000tok").score(ranking) == 0
     ranking = tr.Ranking.from_scores(scores, target, cost=torch.arange(500), tie_break=torch.arange(500))
     assert tr.parse("recall@2000tok").score(ranking) == 0
 
