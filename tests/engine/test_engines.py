@@ -28,7 +28,7 @@ from tests.support.brute_force_ranks import (
     standing,
 )
 from tests.support.oracle_comparison import FEW, REPRESENTATIVES, assert_equal_by_need, scored
-from tests.support.unread import leave_values_unread
+from tests.support.unread import Elsewhere, leave_values_unread
 from torchrank.engine import compiled as fused
 from torchrank.engine import counting, rank, sorting, streaming, topk
 from torchrank.engine.plan import Counting, Strategy, cheapest, chunks, plan
@@ -696,7 +696,7 @@ def test_on_a_device_the_kernel_itself_searches_for_nan(monkeypatch, compiled):
     monkeypatch.setitem(fused._kernels, "_compare", fused._compare)
     monkeypatch.setattr(counting, "find_nan", None)
     compiled(True)
-    found = tr.Ranking.from_label(scores.as_subclass(layout_cases.Elsewhere), label)
+    found = tr.Ranking.from_label(scores.as_subclass(Elsewhere), label)
     assert found.errors.sum() == 2
     assert_same(found, want)
 

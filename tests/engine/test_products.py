@@ -8,7 +8,7 @@ import torch
 import torchrank as tr
 from benchmarks import products
 from tests.support.brute_force_ranks import assert_same, pairs_of
-from tests.support.layout_cases import Elsewhere
+from tests.support.unread import Elsewhere
 from torchrank.engine import streaming
 from torchrank.hardware.devices import multiplying
 

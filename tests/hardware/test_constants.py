@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support import layout_cases
+from tests.support.unread import Elsewhere
 from torchrank.hardware import constants
 from torchrank.layouts.batch import Batch
 from torchrank.state import query_mean
@@ -67,7 +67,7 @@ def test_states_of_a_collection_that_are_added_together_equal_states_added_one_b
     scores, grades = torch.randn(9, 5, generator=generator), torch.randint(0, 2, (9, 5), generator=generator)
     suite, alone = tr.RankingCollection(["ndcg", "mrr@3", "map"]), tr.RankingCollection(["ndcg", "mrr@3", "map"])
     for _ in range(2):
-        batch = Batch(scores.as_subclass(layout_cases.Elsewhere), grades)
+        batch = Batch(scores.as_subclass(Elsewhere), grades)
         metrics = list(suite.values())
         results = query_mean.added_together(metrics, score_batch(metrics, batch))
         assert all(result.added is not None for result in results)

@@ -13,6 +13,7 @@ from tests.support import layout_cases
 from tests.support.layout_cases import config
 from tests.support.oracle_comparison import assert_all_equal, scored
 from tests.support.tie_orders import Query
+from tests.support.unread import Elsewhere
 
 GRADED = [config(name) for name in ("ndcg", "map", "mrr", "bpref", "auroc")]
 GRADED += [config("recall", top_k=2, ties=ties) for ties in ("expected", "optimistic", "pessimistic")]
@@ -88,7 +89,7 @@ def assert_values(configs, queries, *args, where="", **kwargs):
 
 
 @pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("kind", [torch.Tensor, layout_cases.Elsewhere])
+@pytest.mark.parametrize("kind", [torch.Tensor, Elsewhere])
 @pytest.mark.parametrize("given", ["", "mask", "exclude", "mask exclude"])
 def test_a_dense_list_is_one_of_groups(given, kind, shared):
     rows = some_candidates(given, shared)
@@ -121,7 +122,7 @@ def test_a_group_has_the_tie_break_of_its_best_candidate():
 
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("form", ["pairs", "triples", "lists", "label"])
-@pytest.mark.parametrize("kind", [torch.Tensor, layout_cases.Elsewhere])
+@pytest.mark.parametrize("kind", [torch.Tensor, Elsewhere])
 def test_judged_items_are_the_groups_of_a_catalogue(form, shared, kind):
     rows = plain(some_candidates(form, shared, grades=(0, 0, 0, 1)), "tie_break")
     if form == "label":

@@ -24,7 +24,7 @@ from tests.support.oracle_comparison import (
     kind_of_need,
     wanted,
 )
-from tests.support.unread import leave_values_unread
+from tests.support.unread import Elsewhere, leave_values_unread
 from torchrank import retrieval
 from torchrank.engine.plan import chunks
 from torchrank.layouts.arrange import arrange
@@ -342,7 +342,7 @@ def test_pairs_of_some_queries_are_the_same_on_an_accelerator():
     query, item = torch.tensor([-1, 0, 0, 2, 3, 3]), torch.tensor([9, 4, 5, 6, 7, 8])
     for start, stop in ((0, 1), (1, 3), (2, 4), (0, 4)):
         got = []
-        for kind in (torch.Tensor, layout_cases.Elsewhere):
+        for kind in (torch.Tensor, Elsewhere):
             pairs = Pairs(query.as_subclass(kind), item).rows(start, stop)
             got.append([pair for pair in zip(pairs.query.tolist(), pairs.item.tolist()) if pair[0] != -1])
         assert got[0] == got[1] == [(q - start, i) for q, i in zip(query.tolist(), item.tolist()) if start <= q < stop]

@@ -12,8 +12,9 @@ import torch
 from torch import tensor
 
 import torchrank as tr
-from tests.support import layout_cases, oracles
+from tests.support import oracles
 from tests.support.optional import sklearn_metrics
+from tests.support.unread import Elsewhere
 from torchrank.metrics.rank_correlation import ComparingMetric
 from torchrank.ranking.arithmetic import running_sum
 from torchrank.ranking.intervals import NEAR, lost_digits_of
@@ -849,7 +850,7 @@ def test_a_wrong_measure_of_ones_own_is_refused():
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 9, 33])
 def test_running_sums_on_an_accelerator_are_those_of_the_cpu(length):
     x = torch.arange(2.0 * length).view(2, length)
-    assert running_sum(x.as_subclass(layout_cases.Elsewhere)).tolist() == x.cumsum(-1).tolist()
+    assert running_sum(x.as_subclass(Elsewhere)).tolist() == x.cumsum(-1).tolist()
 
 
 @pytest.mark.parametrize("seed", range(5))

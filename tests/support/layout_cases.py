@@ -815,9 +815,3 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
             yield from tensors_in(part)
     elif isinstance(value, dict):
         yield from tensors_in(list(value.values()))
-
-
-class Elsewhere(Tensor):
-    """Tensors on the CPU that say that they are not, and so do all results of their operations."""
-
-    is_cpu = False

@@ -14,7 +14,7 @@ import torch.distributed as dist
 import torchrank as tr
 from tests.support import workers
 from tests.support.brute_force_ranks import pairs_of
-from tests.support.layout_cases import Elsewhere
+from tests.support.unread import Elsewhere
 from torchrank.hardware import costs
 
 INF, NAN = math.inf, math.nan

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support import layout_cases
+from tests.support.unread import Elsewhere
 
 NAN = float("nan")
 AGGREGATIONS = ["mean", "geometric", "harmonic", "median", "midpoint", "min", "max", "none"]
@@ -237,7 +237,7 @@ def test_rows_that_do_not_count_are_dropped_later_where_values_cannot_be_read():
     want = kept_of(["mrr", "mr"], scores, grades, ids, weights=weights).compute()
     metric = kept_of(["mrr", "mr"], scores[:9], grades[:9], ids[:9], weights=weights[:9])
     metric.merge_state(
-        kept_of(["mrr", "mr"], scores[9:].as_subclass(layout_cases.Elsewhere), grades[9:], ids[9:], weights=weights[9:])
+        kept_of(["mrr", "mr"], scores[9:].as_subclass(Elsewhere), grades[9:], ids[9:], weights=weights[9:])
     )
     assert metric.num_rows > len(metric.compute()) == len(want)
     equal(metric.compute(), want)
