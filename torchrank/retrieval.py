@@ -184,8 +184,8 @@ class Retrieval(KeepsRows):
         _check(preds, target, indexes)
         rows = Rows(*(x.detach().flatten() for x in (preds, target, indexes)))
         if self.ignore_index is not None:  # compare as int64: ignore_index may be out of range of a narrow dtype
-            kept = (rows.target if target.is_floating_point() else rows.target.long()) != self.ignore_index
-            rows = Rows(*(x.index_select(0, kept.nonzero().squeeze(-1)) for x in rows))
+            accepted = (rows.target if target.is_floating_point() else rows.target.long()) != self.ignore_index
+            rows = Rows(*(x.index_select(0, accepted.nonzero().squeeze(-1)) for x in rows))
         if not len(rows.preds):
             return
         if not self.allow_non_binary_target:
@@ -539,19 +539,19 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
         ranks = torch.arange(1, 1 + (self.max_k or int(lengths.amax() if len(lengths) else 0)), device=empty.device)
         # Curves are computed in rectangles of queries with similar lengths, because most lists may be short.
         parts, numbers = [], []
-        for ranking, some in zip(
+        for ranking, places in zip(
             rankings, torch.arange(len(lengths), device=lengths.device).split([r.num_queries for r in rankings])
         ):
-            for queries, longest in groups(lengths[some].clamp_max(len(ranks)), OVERHEAD, BLOCK):
-                whole = len(queries) == ranking.num_queries
-                part = ranking if whole else ranking.take(queries.to(empty.device))
+            for queries, longest in groups(lengths[places].clamp_max(len(ranks)), OVERHEAD, BLOCK):
+                complete = len(queries) == ranking.num_queries
+                part = ranking if complete else ranking.take(queries.to(empty.device))
                 curves = self._curves(part, ranks[:longest])
                 if self.aggregation == "mean":  # keep the sum of the curves instead of the curves
                     total = torch.stack([curve.sum(0) for curve in curves]).unsqueeze(0)
                     parts.append(self._between(total, ranks))
                     continue
                 parts.append(torch.stack(curves, dim=1).float())
-                numbers.append(some if whole else some[queries])
+                numbers.append(places if complete else places[queries])
         if self.aggregation == "mean":
             filled = empty.sum() * (self.empty_target_action == "pos")
             counted = len(empty) - empty.sum() * (self.empty_target_action == "skip")
@@ -575,8 +575,8 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
         order = order if by_index is None else order[by_index]
         empty = empty if by_index is None else empty[by_index]
         columns = []
-        for some in ranks.split(max(1, BLOCK // 2 // max(1, len(order)))):
-            values = torch.cat([self._between(part, some) for part in parts])[order]
+        for chunk in ranks.split(max(1, BLOCK // 2 // max(1, len(order)))):
+            values = torch.cat([self._between(part, chunk) for part in parts])[order]
             columns.append([self.aggregated(values[:, n], empty) for n in range(2)])
         if not columns:
             return ranks.float(), ranks.float()
@@ -602,9 +602,11 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
         while start < len(ranks) and total:
             going_on = [part for part in parts if part.shape[-1] > start]
             step = max(1, BLOCK // 8 // max(1, sum(map(len, going_on))))
-            some = ranks[start : start + step]
-            active = torch.cat([result.new_empty((0, 2, len(some))), *(self._between(part, some) for part in going_on)])
-            behind = [self._between(part, some[:1]) for part in parts if part.shape[-1] <= start]
+            chunk = ranks[start : start + step]
+            active = torch.cat(
+                [result.new_empty((0, 2, len(chunk))), *(self._between(part, chunk) for part in going_on)]
+            )
+            behind = [self._between(part, chunk[:1]) for part in parts if part.shape[-1] <= start]
             ended = torch.cat([result.new_empty((0, 2, 1)), *behind]).squeeze(-1)
             low = max(0, position - len(active))
             for n in range(2):
@@ -619,7 +621,7 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
                     values = torch.cat([values.new_zeros(filled), values])
                     count = len(values)
                 near = torch.arange(low, min(position + 1, len(values)), device=ranks.device)
-                fall = some[0] / some if falls else torch.ones_like(some, dtype=values.dtype)
+                fall = chunk[0] / chunk if falls else torch.ones_like(chunk, dtype=values.dtype)
                 scale = torch.where((near < count).unsqueeze(-1), fall, 1.0)
                 pool = torch.cat([active[:, n], values[near].unsqueeze(-1) * scale])
                 result[n, start : start + step] = pool.kthvalue(position - low + 1, dim=0).values

@@ -53,14 +53,14 @@ class PackedRows:
         if (high - low).bit_length() + bits > 31:
             return None
         keys = torch.empty(len(scores), dtype=torch.int64, device=scores.device)
-        for some in _blocks(len(keys)):
-            query = indexes[some] if not low else indexes[some].long() - low
-            score = falling(scores[some]).bitwise_xor_(UNSIGNED)
-            worth = grade[some] if not base else grade[some].long() - least + 1
+        for block in _blocks(len(keys)):
+            query = indexes[block] if not low else indexes[block].long() - low
+            score = falling(scores[block]).bitwise_xor_(UNSIGNED)
+            worth = grade[block] if not base else grade[block].long() - least + 1
             worth = worth.clamp_min(0) if least < 0 and not base else worth
-            worth = worth if layout.mask is None else worth * layout.mask[some]
+            worth = worth if layout.mask is None else worth * layout.mask[block]
             # Each half is made for itself, because operations on 64 bits take several times as long.
-            halves = keys[some].view(torch.int32).view(-1, 2)
+            halves = keys[block].view(torch.int32).view(-1, 2)
             upper = (score >> (32 - bits)).bitwise_and_(2**bits - 1)
             halves[:, UPPER] = upper.bitwise_or_(query.to(torch.int32, copy=True).bitwise_left_shift_(bits))
             halves[:, LOWER] = score.bitwise_left_shift_(bits).bitwise_or_(worth.to(torch.int32))
@@ -77,8 +77,10 @@ class PackedRows:
     def entries(self) -> tuple[Tensor, Tensor]:
         """The places of the entries in the order, int64 [entry], and their grades [entry]."""
         part = 2**self.bits - 1
-        found = [(self.keys[some] & part).nonzero().squeeze(-1).add_(some.start) for some in _blocks(len(self.keys))]
-        place = torch.cat(found)
+        places = [
+            (self.keys[block] & part).nonzero().squeeze(-1).add_(block.start) for block in _blocks(len(self.keys))
+        ]
+        place = torch.cat(places)
         if part == 1 and not self.least:
             return place, torch.ones((), dtype=self.dtype, device=place.device).expand(len(place))
         grade = (self.keys.take(place) & part).to(self.dtype)

@@ -57,8 +57,8 @@ class Costs:
         order, starts = self._order()
         cost = self.cost[self.rows].gather(-1, order)
         spent, (start, stop) = cost.cumsum(-1), run_bounds(starts)
-        whole = spent.gather(-1, stop - 1) <= budget  # tie groups that fit whatever their order
-        number = whole.sum(-1, keepdim=True)
+        affordable = spent.gather(-1, stop - 1) <= budget  # tie groups that fit whatever their order
+        number = affordable.sum(-1, keepdim=True)
         paid = torch.nn.functional.pad(spent, (1, 0)).gather(-1, number)
         cut = start == start.gather(-1, number.clamp_max(start.shape[1] - 1))  # the group that does not fit
         least, most = cost.masked_fill(~cut, math.inf).amin(-1), cost.masked_fill(~cut, -math.inf).amax(-1)
@@ -80,24 +80,24 @@ class Costs:
 
     def orders(self, query: int, budget: float) -> Iterator[dict[str, Any]] | None:
         """Arguments of a ranking of one query, for each order of the ties that the budget cuts; None if too many."""
-        one = self[query : query + 1]
-        order, starts = one._order()
+        single = self[query : query + 1]
+        order, starts = single._order()
         start, stop = run_bounds(starts)
-        total = one.cost[one.rows].gather(-1, order).cumsum(-1).gather(-1, stop - 1)
+        total = single.cost[single.rows].gather(-1, order).cumsum(-1).gather(-1, stop - 1)
         first = int((total <= budget).sum())
         last = int(stop[0, first])
         if last - first > MOST_TIED:
             return None
-        at = int(one.rows)
-        batch = self.batch.rows(at, at + 1)
-        given = {"preds": batch.preds, "target": batch.target, "mask": batch.mask, "cost": self.cost[at : at + 1]}
-        given["cost"] = given["cost"].nan_to_num(posinf=0)
+        row = int(single.rows)
+        batch = self.batch.rows(row, row + 1)
+        arguments = {"preds": batch.preds, "target": batch.target, "mask": batch.mask, "cost": self.cost[row : row + 1]}
+        arguments["cost"] = arguments["cost"].nan_to_num(posinf=0)
         group = torch.empty_like(start[0]).scatter_(0, order[0], start[0])  # of each candidate; its ties stay
 
         def every() -> Iterator[dict[str, Any]]:
             for places in itertools.permutations(range(first, last)):
                 broken = -group
                 broken[order[0, first:last]] = -torch.tensor(places, device=group.device)
-                yield {**given, "tie_break": broken.unsqueeze(0)}
+                yield {**arguments, "tie_break": broken.unsqueeze(0)}
 
         return every()

@@ -63,10 +63,10 @@ class BootstrapTally(PlainTally):
         """The same bootstrap of other metrics."""
         return BootstrapTally(metrics, self.replicates, self.seed, self.level, self.method)
 
-    def sums(self, found: Values, ids: Tensor | None, groups: Sequence[Members]) -> Tensor:
+    def sums(self, values: Values, ids: Tensor | None, groups: Sequence[Members]) -> Tensor:
         assert ids is not None
-        plain, weight, counted = super().sums(found, ids, groups), found.final_weights, found.counted
-        inside = torch.stack([metric.mean.inside(row) for metric, row in zip(self.metrics.values(), found.values)])
+        plain, weight, counted = super().sums(values, ids, groups), values.final_weights, values.counted
+        inside = torch.stack([metric.mean.inside(row) for metric, row in zip(self.metrics.values(), values.values)])
         rows = _limbs(torch.where(weight > 0, inside * weight, 0.0), weight)  # [4 * metric, query]
         prints = (splitmix64(ids.clone()) & (2**24 - 1)).to(rows.dtype)
         marks = [(prints * (counted if members is None else counted & members)).sum() for members in groups]
@@ -75,7 +75,7 @@ class BootstrapTally(PlainTally):
 
     def _replicated(self, rows: Tensor, ids: Tensor, groups: Sequence[Members]) -> Tensor:
         """The sums of rows [row, query] over the queries of each group in every replicate: [group, row, replicate]."""
-        distinct, at = _distinct(rows)
+        distinct, position = _distinct(rows)
         step = max(1, MOST_COUNTS // self.replicates)
 
         total = rows.new_zeros((len(groups), len(distinct), self.replicates))
@@ -84,49 +84,49 @@ class BootstrapTally(PlainTally):
             counts = poisson_counts(ids[chunk], self.seed, self.replicates).to(rows.dtype)
             inside = distinct[:, chunk]
             # The numbers of queries outside of a group may be infinite, so they are not multiplied by 0.
-            each_group = (inside if one is None else torch.where(one[chunk], inside, 0.0) for one in groups)
+            each_group = (inside if members is None else torch.where(members[chunk], inside, 0.0) for members in groups)
             total += torch.stack([numbers @ counts for numbers in each_group])  # exact, so in any order
-        return total[:, at]
+        return total[:, position]
 
     def replicate_values(self, state: Tensor) -> dict[str, Tensor]:
         """The value of every metric in every replicate, by key: float [replicate]; NaN where nothing was drawn."""
         parts = state[self.num_plain + 1 :].view(4, len(self.metrics), self.replicates)
         wv, w = parts[0] + parts[1], parts[2] + parts[3]
-        found = {key: metric.value_of(_pseudo(wv[n], w[n])) for n, (key, metric) in enumerate(self.metrics.items())}
+        values = {key: metric.value_of(_pseudo(wv[n], w[n])) for n, (key, metric) in enumerate(self.metrics.items())}
         for n, (key, part) in enumerate(self.of_metrics(state).items()):
             if self.metrics[key].adds_up:  # a sum is that of as many queries as there are, not as many as were drawn
-                found[key] = found[key] * (part[Sum.W] / w[n])
-        return found
+                values[key] = values[key] * (part[Sum.W] / w[n])
+        return values
 
     def fingerprint(self, state: Tensor) -> tuple[int, int]:
         """Number of queries, and the sum of hashes of their ids: equal for equal queries."""
         return int(state[Sum.QUERIES]), int(state[self.num_plain])
 
     def values(self, state: Tensor) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = {}
+        results: dict[str, Tensor] = {}
         plain, replicates = super().values(state), self.replicate_values(state)
         for key, value in plain.items():
             low, high, _ = interval_of(value, replicates[key], self.level, self.method)
-            found |= {key: value, f"{key}/low": low, f"{key}/high": high}
-        return found
+            results |= {key: value, f"{key}/low": low, f"{key}/high": high}
+        return results
 
     def estimates(self, state: Tensor, level: float, method: str) -> dict[str, Estimate]:
         method = self.method if method == "auto" else method
         one_of("method", method, get_args(Percentiles))
-        found = super().estimates(state, level, "auto")
+        estimates = super().estimates(state, level, "auto")
         for key, values in self.replicate_values(state).items():
-            value = torch.tensor(found[key].value, dtype=values.dtype, device=values.device)
+            value = torch.tensor(estimates[key].value, dtype=values.dtype, device=values.device)
             low, high, error = (float(x) for x in interval_of(value, values, level, method))
             interval = NO_INTERVAL if math.isnan(low) else Interval(low, high)
-            found[key] = replace(found[key], standard_error=error, interval=interval)
-        return found
+            estimates[key] = replace(estimates[key], standard_error=error, interval=interval)
+        return estimates
 
 
 def _pseudo(wv: Tensor, w: Tensor) -> Tensor:
     """Sums [replicate, SIZE] in which only the sums of a mean are known."""
-    found = wv.new_zeros((*wv.shape, sums.SIZE))
-    found[..., Sum.WV], found[..., Sum.W] = wv, w
-    return found
+    state = wv.new_zeros((*wv.shape, sums.SIZE))
+    state[..., Sum.WV], state[..., Sum.W] = wv, w
+    return state
 
 
 def _limbs(wv: Tensor, w: Tensor) -> Tensor:
@@ -143,14 +143,14 @@ def _distinct(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Rows without repetitions, and the index of each row among them: most metrics have the same weights."""
     if not rows.is_cpu:
         return rows, torch.arange(len(rows), device=rows.device)
-    kept: list[Tensor] = []
-    at = []
+    distinct: list[Tensor] = []
+    positions = []
     for row in rows:
-        same = next((n for n, other in enumerate(kept) if torch.equal(row, other)), None)
-        at.append(len(kept) if same is None else same)
+        same = next((n for n, other in enumerate(distinct) if torch.equal(row, other)), None)
+        positions.append(len(distinct) if same is None else same)
         if same is None:
-            kept.append(row)
-    return torch.stack(kept), torch.tensor(at, device="cpu")
+            distinct.append(row)
+    return torch.stack(distinct), torch.tensor(positions, device="cpu")
 
 
 def interval_of(value: Tensor, replicates: Tensor, level: float, method: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -262,8 +262,8 @@ class Bootstrapped(SuiteMetric):
         arguments of the constructor.
         """
         level = self.tally.level if level is None else level
-        found = self.tally.estimates(self._state_of_all(), level, method or "auto")
-        return {key: one.interval for key, one in found.items()}
+        estimates = self.tally.estimates(self._state_of_all(), level, method or "auto")
+        return {key: estimate.interval for key, estimate in estimates.items()}
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Plot the value of each metric, and its interval.
@@ -276,12 +276,12 @@ class Bootstrapped(SuiteMetric):
         Returns:
             The figure and its axes.
         """
-        found = self.compute() if val is None else val
-        if not isinstance(found, Mapping):
-            return super().plot(found, ax)
-        keys = [key for key in found if f"{key}/low" in found]
+        values = self.compute() if val is None else val
+        if not isinstance(values, Mapping):
+            return super().plot(values, ax)
+        keys = [key for key in values if f"{key}/low" in values]
         return plot_ends(
-            ax, found, keys, ("", "/low", "/high"), f"value with its {100 * self.tally.level:g} % interval"
+            ax, values, keys, ("", "/low", "/high"), f"value with its {100 * self.tally.level:g} % interval"
         )
 
     def summary(self, level: float | None = None, method: str | None = None) -> Table:
@@ -327,8 +327,8 @@ class Bootstrapped(SuiteMetric):
 
 def difference_table(
     tally: BootstrapTally,
-    one: Tensor,
-    other: Tensor,
+    first_state: Tensor,
+    second_state: Tensor,
     level: float,
     method: str,
     names: tuple[str, str],
@@ -338,15 +338,15 @@ def difference_table(
     check(level, "auto")
     one_of("method", method, get_args(Percentiles))
     rows: list[dict[str, Any]] = []
-    first, second = tally.replicate_values(one), tally.replicate_values(other)
-    values = PlainTally.values(tally, one), PlainTally.values(tally, other)
+    first, second = tally.replicate_values(first_state), tally.replicate_values(second_state)
+    values = PlainTally.values(tally, first_state), PlainTally.values(tally, second_state)
     for key in tally.metrics:
-        apart = first[key] - second[key]
-        apart = apart[~apart.isnan()]
+        differences = first[key] - second[key]
+        differences = differences[~differences.isnan()]
         a, b = values[0][key], values[1][key]
-        low, high, error = interval_of(a - b, apart, level, method)
-        sides = min(int((apart <= 0).sum()), int((apart >= 0).sum()))
-        p = min(1.0, 2 * (1 + sides) / (1 + len(apart))) if len(apart) > 1 else float("nan")
+        low, high, error = interval_of(a - b, differences, level, method)
+        sides = min(int((differences <= 0).sum()), int((differences >= 0).sum()))
+        p = min(1.0, 2 * (1 + sides) / (1 + len(differences))) if len(differences) > 1 else float("nan")
         compared: dict[str, Any] = {
             "measure": key,
             "a": names[0],
@@ -356,7 +356,7 @@ def difference_table(
             "difference": a - b,
         }
         compared |= {"standard error": error, "low": low, "high": high, "p": p}
-        queries = (int(state[Sum.QUERIES]) for state in (one, other))
+        queries = (int(state[Sum.QUERIES]) for state in (first_state, second_state))
         rows.append(compared | dict(zip(("queries_a", "queries_b"), queries)))
     kind = f"{100 * level:g} % interval of {tally.replicates} replicates, {method}"
     note = f"difference: a - b; low and high: {kind}, seed {tally.seed}; p is at least {2 / (tally.replicates + 1):.2g}"

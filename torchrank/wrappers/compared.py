@@ -146,7 +146,7 @@ class Compared(SuiteMetric):
         batches = self._batches(preds, dict.fromkeys(self.systems, target), options)
         with torch.no_grad():
             systems = self._scored(batches)
-            self._add([*self._of_pairs(systems), *(self.tally.sums(one, None, [None]) for one in systems)])
+            self._add([*self._of_pairs(systems), *(self.tally.sums(values, None, [None]) for values in systems)])
         self.notice_cut(batches[0])
 
     def _batches(self, preds: Any, targets: Mapping[str, Any], options: Mapping[str, Any]) -> list[Batch]:
@@ -173,7 +173,7 @@ class Compared(SuiteMetric):
         """The values [metric, query] of each system."""
         metrics = list(self.tally.metrics.values())
         systems = [Values.stack(score_batch(metrics, batch, total=False)) for batch in batches]
-        sizes = {name: found.num_queries for name, found in zip(self.systems, systems)}
+        sizes = {name: values.num_queries for name, values in zip(self.systems, systems)}
         if len(set(sizes.values())) > 1:
             raise ValueError(f"Expected the same queries for all systems, got different numbers of them: {sizes}")
         return systems
@@ -276,9 +276,9 @@ class Compared(SuiteMetric):
         p_values: list[float] = []
         turned = [self.systems[b] == baseline for _, b in self.pairs]
         for n in range(len(self.tally.metrics)):
-            found = [self._statistics(sums, number, n, turn) for number, turn in enumerate(turned)]
-            p = _tukey(found, len(self.systems)) if test == "tukey" else [pair.p for pair in found]
-            for pair, p_value in zip(found, p):
+            statistics = [self._statistics(sums, number, n, turn) for number, turn in enumerate(turned)]
+            p = _tukey(statistics, len(self.systems)) if test == "tukey" else [pair.p for pair in statistics]
+            for pair, p_value in zip(statistics, p):
                 if baseline in (None, pair.a):
                     rows.append(pair)
                     p_values.append(p_value)
@@ -344,12 +344,12 @@ def _tukey(pairs: Sequence[PairStatistics], systems: int) -> list[float]:
     return tukey_p(np.array([pair.difference for pair in pairs]), error, systems, n).tolist()
 
 
-def _pair_sums(one: Values, other: Values) -> Tensor:
+def _pair_sums(first: Values, second: Values) -> Tensor:
     """The sums [metric, PAIR_SIZE] of one pair, from the values [metric, query] of its systems."""
-    scored = [~x.values.isnan() & (x.final_weights > 0) for x in (one, other)]
+    scored = [~x.values.isnan() & (x.final_weights > 0) for x in (first, second)]
     both = scored[0] & scored[1]
-    w = torch.where(both, one.final_weights, 0.0)
-    a, b = (torch.where(both, x.values, 0.0) for x in (one, other))
+    w = torch.where(both, first.final_weights, 0.0)
+    a, b = (torch.where(both, x.values, 0.0) for x in (first, second))
     d = b - a
     count = both.sum(-1).to(w.dtype)
     none = torch.zeros((len(a), len(state.Problem)), dtype=w.dtype, device=w.device)

@@ -301,16 +301,16 @@ class QueryTable:
         there = self if other is None else other
         _, mine, others = np.intersect1d(self.ids, there.ids, return_indices=True)
         excluded = {*self.other_results, *there.other_results}
-        found = dict.fromkeys(self.columns, NO_INTERVAL)
-        for label in there.columns.keys() & found.keys() - excluded:
+        intervals = dict.fromkeys(self.columns, NO_INTERVAL)
+        for label in there.columns.keys() & intervals.keys() - excluded:
             low, high = self._metrics[label].value_range
             values = there.columns[label][others]
             if other is not None:
                 values, low, high = values - self.columns[label][mine], low - high, high - low
             if math.isfinite(high - low):
                 values = values[~np.isnan(values)].astype(np.float64)
-                found[label] = Interval(*betting_interval(values, level, low, high))
-        return found
+                intervals[label] = Interval(*betting_interval(values, level, low, high))
+        return intervals
 
     def by(self, slices: Any = None, level: float = 0.95) -> Table:
         """A table with a row for every metric and slice.

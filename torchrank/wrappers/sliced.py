@@ -122,11 +122,13 @@ class Sliced(SuiteMetric):
     # ---- results -----------------------------------------------------------------------------------------------
 
     def results(self, sums: Tensor) -> dict[str, Tensor]:
-        found = [self.tally.values(part) for part in self.parts(sums)]
+        per_part = [self.tally.values(part) for part in self.parts(sums)]
         result: dict[str, Tensor] = {}
         for key in self.tally.metrics:
-            whole, *slices = ({k: v for k, v in one.items() if k == key or k.startswith(f"{key}/")} for one in found)
-            result |= whole
+            total, *slices = (
+                {k: v for k, v in values.items() if k == key or k.startswith(f"{key}/")} for values in per_part
+            )
+            result |= total
             for name, values in zip(self.names, slices):
                 result |= {f"{key}/{name}{k.removeprefix(key)}": v for k, v in values.items()}
             result[f"{key}/{MACRO}"] = torch.stack([values[key] for values in slices]).nanmean()
@@ -159,11 +161,11 @@ class Sliced(SuiteMetric):
         """
         level = self._level(level)
         parts, overlap = self._parts()
-        found = self._estimates(parts, level, method or "auto")
+        estimates = self._estimates(parts, level, method or "auto")
         rows: dict[str, Estimate] = {}
         for key in self.tally.metrics:
-            rows |= {f"{key}/{name}" if name else key: one[key] for name, one in found.items()}
-            macro = _macro([one[key] for name, one in found.items() if name], level)
+            rows |= {f"{key}/{name}" if name else key: by_key[key] for name, by_key in estimates.items()}
+            macro = _macro([by_key[key] for name, by_key in estimates.items() if name], level)
             if isinstance(self.tally, BootstrapTally):
                 macro = _macro_of_replicates(self.tally, macro, key, parts[1:], level, method or self.tally.method)
             elif overlap or method == "anytime":
@@ -202,15 +204,15 @@ class Sliced(SuiteMetric):
         large = [n for n, part in enumerate(parts) if int(part[Sum.QUERIES]) >= min_queries]
         if not large:
             raise ValueError(f"Expected a slice with {min_queries} queries or more, got none; lower min_queries")
-        found = [self.tally.estimates(parts[n], 1 - (1 - level) / len(large), "auto") for n in large]
+        estimates = [self.tally.estimates(parts[n], 1 - (1 - level) / len(large), "auto") for n in large]
         rows, names = {}, []
         for key, metric in self.tally.metrics.items():
             sign = -1.0 if metric.higher_is_better is False else 1.0
-            scored = [at for at, one in enumerate(found) if not math.isnan(one[key].value)]
+            scored = [n for n, by_key in enumerate(estimates) if not math.isnan(by_key[key].value)]
             if scored:
-                at = min(scored, key=lambda at: sign * found[at][key].value)
-                rows[key] = found[at][key]
-                names.append(self.names[large[at]])
+                n = min(scored, key=lambda n: sign * estimates[n][key].value)
+                rows[key] = estimates[n][key]
+                names.append(self.names[large[n]])
         table = estimate_table(rows, level)
         columns = {"measure": table["measure"], "slice": names} | {n: table[n] for n in table.columns[1:]}
         note = f"low and high: {100 * level:g} % for all {len(large)} slices at once (Bonferroni)"
@@ -271,7 +273,7 @@ def members_of(slices: Any, names: Sequence[str], what: str = "slices") -> tuple
         elif isinstance(slices, str | int):
             position = f"{names}.index({what})" if isinstance(slices, str) else what
             got, way_out = f"{slices!r} for all queries", f"pass [{position}] * len(target)"
-        elif hasattr(slices, "__len__") and any(isinstance(one, str) for one in slices):
+        elif hasattr(slices, "__len__") and any(isinstance(name, str) for name in slices):
             got, way_out = "texts", f"pass torch.tensor([{names}.index(one) for one in {what}])"
         raise TypeError(
             f"Expected {what} to be an int tensor [query], the positions in {tuple(names)}, or a bool tensor"
@@ -305,9 +307,9 @@ def names_of(slices: Any) -> list[str]:
     return names
 
 
-def _rest(tally: PlainTally, whole: Tensor, part: Tensor) -> Tensor:
+def _rest(tally: PlainTally, total: Tensor, part: Tensor) -> Tensor:
     """The sums of the queries outside of a slice, all 0 if there are none: a difference of sums is rounded."""
-    rest = whole - part
+    rest = total - part
     for key, sums in tally.of_metrics(rest).items():
         if not tally.metrics[key].scored_of(sums) > 0:
             sums.zero_()
@@ -316,12 +318,12 @@ def _rest(tally: PlainTally, whole: Tensor, part: Tensor) -> Tensor:
 
 def _macro(slices: list[Estimate], level: float) -> Estimate:
     """The mean over slices with a value, which have the same weight."""
-    known = [one for one in slices if not math.isnan(one.value)]
+    known = [estimate for estimate in slices if not math.isnan(estimate.value)]
     count = len(known)
-    value = sum(one.value for one in known) / count if count else math.nan
-    variances = [(one.standard_error / count) ** 2 for one in known]
-    queries, empty, scored = (sum(getattr(one, n) for one in known) for n in ("queries", "empty", "scored"))
-    error, df = welch([(v, one.effective) for v, one in zip(variances, known)])
+    value = sum(estimate.value for estimate in known) / count if count else math.nan
+    variances = [(estimate.standard_error / count) ** 2 for estimate in known]
+    queries, empty, scored = (sum(getattr(estimate, n) for estimate in known) for n in ("queries", "empty", "scored"))
+    error, df = welch([(v, estimate.effective) for v, estimate in zip(variances, known)])
     return Estimate(
         value,
         error,
@@ -329,7 +331,7 @@ def _macro(slices: list[Estimate], level: float) -> Estimate:
         queries,
         empty,
         scored,
-        sum(one.effective for one in known),
+        sum(estimate.effective for estimate in known),
     )
 
 
@@ -345,16 +347,18 @@ def _macro_of_replicates(
     return replace(macro, standard_error=error, interval=Interval(low, high))
 
 
-def _welch(tally: PlainTally, one: Tensor, other: Tensor, level: float, names: tuple[str, str], whole: Tensor) -> Table:
-    """Welch's t test. A spread below 1e-6 of the values counts as 0 if ``other`` is a difference of ``whole``."""
-    found = [tally.estimates(part, level, "t") for part in (one, other)]
-    for key, sums in tally.of_metrics(whole).items():
-        error, weight = found[1][key].standard_error, tally.of_metrics(other)[key][Sum.W]
+def _welch(
+    tally: PlainTally, first: Tensor, second: Tensor, level: float, names: tuple[str, str], total: Tensor
+) -> Table:
+    """Welch's t test. A spread below 1e-6 of the values counts as 0 if ``second`` is a difference of ``total``."""
+    estimates = [tally.estimates(part, level, "t") for part in (first, second)]
+    for key, sums in tally.of_metrics(total).items():
+        error, weight = estimates[1][key].standard_error, tally.of_metrics(second)[key][Sum.W]
         if error * weight < 1e-6 * sums[Sum.SQUARES].sqrt():
-            found[1][key] = replace(found[1][key], standard_error=0.0)
+            estimates[1][key] = replace(estimates[1][key], standard_error=0.0)
     rows: list[dict[str, Any]] = []
     for key in tally.metrics:
-        a, b = (part[key] for part in found)
+        a, b = (part[key] for part in estimates)
         difference = a.value - b.value
         error, df = welch([(part.standard_error**2, part.effective) for part in (a, b)])
         low, high = t_interval(difference, error, df, level)

@@ -65,11 +65,11 @@ class SuiteMetric(SummedMetric):
         for members in groups:
             if members is not None and len(members) != queries:
                 raise ValueError(f"Expected slices of {queries} queries, as in preds, got {len(members)}")
-        found = None
+        numbers = None
         if self.tally.needs_ids or ids is not None:
-            found = check_ids(ids, queries, device, type(self).__name__)
+            numbers = check_ids(ids, queries, device, type(self).__name__)
         with torch.no_grad():
-            sums = self.tally.sums(values, found, groups).flatten()
+            sums = self.tally.sums(values, numbers, groups).flatten()
             if counters is not None:
                 counters = counters(values) if callable(counters) else counters
                 sums = torch.cat([counters.to(sums), sums])
@@ -127,8 +127,8 @@ class SuiteMetric(SummedMetric):
 
         Like :meth:`compute` it makes one all-reduce, so all workers must call it.
         """
-        whole = self.parts(self.of_all_workers())[0]
-        return estimate_table(self.tally.estimates(whole, level, method or "auto"), level, method=method or "auto")
+        sums = self.parts(self.of_all_workers())[0]
+        return estimate_table(self.tally.estimates(sums, level, method or "auto"), level, method=method or "auto")
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Plot a row for each result in one figure, or lines over a list of results; needs matplotlib.

@@ -51,7 +51,7 @@ def measures_of(suite: RankingCollection, user: str, means: bool) -> dict[str, M
     Raises:
         ValueError: a metric has no value for every query, or is not a mean although ``means``.
     """
-    found: dict[str, Measure] = {}
+    measures: dict[str, Measure] = {}
     for key, metric in suite.items(copy_state=False):
         if not isinstance(metric, RankingMetric | PerUserMetric) or isinstance(metric, PRCurve):
             raise ValueError(
@@ -63,10 +63,10 @@ def measures_of(suite: RankingCollection, user: str, means: bool) -> dict[str, M
                 f"Expected metrics that are computed from sums in {user}, got {key!r} with aggregation"
                 f" {metric.aggregation!r}; keep the values with torchrank.PerQuery instead"
             )
-        found[key] = metric
-    if not found:
+        measures[key] = metric
+    if not measures:
         raise ValueError(f"Expected at least one metric in {user}, got none")
-    return found
+    return measures
 
 
 def is_plain_mean(metric: QueryMean) -> bool:
@@ -86,7 +86,7 @@ def values_of(metrics: Mapping[str, Any], ranking: Ranking) -> tuple[dict[str, T
     results = dict(zip(metrics, score_batch(list(metrics.values()), batch, total=False)))
     values = {key: metric.scored(batch, results[key]) for key, metric in metrics.items()}
     weights = {key: torch.where(value.isnan(), 1.0, results[key].final_weights) for key, value in values.items()}
-    return values, None if all(bool((one == 1).all()) for one in weights.values()) else weights
+    return values, None if all(bool((weight == 1).all()) for weight in weights.values()) else weights
 
 
 def check_ids(ids: Any, queries: int, device: torch.device, user: str) -> Tensor:
@@ -104,8 +104,8 @@ def check_ids(ids: Any, queries: int, device: torch.device, user: str) -> Tensor
     if not isinstance(ids, Tensor) and hasattr(ids, "tolist"):
         ids = ids.tolist()
     if isinstance(ids, list | tuple):
-        ids = [one.item() if hasattr(one, "item") else one for one in ids]  # numbers of numpy or torch
-        integers = all(isinstance(one, int) and not isinstance(one, bool) for one in ids)
+        ids = [x.item() if hasattr(x, "item") else x for x in ids]  # numbers of numpy or torch
+        integers = all(isinstance(x, int) and not isinstance(x, bool) for x in ids)
         ids = torch.tensor(ids, dtype=torch.int64, device="cpu") if integers else hash_ids(ids)
     if not isinstance(ids, Tensor) or ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
         got, way_out = type(ids).__name__, "list(query_ids)"

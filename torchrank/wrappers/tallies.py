@@ -35,10 +35,10 @@ class PlainTally:
         #: number of the sums of means, which come first, and of all sums
         self.num_plain = self.size = len(metrics) * sums.SIZE
 
-    def sums(self, found: Values, ids: Tensor | None, groups: Sequence[Members]) -> Tensor:
+    def sums(self, values: Values, ids: Tensor | None, groups: Sequence[Members]) -> Tensor:
         """The sums over each group of queries, from values [metric, query]: float [group, size]."""
         metrics = list(self.metrics.values())
-        return torch.stack([torch.cat(reduce(metrics, within(found, members))) for members in groups])
+        return torch.stack([torch.cat(reduce(metrics, within(values, members))) for members in groups])
 
     def of_metrics(self, state: Tensor) -> dict[str, Tensor]:
         """The sums [..., SIZE] of each metric by key, from sums [..., size] of a group."""
@@ -61,11 +61,11 @@ class PlainTally:
         return parts[..., sums.Sum.ERRORS :].flatten(0, -2).amax(0)
 
 
-def within(found: Values, members: Members) -> Values:
+def within(values: Values, members: Members) -> Values:
     """Values in which only the members of a group count."""
     if members is None:
-        return found
+        return values
     if members.is_cpu:  # then the sums of a small group cost little
-        return found.take(members.nonzero().squeeze(-1))
-    absent = scalar(Status.ABSENT, found.status.dtype, found.status.device)
-    return replace(found, status=torch.where(members, found.status, absent), all_numbers=False)
+        return values.take(members.nonzero().squeeze(-1))
+    absent = scalar(Status.ABSENT, values.status.dtype, values.status.device)
+    return replace(values, status=torch.where(members, values.status, absent), all_numbers=False)

@@ -233,9 +233,9 @@ class TieReport(SummedMetric):
         Returns:
             The figure and its axes.
         """
-        found, ends = self.compute() if val is None else val, ("/expected", "/pessimistic", "/optimistic")
+        values, ends = self.compute() if val is None else val, ("/expected", "/pessimistic", "/optimistic")
         what = "dot: expected value; line: from pessimistic to optimistic ties"
-        return plot_ends(ax, found, list(self._three), ends, what)
+        return plot_ends(ax, values, list(self._three), ends, what)
 
     # ---- torchmetrics' contract ----------------------------------------------------------------------------------
 
