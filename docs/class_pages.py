@@ -147,7 +147,7 @@ def cheat_sheet(readme: str) -> str:
             *table(readme, r"you have \| `preds`"),
             "\n## The name elsewhere, and the label here\n",
             "The label reproduces the number of that library. `tr.parse` takes most of the names, too, and"
-            " [names with two meanings](guide/names.md) are listed apart.\n",
+            " [names with two meanings](guide/names.md) are listed separately.\n",
             "| name elsewhere | library | label |\n| --- | --- | --- |",
             *sorted(rows, key=str.lower),
             "",

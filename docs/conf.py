@@ -113,6 +113,7 @@ def _math(self: Any, node: nodes.Element) -> None:
     display = "block" if isinstance(node, nodes.math_block) else "inline"
     formula = WORD.sub(lambda found: found[1] or rf"\text{{{found[2]}}}", node.astext())
     mathml = re.sub(r' xmlns="[^"]*"', "", convert(formula, display=display))
+    mathml = mathml.replace("><", "> <")  # blanks between the symbols where the search shows them as text
     self.body.append(f'<div class="formula">{mathml}</div>' if display == "block" else mathml)
     raise nodes.SkipNode
 

@@ -137,3 +137,6 @@ def test_an_unknown_option_gets_the_one_that_is_meant(option, meant, capsys):
     with pytest.raises(SystemExit):
         main(["compare", "qrels.txt", "a.run", "b.run", option, "x"])
     assert f"did you mean '{meant}'?" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["evaluate", "qrels.txt", "a.run"])
+    assert "did you mean 'eval'?" in capsys.readouterr().err

@@ -61,6 +61,9 @@ def test_eval_prints_slices(files, capsys, tmp_path):
     text = output(capsys, "eval", *files[:2], "-m", "map", "--by", tmp_path / "slices", "--format", "json")[1]
     found = {row["measure"]: row["value"] for row in json.loads(text)["rows"]}
     assert found == {**table.values(), **dict(zip(*(table.by(slices)[c] for c in ("measure", "value"))))}
+    output(capsys, "eval", *files, "-m", "map", "--by", tmp_path / "slices", "--html", tmp_path / "report.html")
+    report = (tmp_path / "report.html").read_text()
+    assert f">{found['map/short']:.4f}<" in report.partition("Slices")[2].partition("Comparison")[0]
     text = output(capsys, "compare", *files, "-m", "map", "--by", tmp_path / "slices", "--format", "json")[1]
     tables = {run: tr.evaluate(files[0], path, "map")[run] for run, path in zip(("bm25", "dense"), files[1:])}
     for name in ("short", "a long one"):

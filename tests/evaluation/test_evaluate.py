@@ -110,6 +110,8 @@ def test_reports_have_all_numbers():
         assert "missing" in text
     with pytest.raises(KeyError, match="did you mean 'dense'"):
         found["dence"]
+    with pytest.raises(KeyError, match=r"got the measure 'map'; its value is means\['bm25'\]\['map'\]"):
+        found["map"]
 
 
 def test_integer_ids_and_texts_are_kept():

@@ -224,7 +224,7 @@ def test_a_dictionary_by_names_takes_every_spelling_of_a_measure():
 
 def test_a_measure_of_a_catalogue_asks_for_what_it_needs():
     with pytest.raises(
-        ValueError, match=r"Expected num_items for 'coverage@5', got none; pass tr.Coverage\(num_items=...\)"
+        ValueError, match=r"Expected num_items for 'coverage@5', got none; pass tr.Coverage\(top_k=5, num_items=...\)"
     ):
         tr.parse("coverage@5")
     assert tr.parse("coverage@5", num_items=9).label == "coverage@5"

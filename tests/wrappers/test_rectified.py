@@ -207,6 +207,10 @@ def test_the_needed_queries_are_the_fewest_that_reach_the_width():
     assert row["high"] - row["low"] == pytest.approx(0.15, rel=0.25)
     assert metric.queries_needed(1.0)["more"] == [0, 0]
     assert metric.queries_needed(0.001)["needed"] == [None, None]
+    (narrowest,) = set(metric.queries_needed(0.001)["narrowest"])
+    assert narrowest == pytest.approx(float(width([100, 200])), rel=0.01)
+    assert metric.queries_needed(narrowest * 1.0001)["needed"] == [100, 200]
+    assert metric.queries_needed(narrowest * 0.9999)["needed"] == [None, None]
 
 
 # ---- layouts, state, wrong calls -------------------------------------------------------------------------------------

@@ -413,10 +413,12 @@ class _Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
+        commands: Any = self._subparsers
+        parsers = commands._group_actions[0].choices if commands else {}
+        if wrong := re.match(r"argument COMMAND: invalid choice: '([\w-]+)'", message):
+            message += did_you_mean(wrong[1], parsers)
         if wrong := re.match(r"unrecognized arguments: --([\w-]+)", message):
-            commands: Any = self._subparsers
-            parsers = [parser for group in commands._group_actions for parser in group.choices.values()]
-            options = {name.lstrip("-") for parser in parsers for name in parser._option_string_actions}
+            options = {name.lstrip("-") for parser in parsers.values() for name in parser._option_string_actions}
             message += did_you_mean(wrong[1], options)
         super().error(printable(message))
 

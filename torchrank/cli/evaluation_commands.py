@@ -111,7 +111,7 @@ def evaluated(options: argparse.Namespace) -> Result:
     summary = evaluation.summary(options.interval)
     if slices is not None:
         summary = Table.of_rows([*summary, *evaluation.by(slices, options.interval)], notes=summary.notes)
-    _write(evaluation, None, options)
+    _write(evaluation, None, options, slices)
     tables = {"rows": summary, "coverage": evaluation.coverage.without_notes(summary)}
     if options.width is not None:
         if evaluation.rectified is None:
@@ -134,7 +134,7 @@ def compared(options: argparse.Namespace) -> Result:
     texts = [("fail-if", text) for text in options.fail_if] + [("require", text) for text in options.require]
     gates = [Gate.of(text, kind, comparison.measures) for kind, text in texts]
     verdicts = [outcome for gate in gates for outcome in gate.verdicts(comparison, evaluation.runs[0], options.alpha)]
-    _write(evaluation, comparison, options, {str(outcome): outcome.passed for outcome in verdicts})
+    _write(evaluation, comparison, options, slices, {str(outcome): outcome.passed for outcome in verdicts})
     from torchrank.evaluation.verdict import verdict  # after PyTorch, which is imported while files are read
 
     tables = {"rows": comparison.table if options.format in ("csv", "jsonl") else comparison.printed}
@@ -205,6 +205,7 @@ def _write(
     evaluation: Evaluation,
     comparison: Comparison | None,
     options: argparse.Namespace,
+    slices: Mapping[Any, str] | None,
     gates: Mapping[str, bool] | None = None,
 ) -> None:
     """Write the files of the options -q, --plot and --html."""
@@ -226,7 +227,7 @@ def _write(
             facts["Seed"] = f"{options.seed}"
         evaluation.to_html(
             options.html, comparison=comparison, about=facts, gates=gates,
-            worst=getattr(options, "worst", None) or WORST, level=getattr(options, "interval", 0.95),
+            worst=getattr(options, "worst", None) or WORST, level=getattr(options, "interval", 0.95), by=slices,
         )  # fmt: skip
 
 

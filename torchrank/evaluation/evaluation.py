@@ -434,6 +434,12 @@ class Evaluation:
         return plots.plot_intervals(self.tables, measure, ax, level)
 
     def __getitem__(self, name: str) -> QueryTable:
+        first = self.runs[0]
+        if name not in self.tables and name in Named(self.tables[first].columns):
+            raise KeyError(
+                f"Expected one of {', '.join(map(repr, self.runs))}, got the measure {name!r}; its value is"
+                f" means[{first!r}][{name!r}]"
+            )
         return Named(self.tables)[name]
 
     def _others(self) -> list[str]:
@@ -536,6 +542,7 @@ class Evaluation:
         gates: Mapping[str, bool] | None = None,
         worst: int = 10,
         level: float = 0.95,
+        by: Mapping[Any, Any] | None = None,
     ) -> str:
         """A report in one HTML file: verdict, tables, charts, and the values of all queries.
 
@@ -550,6 +557,8 @@ class Evaluation:
             gates: whether each condition holds, by its text.
             worst: number of queries in the lists of the largest losses.
             level: the level of the intervals of means.
+            by: the slice of each query, by its id, for a table of slices; None = the column ``by`` of
+                :func:`torchrank.evaluate`. A query without a slice is in none.
 
         Returns:
             The text of the file.
@@ -571,7 +580,11 @@ class Evaluation:
         check_share("level", level)
         if comparison is None and len(self.tables) > 1:
             comparison = self.compare()
-        text = report(self, comparison, title=title, about=about, gates=gates, worst=worst, level=level)
+        slices = None
+        if by is not None or self.has_slices:
+            ids = [query for table in self.tables.values() for query in table.ids.tolist()]
+            slices = self.by(by and {query: by.get(query) for query in ids}, level)
+        text = report(self, comparison, slices, title=title, about=about, gates=gates, worst=worst, level=level)
         if path is not None:
             Path(path).write_text(text, encoding="utf-8", newline="\n")
         return text

@@ -31,6 +31,7 @@ PAGE, MOST_ROWS = 25, 500
 def report(
     evaluation: Reported,
     comparison: Comparison | None = None,
+    slices: Table | None = None,
     *,
     title: str | None = None,
     about: Mapping[str, str] | None = None,
@@ -51,7 +52,7 @@ def report(
         about=_about(evaluation, comparison, about or {}),
         paper=comparison and evaluation.table(comparison),
         summary=_summary(evaluation, evaluation.summary(level), level),
-        slices=evaluation.has_slices and _summary(evaluation, evaluation.by(level=level), level),
+        slices=slices and _summary(evaluation, slices, level),
         coverage=evaluation.coverage,
         charts_of_runs=figures(evaluation, comparison),
         all_queries=_queries(evaluation, comparison, MOST_ROWS, [0])[0],

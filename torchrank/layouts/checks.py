@@ -64,10 +64,10 @@ def integer_ids(ids: Tensor, name: str, beside: str) -> Tensor:
             way_out = (
                 ". Integer preds are ids, never scores; if yours are scores of graded candidates, pass preds.float()"
             )
-        raise TypeError(f"Expected {name} beside {beside} to hold integer ids, got {ids.dtype}{way_out}")
+        raise TypeError(f"Expected {name} with {beside} to hold integer ids, got {ids.dtype}{way_out}")
     if ids.dtype == torch.uint64:
         raise TypeError(
-            f"Expected {name} beside {beside} to hold ids that int64 can hold, got {ids.dtype}; pass ids below 2**63"
+            f"Expected {name} with {beside} to hold ids that int64 can hold, got {ids.dtype}; pass ids below 2**63"
             " as int64"
         )
     return ids.detach()

@@ -35,7 +35,7 @@ def grouped(layout: Layout, groups: Any) -> Layout:
 
     Args:
         layout: scores, embeddings, flat rows or ranked ids.
-        groups: int [candidate] or [query, candidate] beside scores, [row] beside flat rows, [id] beside ids: equal for
+        groups: int [candidate] or [query, candidate] with scores, [row] with flat rows, [id] with ids: equal for
             candidates of one group; negative = a group of one.
 
     Raises:

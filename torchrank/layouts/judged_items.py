@@ -58,7 +58,7 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
         got = f"shape {list(target.shape)}" if isinstance(target, Tensor) else type_of(target, "target")
         hint = way_out(target, "target", preds) if isinstance(target, Tensor) else ""
         raise (ValueError if isinstance(target, Tensor) else TypeError)(
-            f"Expected target beside {beside} to be {'grades of their shape, ' * dense}ids [{num_queries}], a list of"
+            f"Expected target with {beside} to be {'grades of their shape, ' * dense}ids [{num_queries}], a list of"
             f" {num_queries} id tensors or a (query, item[, grade]) tuple, got {got}{hint}"
         )
     if limit is not None:

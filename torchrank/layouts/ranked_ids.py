@@ -48,7 +48,7 @@ def without_repeats(layout: Layout, repeats: str) -> RankedIds:
 
     Args:
         layout: ranked ids.
-        repeats: "first" = later copies are no candidates; "hold" = a new id is at the place of each.
+        repeats: "first" = later copies are not candidates; "hold" = a new id is at the place of each.
 
     Raises:
         ValueError: ``repeats`` is something else, or the layout has scores.
@@ -57,7 +57,7 @@ def without_repeats(layout: Layout, repeats: str) -> RankedIds:
         raise ValueError(f"Expected repeats to be 'error', 'first' or 'hold', got {repeats!r}")
     if not isinstance(layout, RankedIds):
         raise ValueError(
-            f"Expected repeats only beside ranked ids, got scores and repeats={repeats!r}; leave it out, and pass"
+            f"Expected repeats only with ranked ids, got scores and repeats={repeats!r}; leave it out, and pass"
             " groups if several columns are one candidate"
         )
     ids = layout.ids if layout.mask is None else torch.where(layout.mask, layout.ids, -1)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torchrank.formulas.judgment_bounds import bound
 from torchrank.hardware.constants import scalar
+from torchrank.hardware.graphs import eager
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import Need
 from torchrank.names.labels import quantity_of
@@ -314,6 +315,7 @@ class RankingMetric(Measure):
         batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
         return self.scored(batch)
 
+    @eager
     def update(
         self,
         preds: Array | Ranking,
@@ -336,7 +338,7 @@ class RankingMetric(Measure):
             target: grades [query, candidate] or [row]; int [query], the column (or id) of the positive, negative =
                 no positive, but -100 leaves the query out, as in cross-entropy; a (query, item) or (query, item, grade)
                 tuple of 1-D tensors; a sparse matrix of SciPy [query, item] with grades; a list with the ids of one
-                query in each element; beside ids also [query, entry], negative = padding.
+                query in each element; with ids as ``preds`` also [query, entry], negative = padding.
             mask: bool like ``preds``, or [candidate]; True for real candidates.
             indexes: int [row], the query of each flat row; queries count in ascending order of index.
             group_sizes: int [query], in place of ``indexes``: the number of rows of each query, one query after the
@@ -344,7 +346,7 @@ class RankingMetric(Measure):
             exclude: (query, item) tuple of 1-D tensors, a sparse matrix of SciPy [query, item], not 0 for each pair, or
                 a list of one id tensor per query: pairs that are not candidates, unless they are relevant.
             tie_break: like ``preds``, or [candidate]: among equal scores the higher value ranks first.
-            groups: int [candidate], [query, candidate] or [row], or beside ids [id]: equal for chunks of one document
+            groups: int [candidate], [query, candidate] or [row], or with ids [id]: equal for chunks of one document
                 or variants of one product, negative = alone. A group is ranked once, where its best candidate is, with
                 the largest grade of its candidates. ``target`` and ``exclude`` still name candidates, not groups.
             repeats: what is done with an id that is in a list again: "error"; "first" = later copies are left out and

@@ -212,7 +212,8 @@ class NDCG(DCG):
         Järvelin and Kekäläinen, TOIS 20(4), 2002.
 
     Args:
-        discount, log_base: "log2", "clipped", "reciprocal" or a callable with a name; see :class:`DCG`.
+        discount: "log2", "clipped", "reciprocal" or a callable with a name; see :class:`DCG`.
+        log_base: base of the logarithm, > 1.
         normalize: the denominator: "ideal", IDCG; "k", the DCG of k candidates of grade 1, even if there are fewer, as
             in RecTools. "k" requires ``top_k``, and the value can exceed 1 if grades do.
 

@@ -111,7 +111,8 @@ class APIA(IntentMetric, MAP):
         Agrawal, Gollapudi, Halverson and Ieong, Diversifying search results, WSDM 2009. N as ndeval has it.
 
     Args:
-        normalize, gain: the denominator, and the weight of a relevant candidate by its grade; see :class:`MAP`.
+        normalize: the denominator; see :class:`MAP`.
+        gain: the weight of a relevant candidate by its grade; see :class:`MAP`.
 
     Example:
         >>> import torch, torchrank as tr

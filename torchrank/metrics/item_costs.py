@@ -56,8 +56,11 @@ class TBG(CostMetric):
     Args:
         lengths: [item], the number of words of each item; >= 0.
         half_life: h, > 0.
-        seconds_per_summary, seconds_per_word, seconds_per_item: :math:`T_s`, a and b, >= 0.
-        click_relevant, click_other: :math:`c_1` and :math:`c_0`, from 0 to 1.
+        seconds_per_summary: :math:`T_s`, >= 0.
+        seconds_per_word: a, >= 0.
+        seconds_per_item: b, >= 0.
+        click_relevant: :math:`c_1`, from 0 to 1.
+        click_other: :math:`c_0`, from 0 to 1.
         save: s, from 0 to 1.
         relevance_level: a grade at or above it is relevant; > 0. Ids without grades have grade 1.
 

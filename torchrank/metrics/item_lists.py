@@ -13,6 +13,7 @@ from torch import Tensor
 import torchrank.state.sums as state
 from torchrank.engine.plan import chunks, cut
 from torchrank.hardware.devices import widest_float
+from torchrank.hardware.graphs import eager
 from torchrank.hardware.sorted_values import ascending
 from torchrank.hardware.threads import in_batch
 from torchrank.layouts.arrange import arrange
@@ -160,6 +161,7 @@ class ListMetric(Measure):
 
     # ---- add ---------------------------------------------------------------------------------------------------
 
+    @eager
     def update(
         self,
         preds: Array,

@@ -304,8 +304,8 @@ class MRR(PositionMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        filtered, average: rank every positive against the irrelevant candidates only, and average over queries or over
-            positives; see :class:`torchrank.extend.PositionMetric`.
+        filtered: rank every positive against the irrelevant candidates only.
+        average: over queries, or over positives; see :class:`torchrank.extend.PositionMetric`.
         adjusted: the adjustment for chance: None, "index" or "z".
 
     Example:
@@ -372,8 +372,8 @@ class HitRate(PositionMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        filtered, average: rank every positive against the irrelevant candidates only, and average over queries or over
-            positives; see :class:`torchrank.extend.PositionMetric`.
+        filtered: rank every positive against the irrelevant candidates only.
+        average: over queries, or over positives; see :class:`torchrank.extend.PositionMetric`.
         adjusted: the adjustment for chance: None, "index" or "z".
 
     Example:

@@ -110,7 +110,8 @@ class PSNDCG(PropensityScored, DCG):
             the discounts of its first min(k, R) ranks. R is its number of relevant candidates. A query with nothing
             relevant does not count in "pooled" and "scaled".
         gain: "linear", the inverse propensity itself; a callable with a name may clip it; see :class:`DCG`.
-        discount, log_base: "log2", "reciprocal" or a callable with a name; see :class:`DCG`.
+        discount: "log2", "reciprocal" or a callable with a name; see :class:`DCG`.
+        log_base: base of the logarithm, > 1.
 
     Raises:
         ValueError: an unknown average.

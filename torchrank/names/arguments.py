@@ -116,7 +116,7 @@ def explained(error: Exception, function: Callable[..., Any], args: Sequence[Any
     called = type(args[0]) if name == "__init__" else function  # a class knows the parameters of its fields
     parameters = inspect.signature(called).parameters
     if "self" in parameters and not (args and hasattr(type(args[0]), name)):
-        message = f"Expected {name} of a metric, got that of a class; write NDCG(top_k=10).{name}(preds, target)"
+        message = f"Expected {name} of a metric, got {name} of its class; write NDCG(top_k=10).{name}(preds, target)"
     elif all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values()):
         wrong = [keyword for keyword in kwargs if keyword not in parameters]
         known = [parameter for parameter in parameters if parameter not in ("self", "cls")]

@@ -27,7 +27,7 @@ def _likeness(name: str, other: str) -> float:
     return (shared + difflib.SequenceMatcher(None, other, name).ratio()) / 2
 
 
-#: names of arguments and libraries, each with other words of the field for it
+#: names of arguments, commands and libraries, each with other words of the field for it
 SYNONYMS = {
     "top_k": "k at cutoff n topk top",
     "preds": "scores score y_score y_pred predictions logits input",
@@ -49,6 +49,7 @@ SYNONYMS = {
     "empty_target_action": "empty zero_division",
     "correction": "adjust method p_adjust",
     "baseline": "base control reference",
+    "eval": "evaluate evaluation score",
     "lightgbm": "lgbm lgb",
     "xgboost": "xgb",
     "catboost": "cb cat",

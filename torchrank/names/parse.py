@@ -204,10 +204,9 @@ def _metrics(label: Label, name: str, defaults: Mapping[str, Any], overrides: di
     cuts: list[dict[str, Any]] = [{"top_k": cut} for cut in label.cuts if "top_k" not in overrides] or [{}]
     wanted = [key for key in required(measure) if key not in {**cuts[0], **arguments, **overrides}]
     if wanted:
-        raise ValueError(
-            f"Expected {', '.join(wanted)} for {name!r}, got none; pass"
-            f" tr.{measure.__name__}({', '.join(f'{key}=...' for key in wanted)})"
-        )
+        given = [f"{key}={value!r}" for key, value in {**cuts[0], **arguments}.items()]
+        call = f"tr.{measure.__name__}({', '.join([*given, *(f'{key}=...' for key in wanted)])})"
+        raise ValueError(f"Expected {', '.join(wanted)} for {name!r}, got none; pass {call}")
     more = {key: value for key, value in defaults.items() if key in known}
     return [measure(**{**cut, **more, **arguments, **overrides}) for cut in cuts]
 

@@ -134,7 +134,9 @@ class Ranking(Intended):
         if cost is None:
             return ranking
         if exclude is not None or groups is not None:
-            raise ValueError("Expected no exclude and no groups together with cost; pass mask for what is no candidate")
+            raise ValueError(
+                "Expected no exclude and no groups together with cost; pass mask, False for what is not a candidate"
+            )
         return replace(ranking.joined, costs=Costs.of(Batch(preds, target, mask=mask, tie_break=tie_break), cost))
 
     @classmethod

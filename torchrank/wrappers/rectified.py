@@ -387,8 +387,8 @@ class Rectified(Compared):
 
         Returns:
             A table with a row for every metric, system or pair, and stratum: queries, human (judged so far), needed
-            and more; None if the queries are too few even if people judge all of them. The width is that of
-            Student's t.
+            and more, which are None if the width cannot be reached; and narrowest, the width if people judge all
+            queries. The widths are those of Student's t.
 
         Raises:
             ValueError: ``width`` is not positive, ``level`` is not between 0 and 1, or people have judged fewer than
@@ -406,14 +406,18 @@ class Rectified(Compared):
                         f"Expected two or more queries of each stratum that people have judged, got"
                         f" {one.number[Kind.HUMAN].int().tolist()} with values of {key}; judge some at random first"
                     )
-                needed = _needed(one, width, level)
+                needed, narrowest = _needed(one, width, level)
                 for n, stratum in enumerate(self.strata):
                     queries, human = (int(one.number[kind, n]) for kind in (Kind.ALL, Kind.HUMAN))
                     rows.append({
                         "measure": f"{key}{name}", **({"stratum": stratum} if stratum else {}), "queries": queries,
                         "human": human, "needed": needed and needed[n], "more": needed and needed[n] - human,
+                        "narrowest": narrowest,
                     })  # fmt: skip
-        notes = [f"for a {100 * level:g} % interval of a width of {width:g}; - = all queries are too few"]
+        notes = [
+            f"for a {100 * level:g} % interval of a width of {width:g}; narrowest: the width if people judge all"
+            " queries; - = cannot be reached"
+        ]
         return Table.of_rows(rows, notes=notes)
 
     def _of_all(self) -> dict[str, Rectification]:
@@ -490,8 +494,11 @@ def _kinds(judge: Values, people: Values) -> list[Values]:
     return [judge, *(replace(rest, values=values) for values in sampled)]
 
 
-def _needed(found: Rectification, width: float, level: float) -> list[int] | None:
-    """The smallest numbers of queries of an interval of a width by Neyman's allocation, and at least those so far."""
+def _needed(found: Rectification, width: float, level: float) -> tuple[list[int] | None, float]:
+    """The smallest numbers of queries of an interval of a width by Neyman's allocation, and at least those so far.
+
+    None if the width cannot be reached; and the smallest width that can be reached.
+    """
     present = found.share > 0
     pull = torch.where(present, found.share * found.rest.clamp_min(0).sqrt(), 0.0)
     least = torch.where(present, found.human, 0.0)
@@ -499,15 +506,15 @@ def _needed(found: Rectification, width: float, level: float) -> list[int] | Non
     def allocated(factor: float) -> Tensor:
         return torch.minimum(torch.maximum(factor * pull, least), found.queries).nan_to_num(0.0)
 
-    def reached(factor: float) -> bool:
-        human = allocated(factor)
+    def width_of(human: Tensor) -> float:
         df = float(human.sum() - present.sum())
-        return 2 * t_quantile((1 + level) / 2, df) * math.sqrt(float(found.variance_with(human))) <= width
+        return 2 * t_quantile((1 + level) / 2, df) * math.sqrt(float(found.variance_with(human)))
 
     low, high = 0.0, float((found.queries / pull)[pull > 0].max()) if bool((pull > 0).any()) else 0.0
-    if not reached(high):
-        return None
+    narrowest = width_of(allocated(high))
+    if narrowest > width:
+        return None, narrowest
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    return [math.ceil(number - 1e-9) for number in allocated(high).tolist()]
+        low, high = (low, middle) if width_of(allocated(middle)) <= width else (middle, high)
+    return [math.ceil(number - 1e-9) for number in allocated(high).tolist()], narrowest
