@@ -119,8 +119,8 @@ def evaluate(
     Example:
         >>> import torchrank as tr
         >>> qrels = {"q1": {"a": 1, "b": 0}, "q2": {"c": 2}}
-        >>> found = tr.evaluate(qrels, {"q1": {"b": 0.9, "a": 0.5}, "q2": {"c": 0.3, "d": 0.2}}, "mrr ndcg@10")
-        >>> found.means["run"]["mrr"], found["run"].columns["mrr"].tolist()
+        >>> results = tr.evaluate(qrels, {"q1": {"b": 0.9, "a": 0.5}, "q2": {"c": 0.3, "d": 0.2}}, "mrr ndcg@10")
+        >>> results.means["run"]["mrr"], results["run"].columns["mrr"].tolist()
         (0.75, [0.5, 1.0])
         >>> frame = {"user": ["u1", "u1", "u2"], "item": [7, 8, 7], "score": [0.5, 0.9, 0.3], "label": [1, 0, 1]}
         >>> tr.evaluate(frame | {"country": ["fr", "fr", "de"]}, "mrr", by="country").by()

@@ -32,7 +32,7 @@ class Evaluation:
     | for | use |
     |---|---|
     | means and intervals | :attr:`means`, :meth:`intervals`, :meth:`summary`, :meth:`by` groups of queries |
-    | the values of each query | ``found["bm25"]``, a :class:`torchrank.QueryTable` |
+    | the values of each query | ``results["bm25"]``, a :class:`torchrank.QueryTable` |
     | which run is better | :meth:`compare`, :meth:`differences` |
     | surprising numbers | :attr:`coverage`, :meth:`missing` |
     | files and plots | :meth:`to_html`, :meth:`to_csv`, :meth:`to_pandas`, :meth:`to_json`, ``plot_*`` |
@@ -434,13 +434,17 @@ class Evaluation:
         return plots.plot_intervals(self.tables, measure, ax, level)
 
     def __getitem__(self, name: str) -> QueryTable:
+        if name in self.tables:
+            return self.tables[name]
         first = self.runs[0]
-        if name not in self.tables and name in Named(self.tables[first].columns):
-            raise KeyError(
-                f"Expected one of {', '.join(map(repr, self.runs))}, got the measure {name!r}; its value is"
-                f" means[{first!r}][{name!r}]"
-            )
-        return Named(self.tables)[name]
+        try:
+            Named(self.tables[first].columns)[name]
+        except KeyError:
+            return Named(self.tables)[name]  # which raises, with the nearest name
+        raise KeyError(
+            f"Expected one of {', '.join(map(repr, self.runs))}, got the measure {name!r}; its value is"
+            f" means[{first!r}][{name!r}]"
+        )
 
     def _others(self) -> list[str]:
         """A note on each run whose mean over the other queries differs."""
@@ -503,7 +507,7 @@ class Evaluation:
         return self._in_one_table().to_csv(path)
 
     def to_pandas(self) -> Any:
-        """The rows of :meth:`to_csv` as a ``pandas.DataFrame``. ``found["bm25"].to_pandas()`` has those of the queries.
+        """The rows of :meth:`to_csv` as a ``pandas.DataFrame``; ``results["bm25"].to_pandas()`` has the queries.
 
         Raises:
             ImportError: pandas is not installed.
