@@ -166,6 +166,39 @@ def test_embeddings_are_ranked_by_groups_without_their_matrix(form, more):
             torch.testing.assert_close(metric.score(ranking), want)
 
 
+@pytest.mark.parametrize("form", ["label", "lists"])
+def test_blocks_of_scores_are_ranked_by_groups_that_lie_in_several_blocks(form):
+    rows = plain(some_candidates(form, shared=True, grades=(0, 0, 0, 1)), "tie_break", "real")
+    if form == "label":
+        rows = [[one._replace(grade=int(number == 4)) for number, one in enumerate(row)] for row in rows]
+    items = [torch.tensor([item for item, one in enumerate(row) if one.grade > 0], dtype=int) for row in rows]
+    target = torch.full((QUERIES,), 4) if form == "label" else items
+    groups, exclude = column(rows, "group")[0], pairs_of(rows, lambda one: one.excluded)
+    queries, scores = [query_of(row) for row in rows], column(rows, "score")
+    for sizes in ([1] * 7, [2, 5], [3, 0, 4]):
+        ranking = tr.Ranking.from_score_blocks(scores.split(sizes, 1), target, groups=groups, exclude=exclude)
+        assert_values(BINARY[::4], queries, ranking, where=str(sizes))
+        once = tr.Ranking.from_score_blocks(
+            iter(scores.split(sizes, 1)), target, groups=groups, exclude=exclude, top_k=3
+        )
+        assert tr.NDCG(3).score(once).equal(tr.NDCG(3).score(ranking))
+    assert scores.equal(column(rows, "score"))  # blocks are not written to
+    for wrong in (groups[:-1], groups.repeat(2), groups[:1]):
+        with pytest.raises(ValueError, match="of all items of the blocks"):
+            tr.Ranking.from_score_blocks(scores.split(2, 1), target, groups=wrong)
+    for outside in ({"relevant": torch.full((QUERIES,), 7)}, {"exclude": (torch.tensor([0]), torch.tensor([7]))}):
+        arguments = {"relevant": target, "groups": groups} | outside
+        with pytest.raises(ValueError, match="outside the batch or the catalogue"):
+            tr.MRR().score(tr.Ranking.from_score_blocks(scores.split(2, 1), **arguments))
+
+
+def test_negatives_of_one_group_with_a_positive_are_no_candidates():
+    pos, neg = torch.tensor([0.5, 0.5]), torch.tensor([[0.9, 0.1, 0.7], [0.9, 0.8, 0.7]])
+    ranking = tr.Ranking.from_negatives(pos, neg, groups=[[0, 0, 1, 2], [0, 1, 1, 2]])
+    assert ranking.first.flatten().tolist() == [1, 3]
+    assert ranking.num_candidates.tolist() == [3, 3]
+
+
 def test_the_largest_grade_of_several_judged_items_is_that_of_their_group():
     scores, groups = torch.tensor([[3.0, 2.0, 1.0, 0.0]]), torch.tensor([5, 6, 5, 6])
     target = (torch.tensor([0, 0, 0]), torch.tensor([2, 0, 3]), torch.tensor([3, 1, 2]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -34,9 +33,9 @@ def grouped(layout: Layout, groups: Any) -> Layout:
     A group has the score of its best candidate and the largest grade of its candidates.
 
     Args:
-        layout: scores, embeddings, flat rows or ranked ids.
-        groups: int [candidate] or [query, candidate] with scores, [row] with flat rows, [id] with ids: equal for
-            candidates of one group; negative = a group of one.
+        layout: scores, embeddings, blocks of scores, flat rows or ranked ids.
+        groups: int [candidate] or [query, candidate] with scores, [item] with embeddings and blocks, [row] with flat
+            rows, [id] with ids: equal for candidates of one group; negative = a group of one.
 
     Raises:
         TypeError, ValueError: groups are not integers, or have another shape.
@@ -51,6 +50,9 @@ def grouped(layout: Layout, groups: Any) -> Layout:
     if isinstance(layout, EmbeddedLayout):
         shape = [len(layout.catalogue)]
         return _of_embeddings(layout, _checked(groups, f"{shape}, the group of each item", list(groups.shape) == shape))
+    if isinstance(layout, StreamedLayout):
+        of_all = _checked(groups, "[item], the group of each item of all blocks", groups.dim() == 1 and len(groups) > 0)
+        return _of_blocks(layout, of_all, torch.arange(len(of_all), device=of_all.device))
     assert isinstance(layout, DenseLayout | CatalogueLayout)
     queries, candidates = layout.scores.shape
     # A batch without candidates has one column of padding.
@@ -207,34 +209,63 @@ def _of_embeddings(layout: EmbeddedLayout, groups: Tensor) -> Layout:
         )
     if not len(groups):
         return layout
-    of_item, queries = group_numbers(groups), layout.queries.to(layout.score_dtype)
-    number, order = of_item.sort(stable=True)
+    queries, order = layout.queries.to(layout.score_dtype), group_numbers(groups).argsort(stable=True)
+    width = max(1, min(layout.chunk, layout.room(queries) // max(1, len(queries))))
+
+    def products() -> Iterator[Tensor]:
+        for items in order.split(width):
+            with multiplying(layout.precision, queries.device):
+                yield queries @ layout.catalogue[items].to(queries.dtype).T
+
+    blocks = StreamedLayout(
+        layout.errors, layout.validate, products, layout.judged, queries.dtype, True, layout.exclude
+    )
+    return _of_blocks(blocks, groups, order)
+
+
+def _of_blocks(layout: StreamedLayout, groups: Tensor, order: Tensor) -> StreamedLayout:
+    """Blocks of scores of groups: each group is in that of its last item. Reads the groups.
+
+    Args:
+        layout: blocks of the scores of items.
+        groups: the group of each item.
+        order: the items from left to right.
+    """
+    number, place = group_numbers(groups)[order], torch.arange(len(order), device=order.device)
+    ends, of_column = torch.empty_like(place).scatter_(0, number, place)[number].unique(return_inverse=True)
+    of_item = torch.empty_like(order).scatter_(0, order, of_column)
     items, grade = layout.judged.rectangle()
+    errors = layout.errors + count(Problem.OUT_OF_RANGE, items >= len(order))
     row = column = order[:0]
     if layout.exclude is not None:
         applies, gone = removed(layout.exclude, items, grade)
         row, item = layout.exclude.query[applies], layout.exclude.item[applies]
-        column = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))[item]
+        errors = errors + count(Problem.OUT_OF_RANGE, item >= len(order))
+        column = order.argsort()[item.clamp_max(len(order) - 1)]
         items = items.masked_fill(gone, -1)
-    judged = torch.where(items < 0, items, of_item[items.clamp_min(0)])
-    # Consecutive groups, so many that a product stays small.
-    room = max(1, min(layout.chunk, layout.room(queries) // max(1, len(queries))))
-    stops, cuts = number.bincount().cumsum(0).cpu(), [0]
-    while cuts[-1] < len(order):
-        first, last = torch.searchsorted(stops, stops.new_tensor([cuts[-1], cuts[-1] + room]), right=True).tolist()
-        cuts.append(int(stops[max(first, last - 1)]))
+    judged = torch.where(items < 0, items, of_item[items.clamp(0, len(order) - 1)])
+    ends, of_column = ends.cpu(), of_column.cpu()
 
     def read() -> Iterator[Tensor]:
-        for start, stop in pairwise(cuts):
-            with multiplying(layout.precision, queries.device):
-                scores = queries @ layout.catalogue[order[start:stop]].to(queries.dtype).T
+        start, begun, open_groups = 0, None, of_column[:0]
+        for block in layout.scores():
+            stop = start + block.shape[1]
+            scores = torch.cat([block[:, :0] if begun is None else begun, block], -1)
+            here, places = torch.cat([open_groups, of_column[start:stop]]).unique(return_inverse=True)
+            if len(places) != scores.shape[1]:
+                break
             inside = (column >= start) & (column < stop)
-            scores[row[inside], column[inside] - start] = -math.inf
-            here = number[start:stop] - number[start]
-            yield _largest(scores, here.expand(len(scores), -1), int(here[-1]) + 1, None, -math.inf)
+            scores[row[inside], column[inside] - stop] = -math.inf
+            places = places.to(scores.device, non_blocking=True).expand(len(scores), -1)
+            best = _largest(scores, places, len(here), None, -math.inf)
+            whole = int((ends[here] < stop).sum())
+            yield best[:, :whole]
+            begun, open_groups, start = best[:, whole:], here[whole:], stop
+        if start != len(of_column) or stop != start:
+            raise ValueError(f"Expected groups [item] of all items of the blocks, got {len(of_column)}")
 
     wide = Padded(items, True) if layout.judged.labels else _ragged(items, grade)
-    return StreamedLayout(layout.errors, layout.validate, read, _merged(wide, judged), queries.dtype, again=True)
+    return replace(layout, errors=errors, scores=read, judged=_merged(wide, judged), exclude=None)
 
 
 def _ragged(items: Tensor, grade: Tensor) -> Ragged:

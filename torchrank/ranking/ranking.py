@@ -176,8 +176,8 @@ class Ranking(Intended):
     ) -> Ranking:
         """Rank flat rows: one row per candidate, with the index of its query in ``indexes``.
 
-        All arguments are [row], except ``groups``, int [query]: the numbers of rows of consecutive queries, in place
-        of ``indexes``. The queries of the ranking are in ascending order of index. Entries are the relevant
+        All arguments are [row], except ``group_sizes``, int [query]: the numbers of rows of consecutive queries, in
+        place of ``indexes``. ``groups`` are as in :meth:`from_scores`. The queries of the ranking are in ascending order of index. Entries are the relevant
         candidates, or with ``judged=True`` all candidates, in a rectangle as wide as the longest list. Measures of
         judged or irrelevant candidates need ``judged=True``.
 
@@ -365,7 +365,9 @@ class Ranking(Intended):
 
     @classmethod
     @eager
-    def from_negatives(cls, pos: Array, neg: Array, *, atol: float = 0.0, rtol: float = 0.0) -> Ranking:
+    def from_negatives(
+        cls, pos: Array, neg: Array, *, groups: Array | None = None, atol: float = 0.0, rtol: float = 0.0
+    ) -> Ranking:
         """Rank positives among sampled negatives, both given by their scores.
 
         A model may score positives and negatives by different operations, which round differently. Then equal
@@ -374,6 +376,7 @@ class Ranking(Intended):
         Args:
             pos: [query] or [query, positive].
             neg: [query, negative].
+            groups: int [positive + negative] or [query, positive + negative], as in :meth:`from_scores`.
             atol: a negative within ``atol + rtol * |positive|`` of the nearest positive is tied with it; >= 0.
             rtol: the part of that tolerance that grows with the score; >= 0.
 
@@ -399,7 +402,7 @@ class Ranking(Intended):
         with autocast_off(pos.device):
             scores = torch.cat([pos.to(dtype), tolerance.snapped(neg.to(dtype), pos.to(dtype))], dim=-1)
         columns = torch.arange(pos.shape[1], device=pos.device).expand(len(pos), -1)
-        return cls.rank(arrange(scores, list(columns)))
+        return cls.rank(arrange(scores, list(columns), groups=groups))
 
     @classmethod
     @eager
@@ -479,6 +482,7 @@ class Ranking(Intended):
         relevant: Any,
         *,
         exclude: Pairs | None = None,
+        groups: Array | None = None,
         top_k: int | None = None,
     ) -> Ranking:
         """Rank a catalogue whose scores are given in blocks of items, each block for all queries.
@@ -491,6 +495,8 @@ class Ranking(Intended):
                 all blocks.
             exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are not
                 candidates, unless they are relevant.
+            groups: int [item], equal for items that are ranked as one, as in :meth:`from_scores`. Scores of a group are
+                held until its last item, so memory is least if the items of a group follow each other.
             top_k: the last rank that metrics will read. Metrics that need larger ranks raise ValueError.
 
         Raises:
@@ -502,11 +508,12 @@ class Ranking(Intended):
             >>> tr.MRR().score(tr.Ranking.from_score_blocks(blocks, torch.tensor([2])))
             tensor([0.5000], dtype=torch.float64)
         """
-        return cls.rank(streamed(blocks, relevant, exclude, top_k), Need(integer("top_k", top_k, least=1)))
+        layout: Any = streamed(blocks, relevant, exclude, top_k)
+        return cls.rank(layout if groups is None else grouped(layout, groups), Need(integer("top_k", top_k, least=1)))
 
     @classmethod
     @eager
-    def from_run(cls, qrels: Any, run: Any, *, duplicates: str = "error") -> Ranking:
+    def from_run(cls, qrels: Any, run: Any, *, duplicates: str = "error", parent: Any = None) -> Ranking:
         """Rank a run with judgments, as trec_eval does.
 
         Queries are in the order of ``qrels``; ``query_ids`` has their ids. Scores are compared in double precision, and
@@ -519,6 +526,8 @@ class Ranking(Intended):
             run: any source that :func:`read_run` takes: a path, a frame, a dict ``{query: {document: score}}``.
             duplicates: "error", or the number to keep of a document that is given twice: "first", or "best", the
                 largest.
+            parent: the document of which an item is a chunk, as in :func:`torchrank.evaluate`: "#" for ids such as
+                ``doc#chunk``, a dictionary or a function.
 
         Raises:
             ReadingError: a source cannot be read, or has a NaN or a document twice.
@@ -529,7 +538,7 @@ class Ranking(Intended):
             >>> tr.MRR().score(ranking), ranking.grade[ranking.valid]  # c, b, a
             (tensor([0.3333], dtype=torch.float64), tensor([-2.,  0.,  1.], dtype=torch.float64))
         """
-        return cls.join_run(qrels, run, duplicates)
+        return cls.join_run(qrels, run, duplicates, parent)
 
     @classmethod
     @eager

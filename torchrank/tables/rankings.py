@@ -13,13 +13,14 @@ from torchrank.ranking.ranking import Ranking
 from torchrank.tables import frames
 from torchrank.tables.id_columns import NumberIds, factorise
 from torchrank.tables.joining import Pairs, join, ranking_of
-from torchrank.tables.pair_tables import Duplicates, Qrels, Rows, Run, Ties
+from torchrank.tables.pair_tables import Duplicates, Parent, Qrels, Rows, Run, Ties
 from torchrank.tables.sources import read_qrels, read_run
 
 
-def rank_run(qrels: Any, run: Any, duplicates: Duplicates = "error") -> Ranking:
+def rank_run(qrels: Any, run: Any, duplicates: Duplicates = "error", parent: Parent | None = None) -> Ranking:
     """The ranking of two tables, or of their sources."""
-    return join(read_qrels(qrels, duplicates=duplicates), read_run(run, duplicates=duplicates))
+    tables = read_qrels(qrels, duplicates=duplicates), read_run(run, duplicates=duplicates)
+    return join(tables[0].by_parent(parent), tables[1].by_parent(parent))
 
 
 def rank_frame(frame: Any, *, ties: Ties, duplicates: Duplicates, **columns: str | None) -> Ranking:
