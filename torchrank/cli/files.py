@@ -26,19 +26,8 @@ IN_PYTHON = {
 #: arguments of Python that are options of the command
 OPTIONS = (
     *("queries", "precision", "ties", "ignore_identical_ids", "depth", "relevance_level", "unjudged", "preset"),
-    *(
-        "duplicates",
-        "expansion",
-        "parent",
-        "baseline",
-        "test",
-        "correction",
-        "family",
-        "alpha",
-        "seed",
-        "power",
-        "delta",
-    ),
+    *("duplicates", "expansion", "parent"),
+    *("baseline", "test", "correction", "family", "alpha", "seed", "power", "delta"),
 )
 _ARGUMENT = re.compile(rf"(?<![^ ])({'|'.join(OPTIONS)})=('[^']*'(?: or '\w+')?|True|[\d.]+\b)")
 _CALL = re.compile(rf"\bby tr\.read_\w+\(source, ((?:{'|'.join(OPTIONS)})=[^)]+)\)")

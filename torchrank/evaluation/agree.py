@@ -93,16 +93,13 @@ def agree(
 
 def _grades(tables: Sequence[Mapping[Any, Mapping[Any, float]]]) -> np.ndarray:
     """The grades [document, judge] of all documents; NaN = not judged."""
-    number: dict[tuple[Any, Any], int] = {}
-    for table in tables:
-        for query, documents in table.items():
-            for document in documents:
-                number.setdefault((query, document), len(number))
-    grades = np.full((len(number), len(tables)), np.nan)
+    grades: dict[tuple[Any, Any], list[float]] = {}
     for judge, table in enumerate(tables):
-        rows = [number[query, document] for query, documents in table.items() for document in documents]
-        grades[rows, judge] = [grade for documents in table.values() for grade in documents.values()]
-    return np.where(grades < 0, np.nan, grades)
+        for query, documents in table.items():
+            for document, grade in documents.items():
+                grades.setdefault((query, document), [math.nan] * len(tables))[judge] = grade
+    found = np.array(list(grades.values()), dtype=np.float64).reshape(-1, len(tables))
+    return np.where(found < 0, np.nan, found)
 
 
 def _tau(one: Evaluation, other: Evaluation, label: str) -> float:

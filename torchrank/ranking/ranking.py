@@ -177,9 +177,9 @@ class Ranking(Intended):
         """Rank flat rows: one row per candidate, with the index of its query in ``indexes``.
 
         All arguments are [row], except ``group_sizes``, int [query]: the numbers of rows of consecutive queries, in
-        place of ``indexes``. ``groups`` are as in :meth:`from_scores`. The queries of the ranking are in ascending order of index. Entries are the relevant
-        candidates, or with ``judged=True`` all candidates, in a rectangle as wide as the longest list. Measures of
-        judged or irrelevant candidates need ``judged=True``.
+        place of ``indexes``. ``groups`` are as in :meth:`from_scores`. The queries of the ranking are in ascending
+        order of index. Entries are the relevant candidates, or with ``judged=True`` all candidates, in a rectangle as
+        wide as the longest list. Measures of judged or irrelevant candidates need ``judged=True``.
 
         Example:
             >>> import torchrank as tr

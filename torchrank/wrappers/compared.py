@@ -143,13 +143,13 @@ class Compared(SuiteMetric):
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`; or a system is missing or unknown, or the
                 systems have different numbers of queries.
         """
-        batches = self._batches(preds, dict.fromkeys(self.systems, target), options)
+        batches = self._batches(preds, target, options)
         with torch.no_grad():
             systems = self._scored(batches)
             self._add([*self._of_pairs(systems), *(self.tally.sums(values, None, [None]) for values in systems)])
         self.notice_cut(batches[0])
 
-    def _batches(self, preds: Any, targets: Mapping[str, Any], options: Mapping[str, Any]) -> list[Batch]:
+    def _batches(self, preds: Any, target: Any, options: Mapping[str, Any]) -> list[Batch]:
         """The batch of each system."""
         if not isinstance(preds, Mapping):
             scores = ", ".join(f"{name!r}: ..." for name in self.systems)
@@ -167,7 +167,7 @@ class Compared(SuiteMetric):
                 f"Expected scores of the same candidates from all systems, got shapes {shapes}; give candidates that a"
                 " system has not retrieved the score -inf"
             )
-        return [Batch(preds[name], targets[name], **options) for name in self.systems]
+        return [Batch(preds[name], target, **options) for name in self.systems]
 
     def _scored(self, batches: Sequence[Batch]) -> list[Values]:
         """The values [metric, query] of each system."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from typing import Any, NamedTuple, Unpack
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -72,6 +72,10 @@ class Rectification(NamedTuple):
     zero_or_one: Tensor
     #: the part of the variance that comes from the numbers of queries in the strata
     between: Tensor
+
+    def of(self, subject: int) -> Rectification:
+        """The results of one system or pair."""
+        return Rectification(*(x[subject] for x in self))
 
     def variance_with(self, human: Tensor) -> Tensor:
         """The variance of the value if people judge ``human`` [..., stratum] queries."""
@@ -232,23 +236,24 @@ class Rectified(Compared):
             raise ValueError(
                 "Expected the grades of people for the judged queries, got none; pass human=, or drop judged"
             )
-        one = self.systems == [""]
-        batches = self._batches({"": preds} if one else preds, dict.fromkeys(self.systems, target), options)
+        batches = self._batches(preds, target, options)
         with torch.no_grad():
             judge = self._scored(batches)
+            people = judge
             if human is None:
-                people = [replace(found, values=torch.full_like(found.values, math.nan)) for found in judge]
+                judged = torch.zeros(judge[0].num_queries, dtype=torch.bool)
             else:
-                people = self._scored(self._of_people(preds, human, options))
+                of_people = (human, None) if isinstance(human, Ranking | Mapping) else (preds, human)
+                try:
+                    people = self._scored(self._batches(*of_people, options))
+                except (TypeError, ValueError) as error:
+                    error.add_note("target is human= here, the grades of people: one row for each query of preds")
+                    raise
             self.add_values(judge, people, judged, strata)
         self.notice_cut(batches[0])
 
-    def _of_people(self, preds: Any, human: Any, options: Mapping[str, Any]) -> list[Batch]:
-        """The batch of each system with the grades of people."""
-        if isinstance(human, Ranking | Mapping):
-            preds, human = human, None
-        by_system = {"": preds} if self.systems == [""] else preds
-        return self._batches(by_system, dict.fromkeys(self.systems, human), options)
+    def _batches(self, preds: Any, target: Any, options: Mapping[str, Any]) -> list[Batch]:
+        return super()._batches({"": preds} if self.systems == [""] else preds, target, options)
 
     def add_values(
         self,
@@ -263,14 +268,13 @@ class Rectified(Compared):
         """
         queries, device = judge[0].num_queries, judge[0].values.device
         if judged is not None:
-            judged = check_tensor(judged, "judged", "a bool tensor [query]")
+            judged = check_tensor(judged, "judged", "a bool tensor [query]").to(device)
             if judged.dtype != torch.bool or judged.shape != (queries,):
                 raise ValueError(
                     f"Expected judged to be bool of shape [{queries}], one per query, got {judged.dtype} of shape"
                     f" {list(judged.shape)}; pass a mask of the queries that people have judged"
                 )
-            inside = judged.to(device)
-            people = [replace(one, values=torch.where(inside, one.values, math.nan)) for one in people]
+            people = [replace(one, values=torch.where(judged, one.values, math.nan)) for one in people]
         if {one.num_queries for one in people} != {queries}:
             raise ValueError(
                 f"Expected human to have the {queries} queries of preds, got {people[0].num_queries}; give every query"
@@ -311,29 +315,24 @@ class Rectified(Compared):
         pairs = [f"{self.systems[b]}-{self.systems[a]}" for a, b in self.pairs]
         return [f"/{name}" for name in (*self.systems, *pairs)]
 
-    def _rectified(self, sums: Tensor) -> Iterator[tuple[str, Rectification]]:
-        """The key and the results [subject] of each metric."""
-        parts = self.parts(sums).unflatten(0, (len(self.subjects), len(Kind), len(self.strata)))
-        for key, part in self.tally.of_metrics(parts).items():
-            yield key, rectify(part, self.tally.metrics[key].scored_of(part))
+    def _rectified(self, sums: Tensor) -> dict[str, Rectification]:
+        """The results [subject] of each metric by its key."""
+        parts = self.tally.of_metrics(self.parts(sums).unflatten(0, (len(self.subjects), len(Kind), len(self.strata))))
+        return {key: rectify(part, self.tally.metrics[key].scored_of(part)) for key, part in parts.items()}
 
     def results(self, sums: Tensor) -> dict[str, Tensor]:
-        return {
-            f"{key}{name}": value
-            for key, found in self._rectified(sums)
-            for name, value in zip(self.subjects, found.value)
-        }
+        found = self._rectified(sums).items()
+        return {f"{key}{name}": value for key, one in found for name, value in zip(self.subjects, one.value)}
 
     def _statistics(self, sums: Tensor, pair: int, metric: int, turned: bool) -> PairStatistics:
         # Wins and losses are those of people.
         found, (a, b) = super()._statistics(sums, pair, metric, turned), self.pairs[pair]
-        _, of_metric = next(itertools.islice(self._rectified(sums), metric, None))
-        mean, at = float(of_metric.value[b if turned else a]), len(self.systems) + pair
-        value, error, df = (float(x[at]) for x in (of_metric.value, of_metric.variance.sqrt(), of_metric.df))
-        return replace(
-            found, mean_a=mean, mean_b=mean + (-value if turned else value), standard_error=error, df=df,
-            relative_standard_error=math.nan,
-        )  # fmt: skip
+        one, at = list(self._rectified(sums).values())[metric], len(self.systems) + pair
+        mean, value, error, df = (
+            float(x) for x in (one.value[b if turned else a], one.value[at], one.variance[at].sqrt(), one.df[at])
+        )
+        found = replace(found, mean_a=mean, mean_b=mean + (-value if turned else value))
+        return replace(found, standard_error=error, df=df, relative_standard_error=math.nan)
 
     def summary(self, level: float = 0.95, method: str | None = None) -> Table:
         """A table with a row for every metric, or metric and system, over the queries of all workers.
@@ -354,19 +353,17 @@ class Rectified(Compared):
         check(level, method or "auto")
         rows = []
         for key, found in self._of_all().items():
+            in_range = self.tally.metrics[key].value_range == (0, 1)
             for at, name in enumerate(self.subjects[: len(self.systems)]):
-                value, error, effective, judge, weight = (
-                    float(x[at])
-                    for x in (found.value, found.variance.sqrt(), found.effective, found.judge, found.factor)
-                )
-                if method != "t" and found.zero_or_one[at] and self.tally.metrics[key].value_range == (0, 1):
+                one = found.of(at)
+                value, error, effective = float(one.value), float(one.variance.sqrt()), float(one.effective)
+                low, high = t_interval(value, error, float(one.df), level)
+                if method != "t" and one.zero_or_one and in_range:
                     low, high = wilson(min(max(value, 0.0), 1.0), effective, level)
-                else:
-                    low, high = t_interval(value, error, float(found.df[at]), level)
                 row = {"measure": f"{key}{name}", "value": value, "standard error": error, "low": low, "high": high}
-                numbers = found.number[at].sum(-1).int().tolist()
-                row |= {"queries": numbers[Kind.ALL], "human": numbers[Kind.HUMAN]}
-                rows.append(row | {"effective": effective, "judge": judge, "weight": weight})
+                numbers = one.number.sum(-1).int().tolist()
+                row |= {"queries": numbers[Kind.ALL], "human": numbers[Kind.HUMAN], "effective": effective}
+                rows.append(row | {"judge": float(one.judge), "weight": float(one.factor)})
         notes = [f"low and high: {100 * level:g} % confidence interval; human: queries that people have judged"]
         return Table.of_rows(rows, {"effective": ".1f", "weight": ".2f"}, notes)
 
@@ -400,7 +397,7 @@ class Rectified(Compared):
         rows: list[dict[str, Any]] = []
         for key, found in self._of_all().items():
             for at, name in enumerate(self.subjects):
-                one = Rectification(*(x[at] for x in found))
+                one = found.of(at)
                 if not bool(one.variance >= 0):
                     raise ValueError(
                         f"Expected two or more queries of each stratum that people have judged, got"
@@ -422,7 +419,7 @@ class Rectified(Compared):
 
     def _of_all(self) -> dict[str, Rectification]:
         """The results of each metric by key, over the queries of all workers."""
-        return dict(self._rectified(self.of_all_workers().to("cpu", torch.float64)))
+        return self._rectified(self.of_all_workers().to("cpu", torch.float64))
 
 
 def of_tables(
@@ -442,38 +439,37 @@ def of_tables(
     Raises:
         ValueError: people have judged no query of the judge, or the stratum of a query is missing.
     """
-    number = {key: n for n, key in enumerate(dict.fromkeys(key for one in judge.values() for key in one.ids.tolist()))}
-    asked = {key: None for one in people.values() for key in one.ids.tolist()}
-    if unknown := [key for key in asked if key not in number]:
+    ids = list(dict.fromkeys(key for one in judge.values() for key in one.ids.tolist()))
+    asked, known = dict.fromkeys(key for one in people.values() for key in one.ids.tolist()), set(ids)
+    if unknown := [key for key in asked if key not in known]:
         message = f"{len(unknown)} of {len(asked)} queries that people have judged, e.g. {unknown[0]!r}"
         if len(unknown) == len(asked):
             raise ValueError(f"Expected queries of the judge, got none among {message}; give both the same ids")
         warn(f"Left out {message}: they have no value by the judge")
     names = at = None
     if strata is not None:
-        if missing := [key for key in number if key not in strata]:
+        if missing := [key for key in ids if key not in strata]:
             raise ValueError(f"Expected a stratum for every query, got none for {missing[0]!r}; add it to strata")
-        names = sorted({str(strata[key]) for key in number})
-        at = [names.index(str(strata[key])) for key in number]
+        names = sorted({str(strata[key]) for key in ids})
+        at = [names.index(str(strata[key])) for key in ids]
     found = Rectified(suite, list(judge) if len(judge) > 1 else None, names)
-    values, by_people = ([_values(one, number) for one in tables.values()] for tables in (judge, people))
+    values, by_people = ([_values(one, ids) for one in tables.values()] for tables in (judge, people))
     found.add_values(values, by_people, strata=at)
     return found
 
 
-def _values(table: QueryTable, number: Mapping[Any, int]) -> Values:
-    """The values [metric, query] of a table, each at the number of its query; NaN elsewhere."""
-    ids = table.ids.tolist()
-    rows = [row for row, key in enumerate(ids) if key in number]
-    places = [number[ids[row]] for row in rows]
-    values = torch.full((len(table.columns), len(number)), math.nan, dtype=torch.float64, device="cpu")
-    weights = torch.ones_like(values)
-    for n, (label, column) in enumerate(table.columns.items()):
-        values[n, places] = torch.from_numpy(column[rows])
-        if table.weights is not None:
-            weights[n, places] = torch.from_numpy(table.weights[label][rows])
+def _values(table: QueryTable, ids: Sequence[Any]) -> Values:
+    """The values [metric, query] of a table for some queries; NaN where it has none."""
+    row = {key: n for n, key in enumerate(table.ids.tolist())}
+    rows = [row.get(key, -1) for key in ids]  # the last row is added
+
+    def of_queries(columns: Mapping[str, np.ndarray], other: float) -> Tensor:
+        return torch.from_numpy(np.stack([np.append(columns[label], other)[rows] for label in table.columns]))
+
+    values = of_queries(table.columns, math.nan)
     status = torch.where(values.isnan(), Status.ABSENT, Status.SCORED).to(torch.int8)
     errors = torch.zeros((len(values), len(state.Problem)), dtype=torch.int64, device="cpu")
+    weights = None if table.weights is None else of_queries(table.weights, 1.0)
     return Values(values, status, errors, weights, (None,) * len(values))
 
 
