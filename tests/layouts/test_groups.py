@@ -415,7 +415,7 @@ SCORES, GRADES, IDS = torch.rand(2, 3), torch.ones(2, 3), torch.tensor([[0, 1], 
             lambda: tr.Ranking.from_embeddings(SCORES, SCORES, IDS[:, 0], groups=[0]),
         ),
         (ValueError, "repeats to be 'error', 'first'", lambda: tr.MRR().score(IDS, IDS[:, 0], repeats="max")),
-        (ValueError, "only with ranked ids", lambda: tr.NDCG().score(SCORES, GRADES, repeats="first")),
+        (ValueError, "repeats=.error. for scores", lambda: tr.NDCG().score(SCORES, GRADES, repeats="first")),
         (ValueError, "'hold'", lambda: tr.MRR().score(IDS, IDS[:, 0], groups=[0, 1, 2], repeats="hold")),
         (
             ValueError,

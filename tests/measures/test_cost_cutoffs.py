@@ -104,7 +104,7 @@ def test_many_ties_of_one_cost_are_exact_and_of_several_costs_say_the_way_out():
     ranking = tr.Ranking.from_scores(scores, target, cost=torch.full((500,), 20))
     assert tr.parse("recall@2000tok").score(ranking).item() == pytest.approx(100 / 500)
     ranking = tr.Ranking.from_scores(scores, target, cost=torch.arange(500))
-    with pytest.raises(ValueError, match=r"at most 6 tied candidates .* pass tie_break to Ranking.from_scores"):
+    with pytest.raises(ValueError, match=r"at most 6 ties of different costs .* pass tie_break to Ranking.from_scores"):
         tr.parse("recall@2000tok").score(ranking)
     ranking = tr.Ranking.from_scores(scores, target, cost=torch.arange(500) + 2001)  # none of them can be paid
     assert tr.parse("recall@2000tok").score(ranking) == 0
@@ -121,6 +121,8 @@ def test_costs_that_cannot_be_used_are_refused():
     for cost, words in ((torch.ones(2), "shape of preds"), (torch.tensor([1.0, -1, 0]), "costs >= 0")):
         with pytest.raises(ValueError, match=words):
             tr.Ranking.from_scores(scores, target, cost=cost)
+    with pytest.raises(ValueError, match="costs >= 0, got a negative one or NaN"):  # an id that has no cost
+        tr.Ranking.from_ids([[0, 2]], torch.tensor([0]), cost=torch.ones(2))
     with pytest.raises(ValueError, match="no exclude and no groups together with cost"):
         tr.Ranking.from_scores(scores, target, cost=torch.ones(3), groups=torch.tensor([0, 0, 1]))
     with pytest.raises(ValueError, match="a cost as '2000tok'"):

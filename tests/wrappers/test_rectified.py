@@ -309,7 +309,7 @@ def test_wrong_strata_and_tests_raise_with_a_way_out_that_works():
     assert len(metric.comparison(test="t").rows) == 1
     with pytest.raises(ValueError, match="Expected two or more systems to compare, got one; pass systems="):
         tr.Rectified("mrr").comparison()
-    with pytest.raises(ValueError, match="Expected the grades of people for the judged queries, got none; pass human="):
+    with pytest.raises(ValueError, match="Expected the grades of people with judged, got none; pass human="):
         tr.Rectified("mrr").update(scores, model, judged=torch.ones(20, dtype=torch.bool))
     with pytest.raises(ValueError, match="Expected width to be positive, got 0"):
         metric.queries_needed(0)

@@ -121,10 +121,8 @@ class Evaluation:
     def _of_judge(self, what: str) -> None:
         """Raise ValueError for ``what`` by the judge alone, if people correct the means."""
         if self.rectified is not None:
-            raise ValueError(
-                f"Expected an evaluation by one file of judgments for {what}, got one with judgments of people, too,"
-                " which do not correct the values of single queries; leave human out"
-            )
+            got = "one with human, which does not correct the values of single queries; leave human out"
+            raise ValueError(f"Expected an evaluation by one file of judgments for {what}, got {got}")
 
     @property
     def _tied(self) -> list[str]:

@@ -53,24 +53,19 @@ class StopWhenDecided(Callback):
         """Learn how many batches all workers have. A worker that looked alone would wait for the others forever."""
         paired, self.comparison = getattr(pl_module, self.name, None), None
         if not (isinstance(paired, Compared) and paired.anytime):
-            raise TypeError(
-                f"Expected {self.name} of the module to be torchrank.Compared(..., anytime=True), got"
-                f" {type(paired).__name__}; set self.{self.name} to it in __init__"
-            )
+            wanted = f"{self.name} of the module to be torchrank.Compared(..., anytime=True)"
+            raise TypeError(f"Expected {wanted}, got {type(paired).__name__}; set self.{self.name} to it in __init__")
         batches = torch.tensor(trainer.num_val_batches, dtype=torch.float64, device=pl_module.device)
         if trainer.world_size > 1 and bool(batches.isinf().any()):
-            raise ValueError(
-                "Expected loaders with a length on several workers, got one without; pass limit_val_batches to Trainer"
-            )
+            raise ValueError("Expected loaders with a length, got one without; pass limit_val_batches to Trainer")
         self.batches = trainer.strategy.reduce(batches, reduce_op="min").tolist()
 
     def on_validation_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """Look, and end the loop in the way in which a loader without further batches ends it."""
-        if trainer.sanity_checking or not batch_idx or batch_idx % self.every:
-            return
-        if batch_idx < self.batches[dataloader_idx]:
+        due = batch_idx and not batch_idx % self.every and batch_idx < self.batches[dataloader_idx]
+        if due and not trainer.sanity_checking:
             comparison = getattr(pl_module, self.name).comparison(**self.options)
             if comparison.decided:
                 self.comparison = comparison

@@ -71,13 +71,9 @@ class Batch:
 
     def __post_init__(self) -> None:
         for name, x in list(vars(self).items()):
-            if (
-                x is None
-                or isinstance(x, Tensor | dict | str)
-                or (isinstance(x, list) and name in ("target", "exclude"))
-            ):
-                continue
-            vars(self)[name] = tensor_of(x)
+            stays = x is None or isinstance(x, Tensor | dict | str)
+            if not stays and not (isinstance(x, list) and name in ("target", "exclude")):
+                vars(self)[name] = tensor_of(x)
         if self.group_sizes is not None:
             vars(self).update(indexes=indexes_of(self.group_sizes, self.preds, self.indexes), group_sizes=None)
         for name in ("mask", "tie_break"):
@@ -90,8 +86,8 @@ class Batch:
     def options(self) -> dict[str, Any]:
         """The arguments besides ``preds``, ``target`` and ``weights``, by name."""
         names = ("mask", "indexes", "exclude", "tie_break", "groups")
-        repeats = None if self.repeats == "error" else self.repeats
-        return {**{name: getattr(self, name) for name in names}, "repeats": repeats}
+        found = {name: getattr(self, name) for name in names}
+        return found | {"repeats": None if self.repeats == "error" else self.repeats}
 
     @property
     def queries(self) -> Tensor | None:

@@ -38,10 +38,8 @@ def identifiers(beams: Tensor, ids_of: Tensor) -> Identifiers:
     """
     beams, ids_of = integer_ids(beams, "beams", "ids_of"), integer_ids(ids_of, "ids_of", "beams")
     if ids_of.dim() not in (1, 2) or not ids_of.numel() or beams.dim() < 2 or beams.shape[2:] != ids_of.shape[1:]:
-        raise ValueError(
-            "Expected beams [query, beam] and ids_of [item], or beams [query, beam, level] and ids_of [item, level] of"
-            f" as many levels, got shapes {list(beams.shape)} and {list(ids_of.shape)}"
-        )
+        wanted = "beams [query, beam] and ids_of [item], or both with one more dimension of as many levels"
+        raise ValueError(f"Expected {wanted}, got shapes {list(beams.shape)} and {list(ids_of.shape)}")
     ids_of, levels = ids_of.to(beams.device).long(), max(1, ids_of.shape[1:].numel())
     codes = torch.cat([ids_of.reshape(-1, levels), beams.long().reshape(-1, levels)])
     number = torch.zeros_like(codes[:, 0])
@@ -60,7 +58,5 @@ def check_items(target: Any, ids_of: Any) -> None:
     if not isinstance(target, Tensor) or target.dim() < 2 or not target.shape[1] == ids_of.shape[-1] > 1:
         return
     if len(target) and ids_of.dim() == 2 and bool((identifiers(target.unsqueeze(1), ids_of).counts > 0).all()):
-        raise ValueError(
-            "Expected target to have numbers of items, their rows in ids_of, got identifiers of shape"
-            f" {list(target.shape)}; pass the items, or list(target) if each row has the numbers of several items"
-        )
+        wanted, got = "numbers of items, their rows in ids_of", f"identifiers of shape {list(target.shape)}"
+        raise ValueError(f"Expected target to have {wanted}, got {got}; pass the items, or list(target) of them")

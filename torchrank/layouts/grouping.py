@@ -192,21 +192,15 @@ def _of_ids(layout: RankedIds, groups: Tensor) -> RankedIds:
 
     ids, bad = of(layout.ids, keep)
     ids = ids.masked_fill(repeated(ids), -1)
-    judged, outside = of(items, valid)
-    judged = torch.where(items == IGNORED, items, judged)
-    wide = Padded(items, True) if layout.judged.labels else _ragged(items, grade)
-    return replace(
-        layout, errors=errors + bad + outside, ids=ids, judged=_merged(wide, judged), mask=None, exclude=None
-    )
+    groups_of, outside = of(items, valid)
+    judged = _merged(_wide(layout, items, grade), torch.where(items == IGNORED, items, groups_of))
+    return replace(layout, errors=errors + bad + outside, ids=ids, judged=judged, mask=None, exclude=None)
 
 
 def _of_embeddings(layout: EmbeddedLayout, groups: Tensor) -> Layout:
     """Blocks of scores of groups, each with all items of its groups. Reads the groups."""
     if layout.shard is not None:
-        raise ValueError(
-            "Expected no groups for items that are spread over workers, got groups; pass all items to each worker, and"
-            " group=False"
-        )
+        raise ValueError("Expected no groups for items spread over workers, got groups; pass all items and group=False")
     if not len(groups):
         return layout
     queries, order = layout.queries.to(layout.score_dtype), group_numbers(groups).argsort(stable=True)
@@ -243,7 +237,7 @@ def _of_blocks(layout: StreamedLayout, groups: Tensor, order: Tensor) -> Streame
         errors = errors + count(Problem.OUT_OF_RANGE, item >= len(order))
         column = order.argsort()[item.clamp_max(len(order) - 1)]
         items = items.masked_fill(gone, -1)
-    judged = torch.where(items < 0, items, of_item[items.clamp(0, len(order) - 1)])
+    groups_of = torch.where(items < 0, items, of_item[items.clamp(0, len(order) - 1)])
     ends, of_column = ends.cpu(), of_column.cpu()
 
     def read() -> Iterator[Tensor]:
@@ -264,22 +258,22 @@ def _of_blocks(layout: StreamedLayout, groups: Tensor, order: Tensor) -> Streame
         if start != len(of_column) or stop != start:
             raise ValueError(f"Expected groups [item] of all items of the blocks, got {len(of_column)}")
 
-    wide = Padded(items, True) if layout.judged.labels else _ragged(items, grade)
-    return replace(layout, errors=errors, scores=read, judged=_merged(wide, judged), exclude=None)
+    judged = _merged(_wide(layout, items, grade), groups_of)
+    return replace(layout, errors=errors, scores=read, judged=judged, exclude=None)
 
 
-def _ragged(items: Tensor, grade: Tensor) -> Ragged:
-    """The entries of a rectangle [query, entry], padding included."""
+def _wide(layout: RankedIds | StreamedLayout, items: Tensor, grade: Tensor) -> JudgedItems:
+    """The judged items of a layout, from its rectangle [query, entry], padding included."""
+    if layout.judged.labels:
+        return Padded(items, True)
     start = torch.arange(len(items) + 1, device="cpu") * items.shape[1]
     return Ragged(items.flatten(), grade.flatten(), start)
 
 
 def _entries(judged: JudgedItems) -> tuple[Tensor, Tensor, Tensor]:
     """Query, item and grade of each judged item: [entry] each."""
-    sizes = judged.sizes
-    owner = torch.repeat_interleave(torch.arange(len(sizes), device="cpu"), sizes).to(
-        judged.items.device, non_blocking=True
-    )
+    sizes, device = judged.sizes, judged.items.device
+    owner = torch.repeat_interleave(torch.arange(len(sizes), device="cpu"), sizes).to(device, non_blocking=True)
     items, grade = judged.rectangle() if isinstance(judged, Padded) else (judged.items, judged.grade)
     return owner, items.flatten(), grade.flatten()
 

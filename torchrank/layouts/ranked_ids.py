@@ -56,10 +56,7 @@ def without_repeats(layout: Layout, repeats: str) -> RankedIds:
     if repeats not in ("first", "hold"):
         raise ValueError(f"Expected repeats to be 'error', 'first' or 'hold', got {repeats!r}")
     if not isinstance(layout, RankedIds):
-        raise ValueError(
-            f"Expected repeats only with ranked ids, got scores and repeats={repeats!r}; leave it out, and pass"
-            " groups if several columns are one candidate"
-        )
+        raise ValueError(f"Expected repeats='error' for scores, got {repeats!r}; pass groups for columns of one item")
     ids = layout.ids if layout.mask is None else torch.where(layout.mask, layout.ids, -1)
     position = torch.arange(ids.shape[1], device=ids.device)
     ids = torch.where(repeated(ids), -1 if repeats == "first" else HELD + position, ids)

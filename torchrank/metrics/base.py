@@ -256,10 +256,8 @@ class RankingMetric(Measure):
             assert ranking.costs is not None
             orders = ranking.costs.orders(int(row), quantity_of(relative)[0]) if self.ties == "expected" else None
             if orders is None:
-                raise ValueError(
-                    f"Expected at most {MOST_TIED} tied candidates of different costs at the end of {relative}, and"
-                    f" ties='expected', for {self.label}; pass tie_break to Ranking.from_scores"
-                )
+                wanted = f"ties='expected', and at most {MOST_TIED} ties of different costs at the end of {relative}"
+                raise ValueError(f"Expected {wanted}, for {self.label}; pass tie_break to Ranking.from_scores")
             each = [self.per_query(Ranking.from_scores(**one)) for one in orders]
             mean = torch.stack([one.values for one in each]).mean(0)
             found.append(replace(each[0], values=mean, errors=torch.zeros_like(ranking.errors), queries=row))

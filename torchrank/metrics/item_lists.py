@@ -198,9 +198,7 @@ class ListMetric(Measure):
         preds = batch.preds
         check_tensor(preds, "preds", f"integer ids [query, position] for {self.label}")
         if batch.groups is not None:
-            raise ValueError(
-                f"Expected no groups for {self.label}, which reads the items of a list; update it by itself"
-            )
+            raise ValueError(f"Expected no groups for {self.label}, which reads items; update it by itself")
         with torch.no_grad():
             return Values.stack([in_batch(preds.device, preds.numel(), self._per_query, batch)])
 

@@ -72,17 +72,8 @@ TITLES = {
 } | {
     name: name
     for name in (
-        *(
-            "Elliot",
-            "FairRankTune",
-            "Keras",
-            "NTCIREVAL",
-            "RBStar",
-            "RePlay",
-            "TREC Fair Ranking",
-            "TensorFlow Ranking",
-        ),
-        *("Transformers4Rec", "cwl_eval", "ir_measures"),
+        *("Elliot", "FairRankTune", "Keras", "NTCIREVAL", "RBStar", "RePlay", "TREC Fair Ranking"),
+        *("TensorFlow Ranking", "Transformers4Rec", "cwl_eval", "ir_measures"),
         *("metrax", "pyndeval", "pytorchltr", "pyxclib", "ranking-metrics-torch", "ranx", "reranking"),
         *("scipy", "sentence-transformers", "torcheval", "torchrec"),
     )

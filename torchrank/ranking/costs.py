@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,15 +69,13 @@ class Costs:
     def _order(self) -> tuple[Tensor, Tensor]:
         """The candidates of each query, best first, and where a tie group starts: int64 and bool [query, candidate]."""
         scores = self.batch.preds[self.rows].masked_fill(self.cost[self.rows].isinf(), -math.inf)
-        if (tie := self.batch.tie_break) is None:
-            values, order = scores.sort(dim=-1, descending=True, stable=True)
-            return order, run_starts(values)
-        by_tie = tie[self.rows].argsort(dim=-1, descending=True, stable=True)
+        tie = torch.zeros_like(scores) if self.batch.tie_break is None else self.batch.tie_break[self.rows]
+        by_tie = tie.argsort(dim=-1, descending=True, stable=True)
         values, order = scores.gather(-1, by_tie).sort(dim=-1, descending=True, stable=True)
         order = by_tie.gather(-1, order)
-        return order, run_starts(values) | run_starts(tie[self.rows].gather(-1, order))
+        return order, run_starts(values) | run_starts(tie.gather(-1, order))
 
-    def orders(self, query: int, budget: float) -> Iterator[dict[str, Any]] | None:
+    def orders(self, query: int, budget: float) -> list[dict[str, Any]] | None:
         """Arguments of a ranking of one query, for each order of the ties that the budget cuts; None if too many."""
         single = self[query : query + 1]
         order, starts = single._order()
@@ -89,15 +86,10 @@ class Costs:
         if last - first > MOST_TIED:
             return None
         row = int(single.rows)
-        batch = self.batch.rows(row, row + 1)
-        arguments = {"preds": batch.preds, "target": batch.target, "mask": batch.mask, "cost": self.cost[row : row + 1]}
-        arguments["cost"] = arguments["cost"].nan_to_num(posinf=0)
+        batch, cost = self.batch.rows(row, row + 1), self.cost[row : row + 1].nan_to_num(posinf=0)
+        arguments = {"preds": batch.preds, "target": batch.target, "mask": batch.mask, "cost": cost}
         group = torch.empty_like(start[0]).scatter_(0, order[0], start[0])  # of each candidate; its ties stay
-
-        def every() -> Iterator[dict[str, Any]]:
-            for places in itertools.permutations(range(first, last)):
-                broken = -group
-                broken[order[0, first:last]] = -torch.tensor(places, device=group.device)
-                yield {**arguments, "tie_break": broken.unsqueeze(0)}
-
-        return every()
+        places = torch.tensor([*itertools.permutations(range(first, last))], device=group.device)
+        broken = -group.repeat(len(places), 1)
+        broken[:, order[0, first:last]] = -places
+        return [{**arguments, "tie_break": tie_break} for tie_break in broken.split(1)]

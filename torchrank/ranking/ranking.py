@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -229,13 +230,12 @@ class Ranking(Intended):
         if cost is None:
             return ranking
         if exclude is not None or groups is not None or repeats != "error":
-            raise ValueError(
-                "Expected no exclude, groups and repeats together with cost; leave such ids out of the list"
-            )
+            raise ValueError("Expected no exclude, groups and repeats with cost; leave such ids out of the list")
         listed, cost = ids >= 0, check_tensor(cost, "cost").to(ids.device)
         mask = listed if mask is None else listed & tensor_of(mask)
         places = -widened(torch.arange(ids.shape[1], device=ids.device)).expand(ids.shape)
-        spent = cost if cost.dim() == 2 else cost[ids.long().clamp(0, len(cost) - 1)]
+        # An id without a cost gets NaN, which raises.
+        spent = cost if cost.dim() == 2 else pad(widened(cost), (0, 1), value=math.nan)[ids.long().clamp(0, len(cost))]
         return replace(ranking.joined, costs=Costs.of(Batch(places, mask=mask), spent))
 
     @classmethod

@@ -125,16 +125,16 @@ def estimate(
 
 
 def estimate_table(
-    estimates: Mapping[str, Estimate], level: float, notes: Sequence[str] = (), method: str = "auto"
+    found: Mapping[str, Estimate], level: float, notes: Sequence[str] = (), method: str = "auto"
 ) -> Table:
     """The estimates by key as a table. The effective number of queries is shown if it differs from their number."""
-    rows = [{"measure": key, **estimate.row()} for key, estimate in estimates.items()]
-    if all(math.isclose(estimate.effective, estimate.scored, rel_tol=1e-6) for estimate in estimates.values()):
+    rows = [{"measure": key, **estimate.row()} for key, estimate in found.items()]
+    if all(math.isclose(estimate.effective, estimate.scored, rel_tol=1e-6) for estimate in found.values()):
         for row in rows:
             del row["effective"]
     notes = [f"low and high: {100 * level:g} % confidence {'sequence' if method == 'anytime' else 'interval'}", *notes]
     if method == "anytime":
-        few = any(found.effective < FEW_QUERIES for found in estimates.values())
+        few = any(estimate.effective < FEW_QUERIES for estimate in found.values())
         notes += [ANYTIME, *[f"Warning: fewer than {FEW_QUERIES} queries; {BETTING}"] * few]
     return Table.of_rows(rows, {"effective": ".1f"}, notes, ("measure", "value"))
 

@@ -68,11 +68,9 @@ def best_of(checkpoints: Mapping[Any, Any], level: float = 0.95, replicates: int
         values = values[:, ~np.isnan(values).any(axis=0)]
         means = values.mean(axis=1) if values.size else np.full(len(values), np.nan)
         best = int(means.argmax())
-        ends = bias = math.nan
-        if values.shape[1] > 1:
-            luck = _luck(values, means, drawing)
-            bias, ends = luck.mean(), np.quantile(luck, [(1 + level) / 2, (1 - level) / 2])
-        low, high = sorted(sign * (means[best] - ends) * np.ones(2))
+        luck = _luck(values, means, drawing) if values.shape[1] > 1 else np.full(1, np.nan)
+        bias, ends = luck.mean(), np.quantile(luck, [(1 + level) / 2, (1 - level) / 2])
+        low, high = sorted(sign * (means[best] - ends))
         row = {"best": names[best], "value": sign * means[best], "bias": sign * bias}
         row |= {"corrected": row["value"] - row["bias"], "low": low, "high": high, "queries": values.shape[1]}
         rows.append({"measure": measure, **row})

@@ -185,14 +185,11 @@ class PairTable:
         """
         if parent is None:
             return self
-        number: dict[Hashable, int] = {}
-        parents = list(map(_parent_of(parent), self.items.tolist()))
-        document = np.array([number.setdefault(one, len(number)) for one in parents], dtype=np.int64)
-        pair = self.query.astype(np.int64) * len(number) + document
+        document, parents = factorise(of_objects(list(map(_parent_of(parent), self.items.tolist()))))
+        pair = self.query.astype(np.int64) * len(parents) + document
         _, first, row = np.unique(pair, return_index=True, return_inverse=True)
-        items = of_objects([parents[place] for place in first.tolist()])
-        value = _largest(self.value, row, len(first))
-        return replace(self, query=self.query[first], items=items, value=value, known_hashes=None)
+        fields = {"items": parents.take(document[first]), "value": _largest(self.value, row, len(first))}
+        return replace(self, query=self.query[first], known_hashes=None, **fields)
 
     def to_dict(self) -> dict[Hashable, dict[Hashable, float]]:
         """The table as ``{query: {document: number}}``."""
@@ -265,10 +262,8 @@ def _parent_of(parent: Parent) -> Callable[[Any], Hashable]:
         return lambda item: parent.get(item, item)
     if callable(parent):
         return parent
-    raise TypeError(
-        "Expected parent to be a separator such as '#', a dictionary from chunk to document or a function, got"
-        f" {parent!r}"
-    )
+    wanted = "a separator such as '#', a dictionary from chunk to document or a function"
+    raise TypeError(f"Expected parent to be {wanted}, got {parent!r}")
 
 
 def _largest(values: Array, row: Array, rows: int) -> Array:

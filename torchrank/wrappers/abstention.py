@@ -82,10 +82,8 @@ class Abstention(SuiteMetric):
         measures = measures_of(collection, "Abstention", means=True)
         for key, metric in measures.items():
             if not metric.higher_is_better or not all(map(math.isfinite, metric.value_range)):
-                raise ValueError(
-                    f"Expected measures with finite bounds for which higher is better in Abstention, got {key!r}; leave"
-                    " it out of this suite"
-                )
+                wanted = "measures with finite bounds for which higher is better"
+                raise ValueError(f"Expected {wanted} in Abstention, got {key!r}; leave it out of this suite")
         self.confidence = confidence
         # queries without a confidence; then for each metric the weight and the value in each bin
         self.num_counters = 1 + len(measures) * 2 * (BINS + VALUE_BINS)
@@ -116,28 +114,19 @@ class Abstention(SuiteMetric):
 
     def _of_scores(self, batch: Batch) -> Tensor:
         """The confidence in each list, float [query]."""
-        scores = batch.preds
-        if (
-            not isinstance(scores, Tensor)
-            or scores.dim() != 2
-            or not scores.is_floating_point()
-            or batch.exclude is not None
-            or batch.groups is not None
-        ):
-            raise ValueError(
-                "Expected confidence [query] together with all but scores [query, candidate] without exclude and"
-                " groups, got none; pass confidence="
-            )
-        parts = []
+        scores, parts = batch.preds, []
+        plain = isinstance(scores, Tensor) and scores.dim() == 2 and scores.is_floating_point()
+        if not plain or batch.exclude is not None or batch.groups is not None:
+            without = "scores [query, candidate] without exclude and groups"
+            raise ValueError(f"Expected confidence [query] with all but {without}, got none; pass confidence=")
         rows = max(1, BLOCK // max(1, scores.shape[1]))
         for n, part in enumerate(scores.detach().split(rows)):  # so that no matrix is copied
             if batch.mask is not None:
                 part = part.masked_fill(~batch.mask[n * rows :][: len(part)], -math.inf)
             if self.confidence == "std":
-                wide, listed = part.to(widest_float(part.device)), part > -math.inf
-                count = listed.sum(-1, keepdim=True)
-                centred = torch.where(listed, wide - torch.where(listed, wide, 0).sum(-1, keepdim=True) / count, 0)
-                parts.append((centred.square().sum(-1) / count.squeeze(-1)).sqrt().nan_to_num(nan=0))
+                listed = part.to(widest_float(part.device)).masked_fill(part == -math.inf, math.nan)
+                centred = listed - listed.nanmean(-1, keepdim=True)
+                parts.append(centred.square().nanmean(-1).sqrt().nan_to_num(nan=0))
                 continue
             wide = torch.nn.functional.pad(part, (0, 2), value=-math.inf) if part.shape[1] < 2 else part
             best, second = wide.topk(2).values.unbind(-1)

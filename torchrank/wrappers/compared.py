@@ -146,7 +146,8 @@ class Compared(SuiteMetric):
         batches = self._batches(preds, target, options)
         with torch.no_grad():
             systems = self._scored(batches)
-            self._add([*self._of_pairs(systems), *(self.tally.sums(values, None, [None]) for values in systems)])
+            pairs = [pair_sums(systems[a], systems[b]) for a, b in self.pairs]
+            self._add([*pairs, *(self.tally.sums(values, None, [None]) for values in systems)])
         self.notice_cut(batches[0])
 
     def _batches(self, preds: Any, target: Any, options: Mapping[str, Any]) -> list[Batch]:
@@ -177,10 +178,6 @@ class Compared(SuiteMetric):
         if len(set(sizes.values())) > 1:
             raise ValueError(f"Expected the same queries for all systems, got different numbers of them: {sizes}")
         return systems
-
-    def _of_pairs(self, systems: Sequence[Values]) -> list[Tensor]:
-        """The sums of each pair of systems."""
-        return [_pair_sums(systems[a], systems[b]) for a, b in self.pairs]
 
     def _add(self, parts: Sequence[Tensor]) -> None:
         """Add the sums of a batch to the state."""
@@ -344,7 +341,7 @@ def _tukey(pairs: Sequence[PairStatistics], systems: int) -> list[float]:
     return tukey_p(np.array([pair.difference for pair in pairs]), error, systems, n).tolist()
 
 
-def _pair_sums(first: Values, second: Values) -> Tensor:
+def pair_sums(first: Values, second: Values) -> Tensor:
     """The sums [metric, PAIR_SIZE] of one pair, from the values [metric, query] of its systems."""
     scored = [~x.values.isnan() & (x.final_weights > 0) for x in (first, second)]
     both = scored[0] & scored[1]

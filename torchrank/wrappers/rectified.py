@@ -25,7 +25,7 @@ from torchrank.statistics.distributions import t_quantile
 from torchrank.statistics.mean_intervals import t_interval, wilson
 from torchrank.statistics.pair_statistics import PairStatistics
 from torchrank.statistics.table import Table
-from torchrank.wrappers.compared import Compared, system_names
+from torchrank.wrappers.compared import Compared, pair_sums, system_names
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.sliced import members_of, names_of
 from torchrank.wrappers.suites import Suite
@@ -121,10 +121,9 @@ def rectify(sums: Tensor, number: Tensor) -> Rectification:
     rest = rest * torch.where(open_now > 0, (1 - correlation**2) * y / open_now, 1.0).unsqueeze(-1)
     between = apart * sums[..., Kind.ALL, :, Sum.W2].sum(-1) / weight.sum(-1) ** 2
     squares, firsts = (sums[..., Kind.HUMAN, :, at].sum(-1) for at in (Sum.SQUARES, Sum.SQUARES + 3))
-    found = Rectification(
-        value, value, value, factor, correlation, value, (share * everyone).sum(-1), number, share, queries, people,
-        spread, rest, (squares - firsts).abs() <= 1e-12 * firsts.abs(), between,
-    )  # fmt: skip
+    zero_or_one, judged = (squares - firsts).abs() <= 1e-12 * firsts.abs(), (share * everyone).sum(-1)
+    found = Rectification(value, value, value, factor, correlation, value, judged, number, share, queries, people,
+                          spread, rest, zero_or_one, between)  # fmt: skip
     variance = found.variance_with(people)
     whole = torch.where(share > 0, share * spread, 0.0).sum(-1) + apart
     parts = torch.where(share > 0, share**2 * of_human, 0.0)
@@ -233,9 +232,7 @@ class Rectified(Compared):
                 dtype or shape. A query without a stratum is counted, and raises in :meth:`compute`.
         """
         if judged is not None and human is None:
-            raise ValueError(
-                "Expected the grades of people for the judged queries, got none; pass human=, or drop judged"
-            )
+            raise ValueError("Expected the grades of people with judged, got none; pass human=, or drop judged")
         batches = self._batches(preds, target, options)
         with torch.no_grad():
             judge = self._scored(batches)
@@ -270,16 +267,12 @@ class Rectified(Compared):
         if judged is not None:
             judged = check_tensor(judged, "judged", "a bool tensor [query]").to(device)
             if judged.dtype != torch.bool or judged.shape != (queries,):
-                raise ValueError(
-                    f"Expected judged to be bool of shape [{queries}], one per query, got {judged.dtype} of shape"
-                    f" {list(judged.shape)}; pass a mask of the queries that people have judged"
-                )
+                got = f"{judged.dtype} of shape {list(judged.shape)}; mark the queries of people"
+                raise ValueError(f"Expected judged to be bool of shape [{queries}], one per query, got {got}")
             people = [replace(one, values=torch.where(judged, one.values, math.nan)) for one in people]
         if {one.num_queries for one in people} != {queries}:
-            raise ValueError(
-                f"Expected human to have the {queries} queries of preds, got {people[0].num_queries}; give every query"
-                " a row, and mark the rows that count with judged="
-            )
+            got = f"{people[0].num_queries}; give every query a row, and mark those that count with judged="
+            raise ValueError(f"Expected human to have the {queries} queries of preds, got {got}")
         members, outside = [None], judge[0].values.new_zeros(1)
         if self.strata != [""]:
             inside, _ = members_of(strata, self.strata, "strata")
@@ -288,7 +281,7 @@ class Rectified(Compared):
             inside = inside.to(device)
             members, outside = list(inside.T), (inside.sum(-1) != 1).sum().view(1).to(outside)
         kinds = [_kinds(one, other) for one, other in zip(judge, people)]
-        pairs = self._of_pairs([found[Kind.HUMAN] for found in kinds])
+        pairs = [pair_sums(kinds[a][Kind.HUMAN], kinds[b][Kind.HUMAN]) for a, b in self.pairs]
         for a, b in self.pairs:
             kinds.append(_kinds(_difference(judge[a], judge[b]), _difference(people[a], people[b])))
         self._add([*pairs, outside, *(self.tally.sums(one, None, members) for found in kinds for one in found)])
@@ -302,10 +295,8 @@ class Rectified(Compared):
 
     def check(self, counters: Tensor) -> None:
         if (outside := int(counters[-1])) > 0:
-            raise ValueError(
-                f"Expected each query in one of the {len(self.strata)} strata, got {outside} in none or in several;"
-                f" pass strata= from 0 to {len(self.strata) - 1}"
-            )
+            got = f"{outside} in none or in several; pass strata= from 0 to {len(self.strata) - 1}"
+            raise ValueError(f"Expected each query in one of the {len(self.strata)} strata, got {got}")
 
     @property
     def subjects(self) -> list[str]:
@@ -399,10 +390,8 @@ class Rectified(Compared):
             for at, name in enumerate(self.subjects):
                 one = found.of(at)
                 if not bool(one.variance >= 0):
-                    raise ValueError(
-                        f"Expected two or more queries of each stratum that people have judged, got"
-                        f" {one.number[Kind.HUMAN].int().tolist()} with values of {key}; judge some at random first"
-                    )
+                    got = f"{one.number[Kind.HUMAN].int().tolist()} with values of {key}; judge some at random first"
+                    raise ValueError(f"Expected two or more queries of each stratum that people have judged, got {got}")
                 needed, narrowest = _needed(one, width, level)
                 for n, stratum in enumerate(self.strata):
                     queries, human = (int(one.number[kind, n]) for kind in (Kind.ALL, Kind.HUMAN))
