@@ -147,7 +147,7 @@ def test_identifiers_in_the_place_of_items_are_refused_and_several_items_are_not
     beams = ids_of[torch.stack([item + 1, item], 1)]
     assert tr.MRR().score(tr.Ranking.from_generated(beams, item, ids_of)).tolist() == [0.5] * 3
     for target in (ids_of[item], ids_of[item].numpy()):
-        with pytest.raises(ValueError, match=r"numbers of items, .* got identifiers of shape \[3, 3\]; pass the items"):
+        with pytest.raises(ValueError, match="target to have rows of ids_of, got identifiers; pass the items"):
             tr.Ranking.from_generated(beams, target, ids_of)
     several = torch.stack([item, item + 2, item + 3], 1)  # as wide as an identifier
     assert tr.MRR().score(tr.Ranking.from_generated(beams, several, ids_of)).tolist() == [0.5] * 3

@@ -148,7 +148,7 @@ def test_errors_say_the_way_out():
     with pytest.raises(ValueError, match="got NaN for 1 queries"):
         metric.compute()
     for label in ("mr", "dcg", "firstrank"):
-        with pytest.raises(ValueError, match="finite bounds for which higher is better"):
+        with pytest.raises(ValueError, match="bounded measures, higher is better"):
             tr.Abstention(label)
     with pytest.raises(ValueError, match="confidence to be one of 'max', 'std', 'diff1', got 'entropy'"):
         tr.Abstention("mrr", "entropy")

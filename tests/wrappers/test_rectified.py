@@ -182,14 +182,14 @@ def test_the_needed_queries_are_the_fewest_that_reach_the_width():
     people[strata == 0, 1:] = 0
     metric = tr.Rectified("ndcg@5", strata=2)
     metric.update(scores, model, human=people, judged=torch.arange(300) % 20 < 2, strata=strata)
-    (found,) = metric._of_all().values()
+    ((_, _, found),) = metric._of_all(1)
     rows = metric.queries_needed(0.15).rows
     human = [row["human"] for row in rows]
 
     def width(numbers):
         degrees = torch.tensor([sum(numbers) - 2.0])
         t = 1.96 + 2.4 / degrees  # near Student's t
-        return 2 * t * found.variance_with(torch.tensor(numbers).double())[0].sqrt()
+        return 2 * t * found.variance_with(torch.tensor(numbers).double()).sqrt()
 
     fewest = min(
         sum(numbers)
@@ -291,6 +291,13 @@ def test_wrong_calls_raise(message):
         options["human"] = tr.Ranking.from_label(scores[:3], WRONG[message]["human"])
     with pytest.raises(ValueError, match=message):
         tr.Rectified("mrr").update(preds, model, **options)
+
+
+def test_grades_of_people_that_do_not_fit_are_called_human():
+    scores, people, model = batch(20)
+    with pytest.raises(ValueError, match="got shape") as raised:
+        tr.Rectified("mrr").update(scores, model, human=people[:15])
+    assert "target is human= here" in raised.value.__notes__[0]
 
 
 def test_wrong_strata_and_tests_raise_with_a_way_out_that_works():

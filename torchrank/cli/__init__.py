@@ -112,7 +112,8 @@ examples:
   torchrank agree people.qrels model.qrels
   torchrank agree a.qrels b.qrels c.qrels --runs bm25.run dense.run -m ndcg@10
 
-nominal, ordinal, interval: Krippendorff's alpha, 1 = always equal, 0 = chance
+nominal, ordinal, interval: Krippendorff's alpha, 1 = always equal, 0 = chance;
+report ordinal for grades, nominal for labels that have no order
 tau: Kendall's tau of the runs by the judgments of both, 1 = the same order
 """,
     "power": """\

@@ -290,9 +290,8 @@ def _read(options: argparse.Namespace) -> tuple[Qrels, dict[str, Any]]:
     runs = _named(options.runs)
     if [options.qrels, getattr(options, "human", None), *runs.values()].count(STANDARD) > 1:
         raise ValueError("Expected standard input, -, for one file, got it for several")
-    check_readable(options.qrels)
-    if getattr(options, "human", None):
-        check_readable(options.human)
+    for path in filter(None, (options.qrels, getattr(options, "human", None))):
+        check_readable(path)
     for path in runs.values():
         check_readable(path, folder=True)
     importing.start()  # takes seconds, most of them without a core's work

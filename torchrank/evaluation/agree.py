@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -40,6 +40,9 @@ def agree(
     tau ...     Kendall's tau-b of the runs by each measure, over the queries that both have judged
     ==========  =================================================================================================
 
+    Report ``ordinal`` for grades, which have an order, and ``nominal`` for labels such as "spam": alpha is defined by
+    the level of measurement of the data. ``interval`` takes the step from 0 to 1 for as large as that from 2 to 3.
+
     Args:
         judgments: two or more judges, ``{name: judgments}``, each any source of :func:`torchrank.read_qrels`; or paths.
         runs: two or more runs, as in :func:`torchrank.evaluate`; None = compare the grades only.
@@ -50,7 +53,7 @@ def agree(
         A table with a row for each pair of judges, and one for all of them if there are three or more.
 
     Source:
-        Krippendorff, Computing Krippendorff's alpha-reliability, 2011. Tau between judges: Voorhees, Variations in
+        Krippendorff, Computing Krippendorff's alpha-reliability, 2011, also on its levels. Tau: Voorhees, Variations in
         relevance judgments and the measurement of retrieval effectiveness, SIGIR 1998.
 
     Raises:
@@ -75,9 +78,8 @@ def agree(
     found = [] if runs is None else [evaluate(table, runs, measures) for table in tables.values()]
     if found and len(found[0].runs) < 2:
         raise ValueError(f"Expected two or more runs to order, got {', '.join(found[0].runs)}; name the files of all")
-    pairs: Iterable[tuple[int, ...]] = itertools.combinations(range(len(names)), 2)
     rows: list[dict[str, Any]] = []
-    for places in (*pairs, *([tuple(range(len(names)))] if len(names) > 2 else [])):
+    for places in [*itertools.combinations(range(len(names)), 2)] + [tuple(range(len(names)))] * (len(names) > 2):
         both = grades[:, places][(~np.isnan(grades[:, places])).sum(1) > 1]
         one, other = ("all", None) if len(places) > 2 else (names[places[0]], names[places[1]])
         if not len(both):

@@ -116,7 +116,8 @@ class Evaluation:
         keys = [(run, label) for label in self.tables[self.runs[0]].labels for run in self.runs]
         rows = [{"run": run, **row, "measure": label} for (run, label), row in zip(keys, summary.rows)]
         rows.sort(key=lambda row: self.runs.index(row["run"]))
-        return Table.of_rows(rows, summary.formats, [*summary.notes, *self._tied, *self._others()])
+        more = "how many more to judge: rectified.queries_needed(width), or --width"
+        return Table.of_rows(rows, summary.formats, [*summary.notes, more, *self._tied, *self._others()])
 
     def _of_judge(self, what: str) -> None:
         """Raise ValueError for ``what`` by the judge alone, if people correct the means."""

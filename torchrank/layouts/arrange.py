@@ -25,6 +25,7 @@ from torchrank.layouts.checks import (
     integer_ids,
     on_grid,
     one_column,
+    shape_of,
 )
 from torchrank.layouts.grouping import grouped
 from torchrank.layouts.judged_items import excluded_pairs, judged_items, way_out
@@ -53,6 +54,16 @@ def arrange_batch(batch: Batch, validate: bool = True, scores: bool = False) -> 
     if groups is not None or repeats != "error":
         if groups is not None and repeats == "hold":
             raise ValueError("Expected repeats='first' with groups, which have one place each, got 'hold'")
+        scored, graded = shape_of(batch.preds), shape_of(batch.target)
+        if (
+            groups is not None
+            and len(scored) == len(graded) == 2
+            and batch.preds.is_floating_point()
+            and scored != graded
+        ):
+            raise ValueError(
+                f"Expected target of shape {scored}, got {graded}; for grades of groups pass target[:, groups]"
+            )
         layout = arrange_batch(replace(batch, groups=None, repeats="error"), validate, scores)
         layout = layout if repeats == "error" else without_repeats(layout, repeats)
         return layout if groups is None else grouped(layout, groups)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,28 +10,16 @@ from torch import Tensor
 from torchrank.layouts.checks import integer_ids, tensor_of
 
 
-class Identifiers(NamedTuple):
-    """Generated identifiers and those of the items, by numbers that are equal for equal identifiers."""
-
-    #: int64 [query, beam]; -1 = padding
-    beams: Tensor
-    #: int64 [item]
-    items: Tensor
-    #: int64 [identifier]: how many items have it
-    sizes: Tensor
-
-    @property
-    def counts(self) -> Tensor:
-        """How many items have the identifier of each beam, 0 of padding: int64 [query, beam]."""
-        return torch.where(self.beams < 0, 0, self.sizes[self.beams])
-
-
-def identifiers(beams: Tensor, ids_of: Tensor) -> Identifiers:
-    """Number the identifiers. Reads values, so it waits for an accelerator.
+def identifiers(beams: Tensor, ids_of: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Number the identifiers, equal ones alike. Reads values, so it waits for an accelerator.
 
     Args:
         beams: int [query, beam], or [query, beam, level] for identifiers of several codes; negative = padding.
         ids_of: int [item] or [item, level], the identifier of each item.
+
+    Returns:
+        three of int64: the number of each beam, -1 = padding, [query, beam]; that of each item; and how many items have
+        the identifier of each beam, 0 of padding, [query, beam].
 
     Raises:
         TypeError, ValueError: they are not integers, or not of as many levels.
@@ -48,8 +36,8 @@ def identifiers(beams: Tensor, ids_of: Tensor) -> Identifiers:
         _, number = (number * len(codes) + one).unique(return_inverse=True)
     items, generated = number.split([len(ids_of), len(number) - len(ids_of)])
     padding = (codes[len(ids_of) :] < 0).any(-1)
-    sizes = items.bincount(minlength=int(number.max()) + 1)
-    return Identifiers(generated.masked_fill(padding, -1).view(beams.shape[:2]), items, sizes)
+    counts = items.bincount(minlength=int(number.max()) + 1)[generated].masked_fill(padding, 0)
+    return generated.masked_fill(padding, -1).view(beams.shape[:2]), items, counts.view(beams.shape[:2])
 
 
 def check_items(target: Any, ids_of: Any) -> None:
@@ -57,6 +45,5 @@ def check_items(target: Any, ids_of: Any) -> None:
     target, ids_of = target if isinstance(target, list) else tensor_of(target), tensor_of(ids_of)
     if not isinstance(target, Tensor) or target.dim() < 2 or not target.shape[1] == ids_of.shape[-1] > 1:
         return
-    if len(target) and ids_of.dim() == 2 and bool((identifiers(target.unsqueeze(1), ids_of).counts > 0).all()):
-        wanted, got = "numbers of items, their rows in ids_of", f"identifiers of shape {list(target.shape)}"
-        raise ValueError(f"Expected target to have {wanted}, got {got}; pass the items, or list(target) of them")
+    if len(target) and ids_of.dim() == 2 and bool((identifiers(target.unsqueeze(1), ids_of)[2] > 0).all()):
+        raise ValueError("Expected target to have rows of ids_of, got identifiers; pass the items, or list(target)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from torchrank.layouts.canonical import (
     RankedIds,
     StreamedLayout,
 )
-from torchrank.layouts.checks import integer_ids
+from torchrank.layouts.checks import integer_ids, tensor_of
 from torchrank.layouts.items import IGNORED, JudgedItems, Padded, Ragged
 from torchrank.layouts.ranked_ids import kept_ids, removed, repeated
 
@@ -40,6 +40,9 @@ def grouped(layout: Layout, groups: Any) -> Layout:
     Raises:
         TypeError, ValueError: groups are not integers, or have another shape.
     """
+    if not isinstance(groups := tensor_of(groups), Tensor):
+        got = f"{type(groups).__name__}; pass numpy.unique(groups, return_inverse=True)[1]"
+        raise TypeError(f"Expected groups to be integers, got {got}")
     groups = integer_ids(groups, "groups", "preds").to(layout.errors.device).long()
     if isinstance(layout, RankedIds):
         return _of_ids(layout, _checked(groups, "[id], the group of each id", groups.dim() == 1 and groups.numel() > 0))
@@ -159,8 +162,8 @@ def _least(x: Tensor) -> float:
     return -math.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
 
 
-def _joined(parts: Sequence[Any]) -> Any:
-    return parts[0] if len(parts) == 1 or parts[0] is None else torch.cat(list(parts))
+def _joined(parts: list[Any]) -> Any:
+    return parts[0] if len(parts) == 1 or parts[0] is None else torch.cat(parts)
 
 
 def _of_rows(layout: FlatRows, groups: Tensor) -> FlatRows:

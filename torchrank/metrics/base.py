@@ -346,7 +346,9 @@ class RankingMetric(Measure):
             tie_break: like ``preds``, or [candidate]: among equal scores the higher value ranks first.
             groups: int [candidate], [query, candidate] or [row], or with ids [id]: equal for chunks of one document
                 or variants of one product, negative = alone. A group is ranked once, where its best candidate is, with
-                the largest grade of its candidates. ``target`` and ``exclude`` still name candidates, not groups.
+                the largest grade of its candidates. ``target`` and ``exclude`` still name candidates, not groups:
+                grades of groups [query, group] are ``target[:, groups]``. Give all relevant candidates, also those
+                that were not retrieved: over the retrieved ones alone recall is 1.
             repeats: what is done with an id that is in a list again: "error"; "first" = later copies are left out and
                 the ids behind them move up; "hold" = they keep their place and are not relevant.
             weights: [query], finite and >= 0; a query of weight 0 is ignored.
@@ -356,11 +358,8 @@ class RankingMetric(Measure):
             ValueError: shapes do not fit together, or lists are too long for ``unjudged="lower"`` or "upper". Bad
                 values are counted and raise in :meth:`compute`.
         """
-        batch = (
-            preds
-            if isinstance(preds, Batch)
-            else Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
-        )
+        if not isinstance(batch := preds, Batch):
+            batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
         self.accumulate(batch.results.get(id(self)) or score_batch([self], batch, values=False)[0])
         if indexes is not None:
             self.notice_cut(batch)

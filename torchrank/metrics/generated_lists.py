@@ -34,9 +34,9 @@ class GeneratedMetric(PerUserMetric):
         return {"ids_of": check_tensor(ids_of, "ids_of")}, None
 
     def per_query(self, batch: Batch) -> Values:
-        found = identifiers(check_tensor(batch.preds, "beams"), self.ids_of)
-        kinds = found.counts.clamp_max(2) << BIT
-        return super().per_query(replace(batch, preds=torch.where(found.beams < 0, -1, kinds + found.beams)))
+        beams, _, counts = identifiers(check_tensor(batch.preds, "beams"), self.ids_of)
+        kinds = counts.clamp_max(2) << BIT
+        return super().per_query(replace(batch, preds=torch.where(beams < 0, -1, kinds + beams)))
 
     def share(self, lists: Recommended, items: int) -> Tensor:
         """The share of a list whose identifiers are of at least so many items: float64 [query]."""
@@ -49,7 +49,7 @@ class GeneratedMetric(PerUserMetric):
 
 
 class Validity(GeneratedMetric):
-    r"""The share of the first k generated identifiers that are of an item, :math:`\sum_{b} [c_b > 0] / k`.
+    r"""The share of the first k generated identifiers that an item of ``ids_of`` has: :math:`\sum_{b} [c_b > 0] / k`.
 
     The sum is over the first k beams b, so an identifier that is repeated counts each time; k is their number, if there
     are fewer. :math:`c_b` is the number of items with the identifier. ``preds`` of

@@ -129,16 +129,14 @@ class Ranking(Intended):
             >>> tr.parse("recall@2000tok").score(ranking)  # the first two cost 1,700
             tensor([0.6667], dtype=torch.float64)
         """
-        ranking = cls.rank(
-            arrange(preds, target, mask=mask, exclude=exclude, tie_break=tie_break, groups=groups, scores=True)
-        )
-        if cost is None:
-            return ranking
-        if exclude is not None or groups is not None:
+        if cost is not None and (exclude is not None or groups is not None):
             raise ValueError(
                 "Expected no exclude and no groups together with cost; pass mask, False for what is not a candidate"
             )
-        return replace(ranking.joined, costs=Costs.of(Batch(preds, target, mask=mask, tie_break=tie_break), cost))
+        options: Any = {"mask": mask, "tie_break": tie_break}
+        ranking = cls.rank(arrange(preds, target, exclude=exclude, groups=groups, scores=True, **options))
+        costs = None if cost is None else Costs.of(Batch(preds, target, **options), cost)
+        return ranking if costs is None else replace(ranking.joined, costs=costs)
 
     @classmethod
     @eager
@@ -266,12 +264,12 @@ class Ranking(Intended):
             [0.0, 0.5, 1.0]
         """
         one_of("invalid", invalid, ("hold", "drop"))
-        numbers, of_item, _ = found = identifiers(check_tensor(beams, "beams"), check_tensor(ids_of, "ids_of"))
+        numbers, of_item, counts = identifiers(check_tensor(beams, "beams"), check_tensor(ids_of, "ids_of"))
         check_items(target, ids_of)
         grid = numbers.new_empty((), dtype=torch.float32).expand(len(numbers), len(of_item))
         judged, errors = judged_items(target, grid, "beams", limit=len(of_item))
         items, grade = judged.rectangle()
-        counts, new = found.counts, ~repeated(numbers) & (numbers >= 0)
+        new = ~repeated(numbers) & (numbers >= 0)
         sizes = torch.where(new, counts.clamp_min(int(invalid == "hold")), 0)
         at = position_of(torch.where(items < 0, -1, of_item[items.clamp_min(0)]), torch.where(new, numbers, -1))
         stop, tied = (pad(x, (1, 0)).gather(-1, at).to(widest_float(at.device)) for x in (sizes.cumsum(-1), sizes))

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.checks import check_tensor
+from torchrank.layouts.checks import check_tensor, integer_ids
 
 
 def both_lists(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -58,10 +58,9 @@ def both_lists(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, Tensor, T
 
 def shares_of(some: object, ids: Tensor, like: Tensor) -> Tensor:
     """The share of each of ``ids`` in ``some`` ids of its query, in the shape of ``like`` [query, entry, 1]."""
-    some = check_tensor(some, "changed", "integer ids [query, id]").to(ids.device)
-    if some.dim() != 2 or len(some) != len(ids) or some.is_floating_point() or some.dtype == torch.bool:
-        got = f"{some.dtype} of shape {list(some.shape)}"
-        raise ValueError(f"Expected changed to be integer ids of shape [{len(ids)}, id], got {got}")
+    some = integer_ids(check_tensor(some, "changed"), "changed", "both lists").to(ids.device)
+    if some.dim() != 2 or len(some) != len(ids):
+        raise ValueError(f"Expected changed of shape [{len(ids)}, id], got {list(some.shape)}")
     shares = torch.zeros_like(like)
     for column in some.unsqueeze(-1).unbind(1):
         shares[:, : ids.shape[1]] += (ids == column) & (column >= 0)

@@ -40,9 +40,8 @@ def krippendorff_alpha(grades: np.ndarray, level: Level = "ordinal") -> float:
         0.8898
     """
     one_of("level", level, get_args(Level))
+    grades = grades[(~np.isnan(grades)).sum(1) >= 2]
     graded = ~np.isnan(grades)
-    items = graded.sum(1) >= 2
-    grades, graded = grades[items], graded[items]
     values, code, counts = np.unique(grades[graded], return_inverse=True, return_counts=True)
     n = len(code)
     if len(values) < 2:

@@ -53,8 +53,9 @@ def best_of(checkpoints: Mapping[Any, Any], level: float = 0.95, replicates: int
         >>> tr.best_of(epochs)
         measure  best   value    bias  corrected     low    high  queries
         mrr         1  0.5456  0.0207     0.5249  0.4851  0.5629      100
-        best of 20 checkpoints on the queries that chose it; bias: what the choice adds to its value
-        low and high: 95 % interval of the corrected value; 1000 replicates, seed 0
+        value: mean of the best of 20 checkpoints, on the queries that chose it
+        bias: the luck of this choice, by 1000 bootstrap replicates (seed 0)
+        corrected: value - bias; low and high: its 95 % interval
     """
     check_share("level", level)
     if len(checkpoints) < 2:
@@ -75,8 +76,9 @@ def best_of(checkpoints: Mapping[Any, Any], level: float = 0.95, replicates: int
         row |= {"corrected": row["value"] - row["bias"], "low": low, "high": high, "queries": values.shape[1]}
         rows.append({"measure": measure, **row})
     notes = [
-        f"best of {len(names)} checkpoints on the queries that chose it; bias: what the choice adds to its value",
-        f"low and high: {100 * level:g} % interval of the corrected value; {replicates} replicates, seed {seed}",
+        f"value: mean of the best of {len(names)} checkpoints, on the queries that chose it",
+        f"bias: the luck of this choice, by {replicates} bootstrap replicates (seed {seed})",
+        f"corrected: value - bias; low and high: its {100 * level:g} % interval",
         *(f"Warning: {warning}" for warning in of_plain_means(checkpoints.values())),
     ]
     return Table.of_rows(rows, notes=notes)

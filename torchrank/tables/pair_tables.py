@@ -185,11 +185,12 @@ class PairTable:
         """
         if parent is None:
             return self
-        document, parents = factorise(of_objects(list(map(_parent_of(parent), self.items.tolist()))))
-        pair = self.query.astype(np.int64) * len(parents) + document
+        parents = list(map(_parent_of(parent), self.items.tolist()))
+        number = {one: n for n, one in enumerate(dict.fromkeys(parents))}
+        pair = self.query.astype(np.int64) * len(number) + np.array([number[one] for one in parents], dtype=np.int64)
         _, first, row = np.unique(pair, return_index=True, return_inverse=True)
-        fields = {"items": parents.take(document[first]), "value": _largest(self.value, row, len(first))}
-        return replace(self, query=self.query[first], known_hashes=None, **fields)
+        items, value = of_objects([parents[place] for place in first.tolist()]), _largest(self.value, row, len(first))
+        return replace(self, query=self.query[first], items=items, value=value, known_hashes=None)
 
     def to_dict(self) -> dict[Hashable, dict[Hashable, float]]:
         """The table as ``{query: {document: number}}``."""

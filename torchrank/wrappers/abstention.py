@@ -82,8 +82,9 @@ class Abstention(SuiteMetric):
         measures = measures_of(collection, "Abstention", means=True)
         for key, metric in measures.items():
             if not metric.higher_is_better or not all(map(math.isfinite, metric.value_range)):
-                wanted = "measures with finite bounds for which higher is better"
-                raise ValueError(f"Expected {wanted} in Abstention, got {key!r}; leave it out of this suite")
+                raise ValueError(
+                    f"Expected bounded measures, higher is better, in Abstention, got {key!r}; leave it out"
+                )
         self.confidence = confidence
         # queries without a confidence; then for each metric the weight and the value in each bin
         self.num_counters = 1 + len(measures) * 2 * (BINS + VALUE_BINS)
@@ -130,8 +131,7 @@ class Abstention(SuiteMetric):
                 continue
             wide = torch.nn.functional.pad(part, (0, 2), value=-math.inf) if part.shape[1] < 2 else part
             best, second = wide.topk(2).values.unbind(-1)
-            gap = torch.where(second == -math.inf, 0, best - second)
-            parts.append(best if self.confidence == "max" else gap)
+            parts.append(best if self.confidence == "max" else torch.where(second == -math.inf, 0, best - second))
         return torch.cat(parts)
 
     def _bins(self, confidence: Tensor, values: Values) -> Tensor:

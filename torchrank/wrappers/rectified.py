@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from typing import Any, NamedTuple, Unpack
@@ -72,10 +72,6 @@ class Rectification(NamedTuple):
     zero_or_one: Tensor
     #: the part of the variance that comes from the numbers of queries in the strata
     between: Tensor
-
-    def of(self, subject: int) -> Rectification:
-        """The results of one system or pair."""
-        return Rectification(*(x[subject] for x in self))
 
     def variance_with(self, human: Tensor) -> Tensor:
         """The variance of the value if people judge ``human`` [..., stratum] queries."""
@@ -236,9 +232,8 @@ class Rectified(Compared):
         batches = self._batches(preds, target, options)
         with torch.no_grad():
             judge = self._scored(batches)
-            people = judge
             if human is None:
-                judged = torch.zeros(judge[0].num_queries, dtype=torch.bool)
+                people, judged = judge, torch.zeros(judge[0].num_queries, dtype=torch.bool)
             else:
                 of_people = (human, None) if isinstance(human, Ranking | Mapping) else (preds, human)
                 try:
@@ -273,18 +268,17 @@ class Rectified(Compared):
         if {one.num_queries for one in people} != {queries}:
             got = f"{people[0].num_queries}; give every query a row, and mark those that count with judged="
             raise ValueError(f"Expected human to have the {queries} queries of preds, got {got}")
-        members, outside = [None], judge[0].values.new_zeros(1)
-        if self.strata != [""]:
-            inside, _ = members_of(strata, self.strata, "strata")
-            if len(inside) != queries:
-                raise ValueError(f"Expected strata of {queries} queries, as in preds, got {len(inside)}")
-            inside = inside.to(device)
-            members, outside = list(inside.T), (inside.sum(-1) != 1).sum().view(1).to(outside)
+        strata = torch.zeros(queries, dtype=torch.int64, device=device) if self.strata == [""] else strata
+        inside = members_of(strata, self.strata, "strata")[0].to(device)
+        if len(inside) != queries:
+            raise ValueError(f"Expected strata of {queries} queries, as in preds, got {len(inside)}")
+        outside = (inside.sum(-1) != 1).sum().view(1).to(judge[0].values)
         kinds = [_kinds(one, other) for one, other in zip(judge, people)]
         pairs = [pair_sums(kinds[a][Kind.HUMAN], kinds[b][Kind.HUMAN]) for a, b in self.pairs]
         for a, b in self.pairs:
             kinds.append(_kinds(_difference(judge[a], judge[b]), _difference(people[a], people[b])))
-        self._add([*pairs, outside, *(self.tally.sums(one, None, members) for found in kinds for one in found)])
+        sums = (self.tally.sums(one, None, inside.unbind(-1)) for found in kinds for one in found)
+        self._add([*pairs, outside, *sums])
 
     # ---- results -----------------------------------------------------------------------------------------------
 
@@ -343,18 +337,15 @@ class Rectified(Compared):
         """
         check(level, method or "auto")
         rows = []
-        for key, found in self._of_all().items():
-            in_range = self.tally.metrics[key].value_range == (0, 1)
-            for at, name in enumerate(self.subjects[: len(self.systems)]):
-                one = found.of(at)
-                value, error, effective = float(one.value), float(one.variance.sqrt()), float(one.effective)
-                low, high = t_interval(value, error, float(one.df), level)
-                if method != "t" and one.zero_or_one and in_range:
-                    low, high = wilson(min(max(value, 0.0), 1.0), effective, level)
-                row = {"measure": f"{key}{name}", "value": value, "standard error": error, "low": low, "high": high}
-                numbers = one.number.sum(-1).int().tolist()
-                row |= {"queries": numbers[Kind.ALL], "human": numbers[Kind.HUMAN], "effective": effective}
-                rows.append(row | {"judge": float(one.judge), "weight": float(one.factor)})
+        for key, name, one in self._of_all(len(self.systems)):
+            value, error, effective = float(one.value), float(one.variance.sqrt()), float(one.effective)
+            low, high = t_interval(value, error, float(one.df), level)
+            if method != "t" and one.zero_or_one and self.tally.metrics[key].value_range == (0, 1):
+                low, high = wilson(min(max(value, 0.0), 1.0), effective, level)
+            row = {"measure": f"{key}{name}", "value": value, "standard error": error, "low": low, "high": high}
+            numbers = one.number.sum(-1).int().tolist()
+            row |= {"queries": numbers[Kind.ALL], "human": numbers[Kind.HUMAN], "effective": effective}
+            rows.append(row | {"judge": float(one.judge), "weight": float(one.factor)})
         notes = [f"low and high: {100 * level:g} % confidence interval; human: queries that people have judged"]
         return Table.of_rows(rows, {"effective": ".1f", "weight": ".2f"}, notes)
 
@@ -386,29 +377,27 @@ class Rectified(Compared):
         if not (width > 0 and math.isfinite(width)):
             raise ValueError(f"Expected width to be positive, got {width}; give the width of an interval, as 0.02")
         rows: list[dict[str, Any]] = []
-        for key, found in self._of_all().items():
-            for at, name in enumerate(self.subjects):
-                one = found.of(at)
-                if not bool(one.variance >= 0):
-                    got = f"{one.number[Kind.HUMAN].int().tolist()} with values of {key}; judge some at random first"
-                    raise ValueError(f"Expected two or more queries of each stratum that people have judged, got {got}")
-                needed, narrowest = _needed(one, width, level)
-                for n, stratum in enumerate(self.strata):
-                    queries, human = (int(one.number[kind, n]) for kind in (Kind.ALL, Kind.HUMAN))
-                    rows.append({
-                        "measure": f"{key}{name}", **({"stratum": stratum} if stratum else {}), "queries": queries,
-                        "human": human, "needed": needed and needed[n], "more": needed and needed[n] - human,
-                        "narrowest": narrowest,
-                    })  # fmt: skip
+        for key, name, one in self._of_all(len(self.subjects)):
+            if not bool(one.variance >= 0):
+                got = f"{one.number[Kind.HUMAN].int().tolist()} with values of {key}; judge some at random first"
+                raise ValueError(f"Expected two or more queries of each stratum that people have judged, got {got}")
+            needed, narrowest = _needed(one, width, level)
+            for n, stratum in enumerate(self.strata):
+                queries, human = (int(one.number[kind, n]) for kind in (Kind.ALL, Kind.HUMAN))
+                row = {"measure": f"{key}{name}", **({"stratum": stratum} if stratum else {}), "queries": queries}
+                more = {"needed": needed and needed[n], "more": needed and needed[n] - human}
+                rows.append(row | {"human": human, **more, "narrowest": narrowest})
         notes = [
             f"for a {100 * level:g} % interval of a width of {width:g}; narrowest: the width if people judge all"
             " queries; - = cannot be reached"
         ]
         return Table.of_rows(rows, notes=notes)
 
-    def _of_all(self) -> dict[str, Rectification]:
-        """The results of each metric by key, over the queries of all workers."""
-        return self._rectified(self.of_all_workers().to("cpu", torch.float64))
+    def _of_all(self, number: int) -> Iterator[tuple[str, str, Rectification]]:
+        """Key, ending and results of each metric and of the first subjects, over the queries of all workers."""
+        for key, found in self._rectified(self.of_all_workers().to("cpu", torch.float64)).items():
+            for at, name in enumerate(self.subjects[:number]):
+                yield key, name, Rectification(*(x[at] for x in found))
 
 
 def of_tables(
@@ -434,14 +423,14 @@ def of_tables(
         message = f"{len(unknown)} of {len(asked)} queries that people have judged, e.g. {unknown[0]!r}"
         if len(unknown) == len(asked):
             raise ValueError(f"Expected queries of the judge, got none among {message}; give both the same ids")
-        warn(f"Left out {message}: they have no value by the judge")
+        way_out = "; exchange the judgments if these are the model's" * (len(asked) > len(ids))
+        warn(f"Left out {message}: they have no value by the judge{way_out}")
     names = at = None
     if strata is not None:
         if missing := [key for key in ids if key not in strata]:
             raise ValueError(f"Expected a stratum for every query, got none for {missing[0]!r}; add it to strata")
-        names = sorted({str(strata[key]) for key in ids})
-        at = [names.index(str(strata[key])) for key in ids]
-    found = Rectified(suite, list(judge) if len(judge) > 1 else None, names)
+        names, at = np.unique([str(strata[key]) for key in ids], return_inverse=True)
+    found = Rectified(suite, list(judge) if len(judge) > 1 else None, None if names is None else names.tolist())
     values, by_people = ([_values(one, ids) for one in tables.values()] for tables in (judge, people))
     found.add_values(values, by_people, strata=at)
     return found
