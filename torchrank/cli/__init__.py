@@ -112,8 +112,7 @@ examples:
   torchrank agree people.qrels model.qrels
   torchrank agree a.qrels b.qrels c.qrels --runs bm25.run dense.run -m ndcg@10
 
-nominal, ordinal, interval: Krippendorff's alpha, 1 = always equal, 0 = chance;
-report ordinal for grades, nominal for labels that have no order
+Krippendorff's alpha (report ordinal for grades): 1 = always equal, 0 = chance
 tau: Kendall's tau of the runs by the judgments of both, 1 = the same order
 """,
     "power": """\

@@ -358,7 +358,8 @@ class RankingMetric(Measure):
             ValueError: shapes do not fit together, or lists are too long for ``unjudged="lower"`` or "upper". Bad
                 values are counted and raise in :meth:`compute`.
         """
-        if not isinstance(batch := preds, Batch):
+        batch: Any = preds
+        if not isinstance(preds, Batch):
             batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
         self.accumulate(batch.results.get(id(self)) or score_batch([self], batch, values=False)[0])
         if indexes is not None:

@@ -188,8 +188,9 @@ class ListMetric(Measure):
             TypeError: ``preds`` is not a tensor of integer ids.
             ValueError: shapes do not fit together. Bad values are counted and raise in :meth:`compute`.
         """
-        if not isinstance(batch := preds, Batch):
-            batch = Batch(preds, target, weights, mask, exclude=exclude, repeats=repeats)
+        batch = (
+            preds if isinstance(preds, Batch) else Batch(preds, target, weights, mask, exclude=exclude, repeats=repeats)
+        )
         self.accumulate(batch.results.get(id(self)) or score_batch([self], batch, values=False)[0])
 
     def per_query(self, batch: Batch) -> Values:

@@ -81,8 +81,7 @@ EXCEPT = {
     "xgboost": "as LightGBM, and scores are rounded to float32",
     "ragas": "grades are its judge's verdicts on the retrieved contexts, whose number is k; ids count once",
     "deepeval": "grades are its judge's verdicts on the retrieved contexts, whose number is k",
-    "trulens": "with scores, precision and recall take all contexts tied with the k-th; grades of 0 count as relevant,"
-    " but in NDCG",
+    "trulens": "precision and recall take all ties at k, if there are scores; 0 is relevant, but in NDCG",
 }
 
 

@@ -235,9 +235,9 @@ class Rectified(Compared):
             if human is None:
                 people, judged = judge, torch.zeros(judge[0].num_queries, dtype=torch.bool)
             else:
-                of_people = (human, None) if isinstance(human, Ranking | Mapping) else (preds, human)
+                of_people, grades = (human, None) if isinstance(human, Ranking | Mapping) else (preds, human)
                 try:
-                    people = self._scored(self._batches(*of_people, options))
+                    people = self._scored(self._batches(of_people, grades, options))
                 except (TypeError, ValueError) as error:
                     error.add_note("target is human= here, the grades of people: one row for each query of preds")
                     raise
