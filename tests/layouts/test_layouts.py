@@ -218,11 +218,12 @@ SHARED = ["ndcg@5", "map", "mrr@10", "recall@3", "precision", "rprecision", "aur
 
 
 @pytest.mark.parametrize("index", [torch.int8, torch.int32, torch.int64], ids=str)
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("rounded", [False, True], ids=["no ties", "ties"])
-def test_arguments_are_never_changed(rounded, dtype, index):
+def test_arguments_are_never_changed(rounded, index):
     """Large batches take shortcuts that work in place, on tensors of their own."""
     g = torch.Generator().manual_seed(1)
+    dtypes = [torch.bfloat16, torch.float32, torch.float64, torch.bfloat16]
+    dtype = dtypes[[torch.int8, torch.int32, torch.int64].index(index) + rounded]
     scores = torch.randn(100, 400, generator=g).to(dtype)
     scores = scores.round() if rounded else scores
     target = (torch.randint(-20, 4, scores.shape, generator=g)).clamp_min(-1).to(index)
