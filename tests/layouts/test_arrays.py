@@ -7,6 +7,7 @@ from torch import tensor
 from torchmetrics.regression import MeanAbsoluteError
 
 import torchrank as tr
+from tests.support.cases import cases
 from tests.support.optional import sparse
 
 SCORES = torch.rand(3, 5, generator=torch.Generator().manual_seed(0)).round(decimals=1)
@@ -76,8 +77,8 @@ def assert_same(one, other):
     torch.testing.assert_close(one, other, equal_nan=True)
 
 
-@pytest.mark.parametrize("conversion", CONVERSIONS)
-@pytest.mark.parametrize("entry", ENTRIES)
+@cases("conversion", CONVERSIONS)
+@cases("entry", ENTRIES)
 def test_arrays_and_lists_have_the_values_of_tensors(entry, conversion):
     value, convert = ENTRIES[entry], CONVERSIONS[conversion]
     options = {"mask": MASK.repeat(3, 1), "exclude": PAIRS, "tie_break": ORDER.repeat(3, 1), "weights": WEIGHTS}
@@ -91,8 +92,8 @@ def test_arrays_and_lists_have_the_values_of_tensors(entry, conversion):
 SPARSE = ["csr_matrix", "csr_array", "coo_array", "csc_matrix"]
 
 
-@pytest.mark.parametrize("form", SPARSE)
-@pytest.mark.parametrize("entry", ENTRIES)
+@cases("form", SPARSE)
+@cases("entry", ENTRIES)
 def test_a_sparse_matrix_has_the_grades_and_the_excluded_pairs(entry, form):
     make, value = getattr(sparse, form), ENTRIES[entry]
     excluded = make(np.array([[0, 0, 0, 0, 1], [0, 0, 0, 0, 0], [0, 1, 0, 0, 0]], dtype=bool))
@@ -141,8 +142,8 @@ FLAT = {name: x for name, x in ENTRIES.items() if name != "from_scores"} | {
 }
 
 
-@pytest.mark.parametrize("convert", [list, np.array, tensor, lambda x: np.array(x, dtype=np.int32)])
-@pytest.mark.parametrize("entry", FLAT)
+@cases("convert", [list, np.array, tensor, lambda x: np.array(x, dtype=np.int32)])
+@cases("entry", FLAT)
 def test_group_sizes_are_the_numbers_of_rows_of_consecutive_queries(entry, convert):
     rows, value = (SCORES.flatten(), GRADES.flatten()), FLAT[entry]
     sizes, options = [4, 3, 8], {"weights": WEIGHTS, "tie_break": torch.arange(15)}
@@ -211,8 +212,8 @@ DESCRIBED = [
 ]
 
 
-@pytest.mark.parametrize("conversion", CONVERSIONS)
-@pytest.mark.parametrize(("measure", "catalogue", "more"), DESCRIBED, ids=lambda x: getattr(x, "__name__", ""))
+@cases("conversion", CONVERSIONS)
+@cases(("measure", "catalogue", "more"), DESCRIBED, ids=lambda x: getattr(x, "__name__", ""))
 def test_arrays_and_lists_describe_a_catalogue_as_tensors_do(measure, catalogue, more, conversion):
     values = []
     for convert in (lambda x: x, CONVERSIONS[conversion]):
@@ -261,8 +262,8 @@ def test_every_other_function_takes_arrays_and_lists(conversion):
     )
 
 
-@pytest.mark.parametrize("shape", [(5,), (1, 5)])
-@pytest.mark.parametrize("entry", ENTRIES)
+@cases("shape", [(5,), (1, 5)])
+@cases("entry", ENTRIES)
 def test_a_mask_and_a_tie_break_of_the_catalogue_are_those_of_each_query(entry, shape):
     value = ENTRIES[entry]
     each = value(SCORES, GRADES, mask=MASK.repeat(3, 1), tie_break=ORDER.repeat(3, 1), weights=WEIGHTS)

@@ -6,6 +6,7 @@ import torch
 from torchmetrics.regression import MeanAbsoluteError
 
 import torchrank as tr
+from tests.support.cases import cases
 
 SCORES = torch.tensor([[0.3, 0.2, 0.1], [0.1, 0.2, 0.3]])
 GRADES = torch.tensor([[1, 0, 0], [0, 0, 1]])
@@ -172,8 +173,8 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("case", SHAPES)
-@pytest.mark.parametrize("call", ["score", "update", "forward", "collection"])
+@cases("case", SHAPES)
+@cases("call", ["score", "update", "forward", "collection"])
 def test_shapes_and_dtypes_raise_at_once(case, call):
     arguments, keywords, error, said = SHAPES[case]
     metric = tr.RankingCollection(["mrr"]) if call == "collection" else tr.MRR()
@@ -235,8 +236,8 @@ WAYS = {
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("door", DOORS)
+@cases("kind", KINDS)
+@cases("door", DOORS)
 def test_a_kind_of_tensor_that_torch_cannot_compare_is_refused_with_a_way_out(door, kind):
     good, call = DOORS[door]
     call(good)
@@ -245,8 +246,8 @@ def test_a_kind_of_tensor_that_torch_cannot_compare_is_refused_with_a_way_out(do
     assert any(way in str(caught.value) for way in WAYS[kind]), str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["numpy", "lists"])
-@pytest.mark.parametrize("door", DOORS)
+@cases("kind", ["numpy", "lists"])
+@cases("door", DOORS)
 def test_arrays_and_lists_count_as_the_tensors_that_they_hold(door, kind):
     good, call = DOORS[door]
     if kind == "numpy":
@@ -365,7 +366,7 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize("case", VALUES)
+@cases("case", VALUES)
 def test_bad_values_are_counted_and_raise_in_compute(case):
     arguments, keywords, said, _ = VALUES[case]
     metric = tr.NDCG(top_k=2)
@@ -380,8 +381,8 @@ def test_bad_values_are_counted_and_raise_in_compute(case):
     assert metric.compute() == 1
 
 
-@pytest.mark.parametrize("case", VALUES)
-@pytest.mark.parametrize("call", ["metric", "collection"])
+@cases("case", VALUES)
+@cases("call", ["metric", "collection"])
 def test_score_names_the_first_query_with_a_bad_value(case, call):
     arguments, keywords, said, query = VALUES[case]
     metric = tr.NDCG(top_k=2) if call == "metric" else tr.RankingCollection(["ndcg@2"])
@@ -413,7 +414,7 @@ def test_each_hint_stands_beside_its_own_case():
     assert "integer preds" not in str(caught.value)
 
 
-@pytest.mark.parametrize("case", VALUES)
+@cases("case", VALUES)
 def test_without_validation_bad_values_are_not_counted(case):
     arguments, keywords, *_ = VALUES[case]
     metric = tr.NDCG(top_k=2, validate_args=False)
@@ -492,7 +493,7 @@ CONSTRUCTORS = {
 }
 
 
-@pytest.mark.parametrize("case", CONSTRUCTORS)
+@cases("case", CONSTRUCTORS)
 def test_wrong_arguments_of_constructors_name_the_expected(case):
     make, said = CONSTRUCTORS[case]
     with pytest.raises((ValueError, TypeError)) as caught:
@@ -542,7 +543,7 @@ def test_integer_scores_get_one_message_that_begins_with_the_way_out_and_not_two
     assert tr.NDCG(2).score(scores.float(), grades).shape == (2,)
 
 
-@pytest.mark.parametrize("case", RANKINGS)
+@cases("case", RANKINGS)
 def test_wrong_arguments_of_rankings_name_the_expected(case):
     make, said = RANKINGS[case]
     with pytest.raises((ValueError, TypeError)) as caught:
@@ -562,8 +563,8 @@ INTEGERS = {
 }
 
 
-@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8])
-@pytest.mark.parametrize("case", INTEGERS)
+@cases("kind", [np.int64, np.int32, np.uint8])
+@cases("case", INTEGERS)
 def test_an_integer_of_numpy_is_taken_for_pythons(case, kind):
     make, label = INTEGERS[case]
     theirs, ours = make(kind), make(int)

@@ -24,6 +24,7 @@ from tests.support.brute_force_ranks import (
     some_scores,
     standing,
 )
+from tests.support.cases import cases
 from tests.support.sharded_catalogues import CATALOGUES, shared
 from torchrank.engine import rank as rank_blocks
 from torchrank.engine import streaming as streams
@@ -355,8 +356,8 @@ def test_no_blocks_are_refused(blocks):
 GOOD = torch.rand(2, 3)
 
 
-@pytest.mark.parametrize("top_k", [None, 2])
-@pytest.mark.parametrize(
+@cases("top_k", [None, 2])
+@cases(
     ("blocks", "error", "match"),
     [
         ([GOOD, torch.rand(3, 3)], ValueError, r"\[3, 3\].*after \[2, 3\]"),

@@ -7,6 +7,7 @@ import torch
 from torch import tensor
 
 import torchrank as tr
+from tests.support.cases import cases
 from torchrank import retrieval
 
 
@@ -139,8 +140,8 @@ def added(metric, indexes, call="update"):
     getattr(metric, call)(preds, torch.ones(len(indexes)), indexes=tensor(indexes), **ids, **slices)
 
 
-@pytest.mark.parametrize("suite", SUITES)
-@pytest.mark.parametrize("call", ["update", "forward"])
+@cases("suite", SUITES)
+@cases("call", ["update", "forward"])
 def test_a_query_that_is_cut_between_two_updates_is_noticed(suite, call):
     metric = SUITES[suite]()
     added(metric, [0, 0, 1], call)

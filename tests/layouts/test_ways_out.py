@@ -8,6 +8,7 @@ from torch import tensor
 from torch.masked import masked_tensor
 
 import torchrank as tr
+from tests.support.cases import cases
 
 SCORES = tensor([[0.9, 0.8, 0.7, 0.6, 0.5], [0.9, 0.8, 0.7, 0.6, 0.5]])
 GRADES = tensor([[0, 0, 1, 0, 0], [0, 0, 1, 0, 0]])
@@ -45,8 +46,8 @@ SEEN_AS = {
 }
 
 
-@pytest.mark.parametrize("form", SEEN_AS)
-@pytest.mark.parametrize("door", EXCLUDING)
+@cases("form", SEEN_AS)
+@cases("door", EXCLUDING)
 def test_seen_items_in_any_form_have_a_way_out_that_excludes_them(door, form):
     call, seen = EXCLUDING[door], SEEN_AS[form]
     assert call(SEEN.nonzero(as_tuple=True)).tolist() == [0.5, 1]
@@ -151,8 +152,8 @@ PROMISED = {
 }
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64])
-@pytest.mark.parametrize("door", PROMISED)
+@cases("dtype", [torch.uint8, torch.int64])
+@cases("door", PROMISED)
 def test_integers_in_the_place_of_scores_have_a_way_out(door, dtype):
     name, make = PROMISED[door]
     with pytest.raises(TypeError, match=rf"floating point .*, got {dtype}; pass {name}\.float\(\)$") as error:

@@ -13,6 +13,7 @@ import torchmetrics
 from torch import nn
 
 import torchrank as tr
+from tests.support.cases import cases
 from tests.support.optional import pyplot, sklearn_metrics
 from tests.support.oracle_comparison import scored
 from tests.support.oracles_binary import of_pairs, ordered_pairs
@@ -132,7 +133,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("cls", "kwargs"), BAD, ids=str)
+@cases(("cls", "kwargs"), BAD, ids=str)
 def test_arguments_that_have_no_meaning(cls, kwargs):
     with pytest.raises(ValueError, match=f"Expected {list(kwargs)[-1]}"):
         cls(**kwargs)
@@ -151,8 +152,8 @@ def test_ordered_pairs_by_hand():
     assert math.isnan(of(tr.OPA(empty_target_action="skip"), 1, 1))
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.float32, torch.uint8, torch.bool])
-@pytest.mark.parametrize("ties", ["expected", "optimistic", "pessimistic"])
+@cases("dtype", [torch.int64, torch.float32, torch.uint8, torch.bool])
+@cases("ties", ["expected", "optimistic", "pessimistic"])
 def test_ordered_pairs_of_long_lists_with_many_grades(dtype, ties):
     generator = torch.Generator().manual_seed(0)
     grades = torch.randn((5, 150), generator=generator) * 40
@@ -283,9 +284,9 @@ def parts(curve):
     return torch.stack(curve[:2]).double()
 
 
-@pytest.mark.parametrize("adaptive_k", [False, True])
-@pytest.mark.parametrize("action", ["neg", "pos", "skip"])
-@pytest.mark.parametrize("k", [1, 4, 12])
+@cases("adaptive_k", [False, True])
+@cases("action", ["neg", "pos", "skip"])
+@cases("k", [1, 4, 12])
 def test_the_curve_of_torchmetrics(adaptive_k, action, k):
     theirs = torchmetrics.retrieval.RetrievalPrecisionRecallCurve(k, adaptive_k, empty_target_action=action)
     ours = tr.PRCurve(k, adaptive_k=adaptive_k, empty_target_action=action)
@@ -301,9 +302,9 @@ def test_the_curve_of_torchmetrics(adaptive_k, action, k):
     assert got[2].tolist() == list(range(1, k + 1))
 
 
-@pytest.mark.parametrize("ties", ["expected", "optimistic", "pessimistic"])
-@pytest.mark.parametrize("action", ["neg", "pos", "skip"])
-@pytest.mark.parametrize("weighted", [False, True])
+@cases("ties", ["expected", "optimistic", "pessimistic"])
+@cases("action", ["neg", "pos", "skip"])
+@cases("weighted", [False, True])
 def test_the_curve_is_precision_and_recall_at_each_rank(ties, action, weighted):
     options = {"ties": ties, "empty_target_action": action, "relevance_level": 2}
     curve = tr.PRCurve(5, **options)

@@ -9,6 +9,7 @@ from torchmetrics.functional import kendall_rank_corrcoef
 
 import torchrank as tr
 from tests.support import oracles_compare
+from tests.support.cases import cases
 from tests.support.optional import stats
 from torchrank.formulas.concordance import inversions, larger_before
 from torchrank.layouts.bad_values import Problem
@@ -32,9 +33,9 @@ SCIPY = {
 }
 
 
-@pytest.mark.parametrize("label", SCIPY)
-@pytest.mark.parametrize("levels", [None, 50, 3, 1])
-@pytest.mark.parametrize("width", [2, 5, 33, 300, 1100])
+@cases("label", SCIPY)
+@cases("levels", [None, 50, 3, 1])
+@cases("width", [2, 5, 33, 300, 1100])
 @pytest.mark.filterwarnings("ignore")
 def test_scipy(label, levels, width):
     preds, target = two_rankings(width, levels)
@@ -73,7 +74,7 @@ def test_ap_correlation_equals_the_r_package():
     assert got.tolist() == pytest.approx([0.3928571, 0.39903], abs=1e-6)
 
 
-@pytest.mark.parametrize("width", [0, 1, 2, 31, 32, 33, 1000, 1024, 1025, 2500])
+@cases("width", [0, 1, 2, 31, 32, 33, 1000, 1024, 1025, 2500])
 def test_inversions(width):
     order = torch.rand((3, width), generator=torch.Generator().manual_seed(0)).argsort(-1)
     want = (order.unsqueeze(1) > order.unsqueeze(2)).tril().sum(-1)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support.cases import cases
 from torchrank.formulas.greedy import best_first
 from torchrank.formulas.reciprocals import reciprocal_sums
 
@@ -19,8 +20,8 @@ def tie(first, size, relevant):
     return replace(ranking, first=first * wide, tied=size * wide, valid=valid, grade=grade, depth=first + size - 1)
 
 
-@pytest.mark.parametrize("first", [3, 40, 300, 30_000, 200_000])
-@pytest.mark.parametrize(("size", "relevant"), [(2, 2), (3, 1), (10, 4), (1000, 3)])
+@cases("first", [3, 40, 300, 30_000, 200_000])
+@cases(("size", "relevant"), [(2, 2), (3, 1), (10, 4), (1000, 3)])
 def test_ties_far_down_a_list_keep_eleven_digits(first, size, relevant):
     ranking, ranks = tie(first, size, relevant), range(first, first + size)
     c = (relevant - 1) / (size - 1)

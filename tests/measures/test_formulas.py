@@ -10,6 +10,7 @@ import torch
 
 import torchrank as tr
 from tests.support import layout_cases, tie_orders
+from tests.support.cases import cases
 from torchrank.formulas import cascades, judgment_bounds
 from torchrank.formulas.first_relevant import first_rank
 from torchrank.formulas.greedy import best_first
@@ -41,9 +42,9 @@ def greedy(worth, fading, weights, top_k):
     return gains + [0.0] * (min(top_k, len(worth[0])) - len(gains))
 
 
-@pytest.mark.parametrize("binary", [True, False])
-@pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize(("subtopics", "top_k"), [(1, None), (1, 2), (3, None), (3, 2), (3, 9), (31, 3), (33, 3)])
+@cases("binary", [True, False])
+@cases("weighted", [True, False])
+@cases(("subtopics", "top_k"), [(1, None), (1, 2), (3, None), (3, 2), (3, 9), (31, 3), (33, 3)])
 def test_the_greedy_order_takes_the_largest_weighted_gain_at_each_rank(subtopics, top_k, weighted, binary):
     draw = random.Random(subtopics)
     value = (lambda: draw.choice([0, 0, 1])) if binary else (lambda: draw.choice([0, 0.5, 0.25, 1]))
@@ -77,8 +78,8 @@ def test_bounds_over_judgments_take_lists_up_to_a_largest_length_where_every_ran
     assert tr.MAP(top_k=2, unjudged="lower").score(scores, grades).shape == (3,)
 
 
-@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int64])
-@pytest.mark.parametrize("level", [1, 127, 127.5, 128, 200])
+@cases("dtype", [torch.int8, torch.int16, torch.int64])
+@cases("level", [1, 127, 127.5, 128, 200])
 def test_bounds_hold_for_levels_that_the_grades_dtype_cannot_hold(dtype, level):
     scores = torch.tensor([[3.0, 2.0, 1.0, 0.0]])
     grades = torch.tensor([[-1, 0, 127, -1]], dtype=dtype)

@@ -11,6 +11,7 @@ import torch
 
 import torchrank as tr
 from tests.support import layout_cases, oracles, oracles_positions
+from tests.support.cases import cases
 from tests.support.tie_orders import flags
 from torchrank.formulas import random_ranking as chance
 
@@ -34,8 +35,8 @@ def value(config, query, **more):
     return oracles.value(config.name, query, **config.for_oracle, **more)
 
 
-@pytest.mark.parametrize("config", ADJUSTED, ids=str)
-@pytest.mark.parametrize("layout", ["dense_masked", "flat", "catalogue_triples", "labels", "ids_masked"])
+@cases("config", ADJUSTED, ids=str)
+@cases("layout", ["dense_masked", "flat", "catalogue_triples", "labels", "ids_masked"])
 def test_values_equal_the_oracle(layout, config):
     queries, batch = layout_cases.batch(layout, 120)
     want = torch.tensor([value(config, query) for query in queries], dtype=torch.float64)
@@ -46,9 +47,9 @@ def test_values_equal_the_oracle(layout, config):
 # ---- compute adjusts the mean of all
 
 
-@pytest.mark.parametrize("config", CHANCE, ids=str)
-@pytest.mark.parametrize("average", ["query", "positive"])
-@pytest.mark.parametrize("weighted", [False, True])
+@cases("config", CHANCE, ids=str)
+@cases("average", ["query", "positive"])
+@cases("weighted", [False, True])
 def test_adjusted_values_are_of_the_mean_over_all_queries(config, average, weighted):
     parameters = config.for_oracle
     if average == "positive" and not (config.name == "mr" or parameters.get("filtered")):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support.cases import cases
 from tests.support.random_batches import rng
 from torchrank.metrics.item_lists import PerUserMetric
 from torchrank.names.parameters import cutoff
@@ -33,7 +34,7 @@ def test_the_usual_measures_can_be_cut_at_a_share():
     assert {"precision", "recall", "hitrate", "mrr", "map", "ndcg", "dcg", "f1", "rbp", "err"} <= set(CUTTABLE)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "more"),
     [
         (name, more)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support.cases import cases
 from torchrank.ranking import arithmetic
 
 
@@ -90,7 +91,7 @@ def test_average_precision():
 PROBE = (1, 0, 0, 1, 1)  # one ranking of which the libraries say different things, see their definitions
 
 
-@pytest.mark.parametrize(
+@cases(
     ("metric", "expected"),
     [
         (tr.Precision(top_k=10), 3 / 10),
@@ -115,7 +116,7 @@ def test_probe(metric, expected):
     assert value(metric, *PROBE) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("label", "printed"),
     [
         ("precision@10", 0.3),
@@ -203,7 +204,7 @@ def test_six_grades():
     assert value(tr.NDCG(), *grades) == pytest.approx(0.9608, abs=5e-5)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("metric", "grades", "printed"),
     [
         (tr.CG(), FIRST, 15),
@@ -255,7 +256,7 @@ def test_tied_candidates_share_the_discounts_of_their_ranks():
 # ---- nothing to measure --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["ndcg", "dcg", "cg", "map", "mrr", "precision", "recall", "f1", "rprecision"])
+@cases("name", ["ndcg", "dcg", "cg", "map", "mrr", "precision", "recall", "f1", "rprecision"])
 def test_nothing_relevant(name):
     assert value(tr.parse(name), 0, 0, 0) == 0
     assert value(tr.parse(name, empty_target_action="pos"), 0, -1, 0) == 1

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support.cases import cases
 from tests.support.optional import pandas
 
 SCORES, GRADES = torch.tensor([[0.3, 0.2, 0.1], [0.1, 0.2, 0.3]]), torch.tensor([[1, 0, 0], [0, 1, 0]])
@@ -59,7 +60,7 @@ HINTS = [
 ]
 
 
-@pytest.mark.parametrize(("call", "keyword", "meant", "value"), HINTS)
+@cases(("call", "keyword", "meant", "value"), HINTS)
 def test_the_argument_that_is_meant_is_named_and_works(call, keyword, meant, value):
     with pytest.raises((TypeError, ValueError), match=f"got '{keyword}'; did you mean '{meant}'") as raised:
         call(**{keyword: value})

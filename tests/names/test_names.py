@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support.cases import cases
 from torchrank.cli.spellings import read_here, read_there, table
 from torchrank.names.labels import read
 from torchrank.names.nearest import did_you_mean
@@ -169,13 +170,13 @@ OF_LISTS = {
 }
 
 
-@pytest.mark.parametrize("name", OF_LISTS)
+@cases("name", OF_LISTS)
 def test_a_spelling_of_a_measure_of_lists_is_a_label(name):
     label, catalogue = OF_LISTS[name]
     assert tr.parse(name, **catalogue).label == label
 
 
-@pytest.mark.parametrize("name", LABELS)
+@cases("name", LABELS)
 def test_a_spelling_is_a_label(name):
     metric = tr.parse(name)
     assert metric.label == LABELS[name]
@@ -218,7 +219,7 @@ LISTS = {
 }
 
 
-@pytest.mark.parametrize("names", LISTS)
+@cases("names", LISTS)
 def test_a_list_of_names_in_one_string_is_for_collections(names):
     assert list(tr.RankingCollection(names)) == list(tr.RankingCollection([names])) == LISTS[names]
     if "mae" not in names:
@@ -270,7 +271,7 @@ def test_a_number_may_be_none_where_its_type_says_so():
                 one.checked(measure, key, None)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "nearest"),
     [
         ("ndgc@10", "ndcg@10"),
@@ -420,7 +421,7 @@ FURTHER = {
 }
 
 
-@pytest.mark.parametrize("name", FURTHER)
+@cases("name", FURTHER)
 def test_parameters_in_a_spelling_are_those_of_its_label(name):
     (label,) = resolve(name)
     assert (label.name, label.parameters, label.cutoff) == FURTHER[name]
@@ -596,9 +597,9 @@ def test_functions_of_one_name_have_states_of_their_own_after_one_is_gone():
     assert metrics[0].metric_state.keys().isdisjoint(metrics[1].metric_state)
 
 
-@pytest.mark.parametrize("text", ["a_1", "x-l", "a-l1", "-l1", "a_", "(a", "a@", "a(b)", "[", "1,", "{", "'", "a "])
-@pytest.mark.parametrize("form", ["{}", "map{}", "a(b={})", "a(b=1,{})", "mrr{}x", "a@{}-", "a{}(", "a(b{}'"])
-@pytest.mark.parametrize("size", [20_000, 9_980, 90])
+@cases("text", ["a_1", "x-l", "a-l1", "-l1", "a_", "(a", "a@", "a(b)", "[", "1,", "{", "'", "a "])
+@cases("form", ["{}", "map{}", "a(b={})", "a(b=1,{})", "mrr{}x", "a@{}-", "a{}(", "a(b{}'"])
+@cases("size", [20_000, 9_980, 90])
 def test_a_long_name_is_refused_at_once(text, form, size):
     with pytest.raises(ValueError, match="Expected"):
         tr.parse(form.format((text * size)[:size]) + " " * size + "(")

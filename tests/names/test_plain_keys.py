@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import torchrank as tr
+from tests.support.cases import cases
 from torchrank.names.labels import write
 from torchrank.names.plain_keys import spell
 from torchrank.names.presets import LIBRARIES
@@ -119,7 +120,7 @@ def test_every_label_can_be_read_from_its_identifier(label):
     assert tr.plain(identifier, identifier=True) == identifier
 
 
-@pytest.mark.parametrize("name", ALL)
+@cases("name", ALL)
 def test_the_names_of_a_measure_can_be_told_apart(name):
     assert name.isalnum()
     assert not any(one.split("_")[0] == "at" for one in ALL[name])
@@ -136,7 +137,7 @@ def test_names_in_presets_have_different_plain_spellings(identifier):
             assert len({tr.plain(name, identifier=identifier) for name in names}) == len(names)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("label", "plain", "identifier"),
     [
         ("mrr", "mrr", "mrr"),

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support.cases import cases
 from tests.support.optional import pytrec_eval
 from tests.support.peer_queries import assert_agree, by_trec_eval, collection, graded_batch
 from torchrank.names.presets import ALWAYS, CUTOFFS, LIBRARIES, rows
@@ -30,7 +31,7 @@ def rows_of(*libraries, cuts=CUTS):
         found |= {
             (library, *row): None for row in (*preset_rows(library, cuts), *(preset_rows(library) if optional else ()))
         }
-    return pytest.mark.parametrize(("library", "theirs", "ours"), list(found))
+    return cases(("library", "theirs", "ours"), found)
 
 
 def preset_rows(library, cuts=()):
@@ -45,7 +46,7 @@ def name_and_cut(theirs):
 # ---- the table -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@cases("library", LIBRARIES)
 def test_rows_are_labels_that_a_collection_takes(library):
     labels = tr.preset(library, *CUTS)
     suite = tr.RankingCollection(labels)
@@ -55,7 +56,7 @@ def test_rows_are_labels_that_a_collection_takes(library):
     assert len(tr.preset(library, 5)) < len(tr.preset(library, 5, 10))
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@cases("library", LIBRARIES)
 def test_every_cell_is_a_label_or_says_why_not(library):
     cells = cells_of(library)
     assert cells
@@ -141,7 +142,7 @@ MISSING = {
 }
 
 
-@pytest.mark.parametrize(
+@cases(
     ("library", "theirs", "number", "missing"),
     [
         (library, theirs, number, missing)
@@ -193,8 +194,8 @@ RAG = {
 }
 
 
-@pytest.mark.parametrize("cut", [None, 2])
-@pytest.mark.parametrize(("library", "theirs"), [*RAG])
+@cases("cut", [None, 2])
+@cases(("library", "theirs"), [*RAG])
 def test_presets_of_rag_frameworks_equal_their_formulas_on_the_retrieved_contexts(library, theirs, cut):
     names = tr.preset(library, *([cut] if cut else []))
     if (name := theirs + (f"@{cut}" if cut else "")) not in names:
@@ -228,7 +229,7 @@ EDGES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("library", "theirs"), [(library, name) for library in EDGES for name in EDGES[library]])
+@cases(("library", "theirs"), [(library, name) for library in EDGES for name in EDGES[library]])
 def test_edges(library, theirs):
     metric, want = tr.parse(tr.preset(library, 2)[theirs]), torch.tensor(EDGES[library][theirs], dtype=torch.float64)
     number = len(want)

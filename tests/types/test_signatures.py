@@ -12,13 +12,14 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support.cases import cases
 from torchrank.metrics import BinaryMetric
 from torchrank.names.parameters import flag, number, one_of
 from torchrank.names.registry import measures
 
 SCORES, GRADES = torch.tensor([[0.9, 0.5, 0.1]]), torch.tensor([[0, 1, 2]])
 CLASSES = [*measures().values(), tr.PRCurve]
-every_class = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+every_class = cases("cls", CLASSES, ids=lambda cls: cls.__name__)
 
 
 def known(cls):
