@@ -37,17 +37,17 @@ def within(order, costs, budget):
 
 def expected(name, scores, grades, costs, budget):
     """The mean over all orders of the measure at that rank."""
-    values = []
+    by_rank = {}
     for order in orders(scores):
-        k = within(order, costs, budget)
-        ids, relevant = (order if k else []), [i for i, grade in enumerate(grades) if grade >= 1]
-        ids = torch.tensor([ids + [-1] * (len(scores) - len(ids))])
-        target = (
-            torch.zeros(len(relevant)).long(),
-            torch.tensor(relevant).long(),
-            torch.tensor([grades[i] for i in relevant]).long(),
-        )
-        values.append(tr.parse(f"{name}@{max(1, k)}").score(ids, target).item())
+        by_rank.setdefault(within(order, costs, budget), []).append(order)
+    relevant, values = torch.tensor(grades).nonzero().flatten(), []
+    for k, several in by_rank.items():
+        ids = torch.full((len(several), len(scores)), -1)
+        if k:
+            ids[:, : len(several[0])] = torch.tensor(several)
+        query, item = torch.cartesian_prod(torch.arange(len(several)), relevant).reshape(-1, 2).T
+        target = query, item, torch.tensor(grades)[item]
+        values += tr.parse(f"{name}@{max(1, k)}").score(ids, target).tolist()
     return fmean(values)
 
 
