@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import multiprocessing
 import os
 import re
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support import workers
 from tests.support.optional import sklearn_metrics
 from torchrank import __version__, preset
 from torchrank.cli import main
@@ -50,13 +52,15 @@ together = pytest.mark.xdist_group("processes")
 
 
 @pytest.fixture(scope="module")
-def of_two() -> Iterator[subprocess.Popen[str]]:
+def of_two(tmp_path_factory) -> Iterator[tuple[multiprocessing.Process, Path]]:
     """The command with two workers. It takes long to start, so it runs beside the other training."""
     needed()
-    command = [sys.executable, "-m", "torchrank.cli", "demo", "--epochs", "1", "--workers", "2"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        yield process
-        process.kill()
+    folder = tmp_path_factory.mktemp("two")
+    call = ["demo", "--epochs", "1", "--workers", "2"], folder / "output", folder / "errors", ".", None
+    process = workers.CONTEXT.Process(target=workers.as_main, args=("torchrank.cli", *call))
+    process.start()
+    yield process, folder
+    process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +76,10 @@ def trained(tmp_path_factory) -> tuple[list[str], Path]:
 
 @together
 def test_two_workers_train_as_one(of_two, trained):
-    printed, errors = of_two.communicate(timeout=300)
-    assert (of_two.returncode, errors) == (0, "")
-    alone, both = read(trained[0]), read(of_output(printed))
+    process, folder = of_two
+    process.join(300)
+    assert (process.exitcode, (folder / "errors").read_text()) == (0, "")
+    alone, both = read(trained[0]), read(of_output((folder / "output").read_text()))
     assert both[0] == alone[0]
     for row, expected in zip(both, alone):
         assert row == pytest.approx(expected, abs=0.005)  # sums are rounded in another order

@@ -14,11 +14,11 @@ import time
 import pytest
 
 import torchrank as tr
+from tests.support import workers
 from torchrank.cli import evaluation_commands, files, gates, main
 from torchrank.statistics.table import Table, printable
 from torchrank.tables import text
 
-COMMAND = [sys.executable, "-m", "torchrank"]
 HOSTILE = "a\x1b]0;owned\x07\u202eb"
 
 
@@ -164,11 +164,12 @@ def test_a_bar_shows_how_many_bytes_of_a_file_were_read(monkeypatch, tmp_path):
     text.progress.clear()
 
 
+@pytest.mark.xdist_group("processes")
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_a_full_disk_and_too_little_memory_are_no_failed_gates(folder):
-    with open("/dev/full", "w") as full:
-        done = subprocess.run([*COMMAND, "presets"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
-    assert (done.returncode, done.stderr) == (2, f"torchrank: [Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}\n")
+    errors = folder / "errors"
+    assert workers.run_module("torchrank", ["presets"], "/dev/full", errors) == 2
+    assert errors.read_text() == f"torchrank: [Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}\n"
     code = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (2**28, 2**28))\n"
         "from torchrank.cli import main; sys.exit(main())"
@@ -185,13 +186,11 @@ def test_a_full_disk_and_too_little_memory_are_no_failed_gates(folder):
     assert (done.returncode, "Expected more memory, got too little" in done.stderr) == (70, True)
 
 
+@pytest.mark.xdist_group("processes")
 def test_a_failed_gate_is_a_failed_gate_if_nobody_reads_the_output(folder):
-    read, write = os.pipe()
-    os.close(read)
-    call = [*COMMAND, "compare", "qrels", "b.run", "a.run", "-m", "mrr", "--require", "mrr > 0.5"]
-    done = subprocess.run(call, cwd=folder, stdout=write, stderr=subprocess.PIPE, timeout=300)
-    os.close(write)
-    assert done.returncode == 1
+    call, errors = ["compare", "qrels", "b.run", "a.run", "-m", "mrr", "--require", "mrr > 0.5"], folder / "errors"
+    assert workers.run_module("torchrank", call, None, errors, folder) == 1
+    assert "Traceback" not in errors.read_text()
 
 
 # ---- output ----------------------------------------------------------------------------------------------------------
@@ -249,6 +248,7 @@ def test_texts_in_csv_are_no_formulas_and_numbers_stay_numbers():
     assert [row[1] for row in rows[1:4]] == ["-1.5", "-2", ""]
 
 
+@pytest.mark.xdist_group("processes")
 def test_bytes_of_ids_come_out_as_they_went_in(folder):
     query, item, name = b"q\xff\xe9", b"d\xed\xa0\x80\xc3\xa9\x80", os.fsdecode(b"r\xff")
     (folder / "qrels").write_bytes(query + b" 0 " + item + b" 1\n")
@@ -261,12 +261,11 @@ def test_bytes_of_ids_come_out_as_they_went_in(folder):
     line = b"r\xff\t" + query + b"\tmrr\t1.0\n"
     assert main(["eval", *at[:2], "-m", "mrr", "-q", at[3]]) == 0
     assert line in (folder / "values.tsv").read_bytes()
-    command = [*COMMAND, "eval", *at[:2], "-m", "mrr", "-q", "-"]
-    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(command, capture_output=True, timeout=300, env=ascii_only)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert line in done.stdout
-    assert b"r\\udcff  mrr" in done.stdout
+    output, errors, call = folder / "output", folder / "errors", ["eval", *at[:2], "-m", "mrr", "-q", "-"]
+    assert workers.run_module("torchrank", call, output, errors, encoding="ascii") == 0
+    assert errors.read_bytes() == b""
+    assert line in output.read_bytes()
+    assert b"r\\udcff  mrr" in output.read_bytes()
 
 
 def test_a_result_is_written_to_no_file_that_waits_for_it(folder):

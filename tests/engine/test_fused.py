@@ -1,16 +1,16 @@
 """The kernels that count among products of embeddings: in Triton's interpreter, and compiled for devices."""
 
-import functools
 import json
 import logging
+import multiprocessing
 import os
-import subprocess
-import sys
+import warnings
 
 import pytest
 import torch
 
 import torchrank as tr
+from tests.support import workers
 
 pytestmark = pytest.mark.needs("triton")
 
@@ -20,11 +20,14 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 interpreted = pytest.mark.skipif(not INTERPRETED, reason="runs in the process that the first test starts")
 
 
+@pytest.mark.xdist_group("processes")
 @pytest.mark.skipif(INTERPRETED, reason="starts the process in which the interpreter runs")
-def test_the_interpreter_counts_right():
-    command = [sys.executable, "-m", "pytest", __file__, "-p", "no:cacheprovider"]
-    result = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"TRITON_INTERPRET": "1"})
-    assert result.returncode == 0, result.stdout + result.stderr
+def test_the_interpreter_counts_right(tmp_path):
+    arguments = (__file__, tmp_path / "output", {"TRITON_INTERPRET": "1"})
+    process = workers.CONTEXT.Process(target=workers.run_tests, args=arguments)  # which has not imported Triton
+    process.start()
+    process.join()
+    assert process.exitcode == 0, (tmp_path / "output").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -89,11 +92,16 @@ EXCLUDED = {
 }
 
 
+#: each form of relevant items with each of excluded ones, and each of both with and without infinities
+FORMS = [
+    (relevant, exclude, (i + j) % 2 == 1) for i, relevant in enumerate(RELEVANT) for j, exclude in enumerate(EXCLUDED)
+]
+
+
 @interpreted
-@pytest.mark.parametrize("exclude", EXCLUDED.values(), ids=list(EXCLUDED))
-@pytest.mark.parametrize("relevant", RELEVANT.values(), ids=list(RELEVANT))
-@pytest.mark.parametrize("special", [False, True], ids=["finite", "infinities"])
+@pytest.mark.parametrize(("relevant", "exclude", "special"), FORMS)
 def test_rankings_of_embeddings_are_those_of_their_scores(relevant, exclude, special):
+    relevant, exclude = RELEVANT[relevant], EXCLUDED[exclude]
     queries, items = embeddings(5, 256, 16, torch.float32)
     if special:
         queries, items = queries.abs() + 1, items.clone()
@@ -199,22 +207,23 @@ def spread(group, part):
     return tr.NDCG().score(tr.Ranking.from_embeddings(queries, items[part], RELEVANT["grades"], **options))
 
 
-WORKER = """
-import sys, torch
-from tests.engine.test_fused import spread
-rank = int(sys.argv[2])
-torch.distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}/group", rank=rank, world_size=2)
-print(spread(None, slice(0, 100) if rank == 0 else slice(100, None)).tolist())
-torch.distributed.destroy_process_group()
-"""
+def work(folder, rank):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
+    values = spread(None, slice(0, 100) if rank == 0 else slice(100, None))
+    torch.distributed.destroy_process_group()
+    (folder / str(rank)).write_text(json.dumps(values.tolist()))
 
 
 @interpreted
 def test_each_of_two_workers_subtracts_the_excluded_items_of_its_part(tmp_path):
-    commands = [[sys.executable, "-c", WORKER, str(tmp_path), str(rank)] for rank in range(2)]
-    workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
-    printed = [json.loads(worker.communicate()[0]) for worker in workers]
-    assert printed == [spread(False, slice(None)).tolist()] * 2
+    context = multiprocessing.get_context("fork")  # of this process, in which the interpreter is
+    processes = [context.Process(target=work, args=(tmp_path, rank)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    found = [json.loads((tmp_path / str(rank)).read_text()) for rank in range(2)]
+    assert found == [spread(False, slice(None)).tolist()] * 2
 
 
 @pytest.mark.skipif(INTERPRETED, reason="the interpreter has no products of bfloat16")
@@ -232,23 +241,30 @@ def test_an_unknown_precision_is_an_error():
         tr.Ranking.from_embeddings(torch.eye(2), torch.eye(2), torch.tensor([0, 1]), precision="fp8")
 
 
-@functools.cache
-def compiled():
+def compile_all(output):
+    from benchmarks import kernels
+
+    warnings.simplefilter("ignore")
+    output.write_text(json.dumps([*kernels.compiled(), kernels.of_compiled(1), kernels.of_compiled(3)]))
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
     """The kernels that compile, and the numbers of those that torch.compile writes, in a process of their own."""
-    program = (
-        "import json, benchmarks.kernels as k; print(json.dumps([*k.compiled(), k.of_compiled(1), k.of_compiled(3)]))"
-    )
-    result = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True)
-    assert not result.returncode, result.stderr
-    return json.loads(result.stdout)
+    output = tmp_path_factory.mktemp("compiled") / "kernels"
+    process = workers.CONTEXT.Process(target=compile_all, args=(output,))
+    process.start()
+    process.join()
+    assert not process.exitcode
+    return json.loads(output.read_text())
 
 
-@pytest.mark.xdist_group("compiles")
+@pytest.mark.xdist_group("processes")
 @pytest.mark.skipif(INTERPRETED, reason="compiles")
-def test_kernels_compile_for_devices_without_spills():
+def test_kernels_compile_for_devices_without_spills(compiled):
     from benchmarks.kernels import SHARED, Kernel
 
-    kernels = [Kernel(*row) for row in compiled()[:-2]]
+    kernels = [Kernel(*row) for row in compiled[:-2]]
     assert len(kernels) == 6
     for kernel in kernels:
         assert kernel.spilled == 0
@@ -257,7 +273,7 @@ def test_kernels_compile_for_devices_without_spills():
         assert (kernel.mma > 0) == (kernel.capability == 80)
 
 
-@pytest.mark.xdist_group("compiles")
+@pytest.mark.xdist_group("processes")
 @pytest.mark.skipif(INTERPRETED, reason="compiles")
-def test_torch_makes_one_kernel_of_all_counts_for_a_label_per_query():
-    assert compiled()[-2:] == [1, 2]
+def test_torch_makes_one_kernel_of_all_counts_for_a_label_per_query(compiled):
+    assert compiled[-2:] == [1, 2]

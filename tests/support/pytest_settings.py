@@ -31,6 +31,9 @@ os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 # Without this, torch.compile builds ten small programs to see which vector instructions the compiler knows.
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
+# With more, torch.compile starts processes that import torch, for the few kernels that tests compile.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
 # Figures are drawn without a window: here, not in the kernel of notebooks. torchmetrics has imported matplotlib.
 if "matplotlib" in sys.modules:
     sys.modules["matplotlib"].use("agg")

@@ -13,6 +13,7 @@ import itertools
 import multiprocessing
 import os
 import pickle
+import runpy
 import sys
 import time
 import traceback
@@ -219,6 +220,41 @@ def end():
 def call(module, function, *args):
     """Call a function of another test module, which a new process finds only by its name here."""
     getattr(importlib.import_module(module), function)(*args)
+
+
+def run_module(module, arguments, output, errors, folder=".", encoding=None):
+    """Exit status of ``python -m module``; ``output`` and ``errors`` are files, or None: a pipe that nobody reads."""
+    process = CONTEXT.Process(
+        target=as_main, args=(module, list(map(str, arguments)), output, errors, folder, encoding)
+    )
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+def as_main(module, arguments, output, errors, folder, encoding):
+    """Be ``python -m module`` from here on."""
+    for number, path in ((1, output), (2, errors)):
+        if path is None:
+            unread, file = os.pipe()
+            os.close(unread)
+        else:
+            file = os.open(path, os.O_WRONLY | os.O_CREAT)
+        os.dup2(file, number)
+    sys.stdout, sys.stderr = os.fdopen(1, "w", encoding=encoding), os.fdopen(2, "w", buffering=1)
+    sys.argv[1:] = arguments
+    os.chdir(folder)
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def run_tests(file, output, environment):
+    """Run the tests of a file in this process, whose environment is another one; ``output`` gets what is printed."""
+    import pytest
+
+    os.environ.update(environment)
+    with output.open("w") as printed, contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        status = pytest.main([file, "-p", "no:cacheprovider", "-n", "0"])
+    sys.exit(int(status))
 
 
 def near(one, other):
