@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import torchrank as tr
 from tests.support.awkward_ids import IDS
 from tests.support.optional import pandas
-from torchrank.tables import records
+from torchrank.tables import file_readers, records
 from torchrank.tables.file_formats import FORMATS, WRITERS, FileFormat, Format
 
 RUN = "q1 Q0 d2 1 0.75 tag\nq1 Q0 d1 2 0.5 tag\nq2 Q0 d1 1 -1e-3 tag\n"
@@ -229,14 +229,15 @@ def test_a_broken_gzip_file_is_refused(data):
 def test_a_parquet_file_of_many_times_its_size_is_refused_before_it_is_read(tmp_path, monkeypatch, compressed, library):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "run.parquet"
-    rows, doc = (100_000, "d" * 1000) if compressed else (3_000_000, 7)
+    monkeypatch.setattr(file_readers, "EXPANDED", 2**22)
+    rows, doc = (6_000, "d" * 1000) if compressed else (200_000, 7)
     columns = {"query": np.ones(rows, dtype=np.int64), "doc": [doc] * rows, "score": np.ones(rows)}
     given = {"compression": "zstd", "use_dictionary": False} if compressed else {}
     parquet.write_table(arrow.table(columns), path, **given)
-    assert path.stat().st_size < 200_000
+    assert path.stat().st_size < 30_000
     if library == "polars":
         monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(tr.ReadingError, match="at most 67,108,864 bytes, decompressed, got") as e:
+    with pytest.raises(tr.ReadingError, match="at most 4,194,304 bytes, decompressed, got") as e:
         tr.read_run(path)
     assert str(path) in str(e.value)
     way_out = str(e.value).split("; if you trust it, read it by ")[1]
