@@ -1,5 +1,6 @@
 """Every way to find the places of candidates gives the places counted one query at a time, up to its reach."""
 
+import functools
 import itertools
 import math
 import os
@@ -27,6 +28,7 @@ from tests.support.brute_force_ranks import (
     some_scores,
     standing,
 )
+from tests.support.cases import cases
 from tests.support.oracle_comparison import FEW, REPRESENTATIVES, assert_equal_by_need, scored
 from tests.support.unread import Elsewhere, leave_values_unread
 from torchrank.engine import compiled as fused
@@ -164,6 +166,20 @@ options_and_dtypes = pytest.mark.parametrize(
 )
 
 
+@functools.cache
+def lists_of(dtype, options):
+    """Scores, judged items, options and places."""
+    scores = some_scores(16, 41, dtype, seed=3)
+    judged, triples = judged_lists(16, 41, seed=4)
+    all_options = {
+        "mask": torch.rand(16, 41, generator=torch.Generator().manual_seed(5)) < 0.8,
+        "exclude": pairs_of((16, 41), 270, seed=6),
+        "tie_break": torch.arange(41) // 3,
+    }
+    given = {name: value for name, value in all_options.items() if name in options}
+    return scores, triples, given, standing(scores, judged, **given)
+
+
 @options_and_dtypes
 @pytest.mark.parametrize("engine", Counting)
 @pytest.mark.parametrize("read", [True, False], ids=["", "no value is read"])
@@ -171,15 +187,7 @@ def test_every_engine_finds_the_same_places(assume, monkeypatch, read, engine, d
     make_blocks_small(assume)
     if not read:
         leave_values_unread(monkeypatch)
-    scores = some_scores(24, 41, dtype, seed=3)
-    judged, triples = judged_lists(24, 41, seed=4)
-    all_options = {
-        "mask": torch.rand(24, 41, generator=torch.Generator().manual_seed(5)) < 0.8,
-        "exclude": pairs_of((24, 41), 400, seed=6),
-        "tie_break": torch.arange(41) // 3,
-    }
-    given = {name: value for name, value in all_options.items() if name in options}
-    want = standing(scores, judged, **given)
+    scores, triples, given, want = lists_of(dtype, options)
     assume(**FORCED[engine])
     for reach in (None, 1, 6, 100):
         rankings = list(rank(arrange(scores, triples, **given), Need(reach)))
@@ -291,19 +299,25 @@ def test_many_queries_with_ties_are_ranked_in_pieces(assume, reach):
         torch.testing.assert_close(torch.cat([getattr(part, name) for part in parts]), getattr(whole, name))
 
 
-@options_and_dtypes
-def test_dense_lists_know_the_same_places(way, dtype, options):
+@functools.cache
+def graded_lists_of(dtype, options):
+    """Scores, grades, options and places."""
     torch.manual_seed(7)
-    scores = some_scores(30, 33, dtype, seed=7)
-    grade = torch.randint(-1, 4, (30, 33)) * (torch.rand(30, 33) < 0.3)
+    scores = some_scores(20, 33, dtype, seed=7)
+    grade = torch.randint(-1, 4, (20, 33)) * (torch.rand(20, 33) < 0.3)
     judged = [dict(enumerate(row)) for row in grade.tolist()]
     all_options = {
-        "mask": torch.rand(30, 33) < 0.8,
-        "exclude": pairs_of((30, 33), 300, seed=6),
-        "tie_break": torch.randint(3, (30, 33)),
+        "mask": torch.rand(20, 33) < 0.8,
+        "exclude": pairs_of((20, 33), 200, seed=6),
+        "tie_break": torch.randint(3, (20, 33)),
     }
     given = {name: value for name, value in all_options.items() if name in options}
-    want = standing(scores, judged, **given)
+    return scores, grade, given, standing(scores, judged, **given)
+
+
+@options_and_dtypes
+def test_dense_lists_know_the_same_places(way, dtype, options):
+    scores, grade, given, want = graded_lists_of(dtype, options)
     assert_stands(tr.Ranking.from_scores(scores, grade, **given), want)  # irrelevant candidates too
     for reach in (None, 1, 5, 40):
         parts = list(rank(arrange(scores, grade, **given), Need(reach, relevant=True)))
@@ -317,7 +331,7 @@ def test_dense_lists_know_the_same_places(way, dtype, options):
                 assert positive == [
                     relevant.grade[relevant.query == q].sort().values.tolist() for q in range(end - start)
                 ]
-        assert end == 30
+        assert end == 20
 
 
 @pytest.mark.parametrize(
@@ -456,8 +470,8 @@ def test_no_metric_looks_further_than_it_says(way, layout):
 FURTHER = ["ndcg@6", "mrr", "mr", "map", "rprecision", "auroc@3", "fallout@3", "mrr(filtered=True)@2", "recall@10"]
 
 
-@pytest.mark.parametrize("judged", [1, 200])
-@pytest.mark.parametrize("name", FURTHER)
+@cases("judged", [1, 200])
+@cases("name", FURTHER)
 def test_a_ranking_up_to_a_rank_is_refused_by_metrics_with_a_larger_reach(judged, name):
     g = torch.Generator().manual_seed(0)
     blocks = [torch.randn(4, 1000, generator=g) for _ in range(3)]
@@ -832,7 +846,7 @@ def test_columns_of_zeros_are_kept_where_denormal_numbers_are_zero():
     assert torch.equal(order, x.argsort(dim=-1, descending=True))
 
 
-@pytest.mark.parametrize("x", list(matrices()), ids=lambda x: f"{x.dtype}{list(x.shape)}")
+@cases("x", list(matrices()), ids=lambda x: f"{x.dtype}{list(x.shape)}")
 def test_rows_are_sorted_as_torch_sorts_them(x):
     values, order, begins = sorting.descending(x)
     want, expected = x.sort(dim=-1, descending=True, stable=True)
@@ -899,8 +913,8 @@ def test_flat_rows_are_joined_if_some_have_queries_in_another_order():
     assert got.tolist() == tr.MR().score(scores, target, indexes=indexes).tolist()
 
 
-@pytest.mark.parametrize("mask", [None, torch.tensor([True, True, True, False])])
-@pytest.mark.parametrize("name", REPRESENTATIVES)
+@cases("mask", [None, torch.tensor([True, True, True, False])])
+@cases("name", REPRESENTATIVES)
 def test_a_query_of_label_minus_100_has_no_candidates_for_any_kind_of_measure(name, mask):
     scores = torch.tensor([[0.9, 0.5, 0.1, 0.1], [math.nan, 0.3, math.nan, 0.2], [0.1, 0.2, 0.3, 0.3]])
     alone = tr.parse(name).score(scores[::2], torch.tensor([1, 0]), mask=mask)
