@@ -13,6 +13,7 @@ from torch import tensor
 
 import torchrank as tr
 from tests.support import oracles
+from tests.support.cases import cases
 from tests.support.optional import sklearn_metrics
 from tests.support.unread import Elsewhere
 from torchrank.metrics.rank_correlation import ComparingMetric
@@ -60,12 +61,12 @@ def test_ideals_are_right_up_to_the_largest_counts_of_grades(width, most):
         discounts = [1 / math.log2(1 + rank) for rank in range(1, 1 + (top_k or width))]
         for options in ({}, {"mask": mask}):
             got = tr.NDCG(top_k=top_k).score(scores, grades, **options).tolist()
-            for row, value in enumerate(got):
-                there = [n for n in range(width) if not options or mask[row, n]]
-                ranked = sorted(there, key=lambda n: -scores[row, n])
+            columns = got, scores.tolist(), grades.tolist(), mask.tolist()
+            for value, score, grade, listed in zip(*columns, strict=True):
+                there = [n for n in range(width) if not options or listed[n]]
                 found, best = (
-                    math.fsum(max(0, int(grades[row, n])) * d for n, d in zip(order, discounts))
-                    for order in (ranked, sorted(there, key=lambda n: -grades[row, n]))
+                    math.fsum(max(0, grade[n]) * d for n, d in zip(sorted(there, key=key, reverse=True), discounts))
+                    for key in (score.__getitem__, grade.__getitem__)
                 )
                 assert value == pytest.approx(found / best if best else 0, rel=1e-12)
 
@@ -127,8 +128,8 @@ BINARY = ["mrr", "hitrate@2", "precision@2", "recall", "f1", "fbeta(beta=2)", "m
 GRADED = ["cg", "dcg", "ndcg@5", "ndcg(gain=exponential)"]
 
 
-@pytest.mark.parametrize("name", BINARY + GRADED)
-@pytest.mark.parametrize(("action", "value"), [("neg", 0), ("pos", 1), ("skip", NAN)])
+@cases("name", BINARY + GRADED)
+@cases(("action", "value"), [("neg", 0), ("pos", 1), ("skip", NAN)])
 def test_a_query_without_a_relevant_candidate_has_the_value_of_its_policy(name, action, value):
     metric = tr.parse(name, empty_target_action=action)
     scores, grades = torch.rand(3, 4), tensor([[0, 0, 0, 0], [3, 3, 3, 0], [-1, 0, -2, 0]])
@@ -179,8 +180,11 @@ def test_measures_whose_low_values_are_good():
     assert low == oracles.LOWER | {"numnonrelret"}  # a count, which is 0 as in trec_eval
 
 
-@pytest.mark.parametrize("action", ["neg", "pos", "skip", "listed"])
-@pytest.mark.parametrize("name", LOW)
+ACTIONS = ["neg", "pos", "skip", "listed"]
+
+
+@cases("action", ACTIONS)
+@cases("name", LOW)
 def test_an_empty_list_has_no_value_in_any_layout_if_low_values_are_good(name, action):
     metric = tr.parse(name, empty_target_action=action)
     scores, grades = tensor([[-INF] * 4, [0.1, 0.9, 0.5, -INF]]), tensor([[0, 2, 1, 0], [1, 0, 0, 0]])
@@ -198,7 +202,8 @@ def test_an_empty_list_has_no_value_in_any_layout_if_low_values_are_good(name, a
             ((ids, [tensor([1, 2]), tensor([0])]), {}),
             ((scores, (tensor([0, 0, 1]), tensor([1, 2, 0]))), {}),
         ]
-    for args, options in layouts:
+    # Every action in the first layout, and each further layout under one of them.
+    for args, options in (layouts[0], *layouts[1 + ACTIONS.index(action) :: len(ACTIONS)]):
         values = metric.score(*args, **options)
         assert values.isnan().tolist() == [True, False], args
         metric.reset()
