@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support.cases import cases
 from torchrank import partial
 from torchrank.evaluation import curves, plots, svg
 from torchrank.evaluation.options import identical
@@ -168,9 +169,9 @@ def test_bins_of_large_ranks_are_named_in_thousands_and_millions():
     assert {text.get_rotation() for text in few.get_xticklabels()} == {0}
 
 
-@pytest.mark.parametrize("log", [False, True])
-@pytest.mark.parametrize("zero", [False, True])
-@pytest.mark.parametrize("values", [[], [3.0], [0.0], [math.nan, 2.0, math.inf], [1, 1000], [-3, 7], [-2], [1e-310, 5]])
+@cases("log", [False, True])
+@cases("zero", [False, True])
+@cases("values", [[], [3.0], [0.0], [math.nan, 2.0, math.inf], [1, 1000], [-3, 7], [-2], [1e-310, 5]])
 def test_an_axis_holds_its_numbers_with_round_ticks_inside(values, zero, log):
     scale = svg.scale_of(values, 10, 110, log=log, zero=zero)
     shown = [value for value in values if math.isfinite(value) and (value > 1e-300 or not log)]

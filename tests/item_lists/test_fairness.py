@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support.cases import cases
 from tests.support.recommended_lists import ids_of, mean, total
 
 ITEMS, USERS = 11, 30
@@ -175,7 +176,7 @@ METRICS = {
         per_list(miscalibration(SEVERAL, hellinger)),
     ),
 }
-every_metric = pytest.mark.parametrize("name", METRICS)
+every_metric = cases("name", METRICS)
 
 
 def clipped_tensor(rank):

@@ -7,6 +7,7 @@ import torch
 import torchmetrics
 
 import torchrank as tr
+from tests.support.cases import cases
 from tests.support.optional import pytrec_eval
 from tests.support.peer_queries import assert_agree, collections, edges
 from torchrank.names.parse import parse_all
@@ -62,7 +63,7 @@ def test_names_with_a_parameter_that_pytrec_eval_does_not_show(name):
     assert_agree(metric.score(tr.Ranking.from_run(qrels, run)), [results[q][name[:5]] for q in qrels], name)
 
 
-@pytest.mark.parametrize("name", sorted(pytrec_eval.supported_measures))
+@cases("name", sorted(pytrec_eval.supported_measures))
 def test_a_bare_name_of_trec_eval_stands_for_the_same_cutoffs_and_parameters(name):
     qrels, run = {"q": {"d": 1}}, {"q": {"d": 1.0}}
     if name in NOT_NUMBERS:
@@ -140,8 +141,8 @@ TORCHMETRICS = """RetrievalMAP RetrievalMRR RetrievalPrecision RetrievalRecall R
     RetrievalNormalizedDCG RetrievalRPrecision RetrievalAUROC"""
 
 
-@pytest.mark.parametrize("k", [None, 1, 3, 20])
-@pytest.mark.parametrize("name", TORCHMETRICS.split())
+@cases("k", [None, 1, 3, 20])
+@cases("name", TORCHMETRICS.split())
 def test_names_of_torchmetrics(name, k):
     if name == "RetrievalRPrecision" and k:
         pytest.skip("it has no cutoff")

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support.cases import cases
 from torchrank.metrics import IntentMetric
 
 NAMES = sorted(name for name, cls in tr.RankingMetric.registry.items() if issubclass(cls, IntentMetric))
@@ -22,8 +23,8 @@ def batch(queries=40, candidates=5, subtopics=3):
     return scores, target, counts
 
 
-@pytest.mark.parametrize("top_k", [None, 2])
-@pytest.mark.parametrize("name", NAMES)
+@cases("top_k", [None, 2])
+@cases("name", NAMES)
 def test_a_subtopic_of_twice_the_probability_counts_twice(name, top_k):
     scores, target, counts = batch()
     metric = tr.RankingMetric.registry[name](top_k, empty_target_action="skip")

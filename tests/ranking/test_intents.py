@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import torchrank as tr
 from tests.support import layout_cases, oracles
+from tests.support.cases import cases
 from tests.support.tie_orders import Query
 from torchrank.formulas import cascades
 from torchrank.layouts import canonical
@@ -81,7 +82,7 @@ def test_any_queries_equal_the_oracle(data):
     assert_same(config.metric().score(*tensors(queries, subtopics)), wanted(config, queries))
 
 
-@pytest.mark.parametrize("config", FEW, ids=str)
+@cases("config", FEW, ids=str)
 def test_masks_exclusions_and_tie_breaks(config):
     queries = random_queries("masks", 40)
     want = wanted(config, queries)
@@ -102,7 +103,7 @@ def test_masks_exclusions_and_tie_breaks(config):
     )
 
 
-@pytest.mark.parametrize("config", FEW, ids=str)
+@cases("config", FEW, ids=str)
 def test_condensed_lists_keep_candidates_judged_for_any_subtopic(config):
     queries = random_queries("condensed", 40)
     queries = [
@@ -153,7 +154,7 @@ def test_padding_subtopics_and_their_order_and_that_of_candidates_change_nothing
         assert_same(metric.score(scores, target.flip(-1)), want)
 
 
-@pytest.mark.parametrize("config", FEW, ids=str)
+@cases("config", FEW, ids=str)
 def test_a_target_without_subtopics_is_about_one(config):
     scores, target = tensors(random_queries("one", 40))
     plain = target[..., 0]
@@ -192,7 +193,7 @@ def test_a_target_of_another_shape_is_refused(shape):
         tr.AlphaNDCG().score(torch.zeros(2, 3), torch.zeros(shape))
 
 
-@pytest.mark.parametrize("scores", [torch.zeros(0, 3), torch.zeros(2, 0)])
+@cases("scores", [torch.zeros(0, 3), torch.zeros(2, 0)])
 @every_measure
 def test_nothing_to_rank(name, scores):
     target = torch.ones((*scores.shape, 2))

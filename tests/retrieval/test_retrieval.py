@@ -18,6 +18,7 @@ from torch import tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchrank as tr
+from tests.support.cases import cases
 from tests.support.optional import pyplot
 from tests.support.oracles import Query, value
 from torchrank import retrieval
@@ -43,9 +44,9 @@ MEASURES = {
     "RetrievalAUROC": "auroc",
 }
 
-every_class = pytest.mark.parametrize("name", NAMES)
+every_class = cases("name", NAMES)
 #: Classes for the tests of code that all share: of binary targets, of grades, a curve, and one point of a curve.
-some_class = pytest.mark.parametrize("name", ["RetrievalMAP", "RetrievalNormalizedDCG", *CURVES])
+some_class = cases("name", ["RetrievalMAP", "RetrievalNormalizedDCG", *CURVES])
 
 
 def ours(name, **kwargs):
@@ -316,8 +317,8 @@ def test_curves_of_ties_are_their_expectation(adaptive_k, queries, action, max_k
     torch.testing.assert_close(metric(*flatten(queries)), tuple(want), rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", TOP_K)
-@pytest.mark.parametrize("top_k", [-5, 4.0, 0])
+@cases("name", TOP_K)
+@cases("top_k", [-5, 4.0, 0])
 def test_a_cut_that_is_no_positive_integer_is_refused(name, top_k):
     with pytest.raises(ValueError, match="positive integer"):
         ours(name, top_k=top_k)
@@ -378,8 +379,8 @@ def test_scores_that_are_nan_raise_in_compute(name):
     assert equal(metric(*rows(1)), ours(name)(*rows(1)))
 
 
-@pytest.mark.parametrize("name", BINARY)
-@pytest.mark.parametrize("bad", [0.5, 2, -1, 1.5, NAN])
+@cases("name", BINARY)
+@cases("bad", [0.5, 2, -1, 1.5, NAN])
 def test_targets_that_are_not_binary_raise_in_update(name, bad):
     metric = ours(name, ignore_index=-100)
     with pytest.raises(ValueError, match="binary"):

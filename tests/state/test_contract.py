@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 import torchrank as tr
 from tests.support import layout_cases
+from tests.support.cases import cases
 from tests.support.optional import pyplot
-from tests.support.oracle_comparison import FEW, MEASURES, REPRESENTATIVES
+from tests.support.oracle_comparison import IN_TURN, MEASURES, REPRESENTATIVES
 from tests.support.unread import leave_values_unread
 from torchrank.layouts.bad_values import Problem
 from torchrank.retrieval import RetrievalMRR
@@ -50,9 +51,9 @@ KINDS = {
     "kept, median": Kind(tr.NDCG, {"aggregation": "median"}),
     "kept, function": Kind(tr.KendallTau, {"aggregation": spread}),
 }
-every_class = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.name)
-every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
-each_state = pytest.mark.parametrize(
+every_class = cases("cls", CLASSES, ids=lambda cls: cls.name)
+every_kind = cases("kind", KINDS.values(), ids=list(KINDS))
+each_state = cases(
     "kind", [KINDS[name] for name in ("sums", "sums, mean adjusted", "kept, none")], ids=["sums", "adjusted", "kept"]
 )
 
@@ -390,7 +391,7 @@ RANKINGS = [layout for layout in layout_cases.LAYOUTS if layout.startswith("rank
 def test_a_ranking_that_measures_have_scored_can_be_copied(layout, way):
     (ranking,), _ = layout_cases.batch(layout, 20)[1]
     names = MEASURES if way == "pickle" and layout == RANKINGS[0] else REPRESENTATIVES
-    known = [config for config in FEW if config.name in names and layout_cases.suits(config, layout)]
+    known = [config for config in IN_TURN if config.name in names and layout_cases.suits(config, layout)]
     suite = tr.RankingCollection([config.metric() for config in known])
     fresh = len(pickle.dumps(ranking))
     values = suite.score(ranking)
@@ -523,9 +524,7 @@ WRONG_STATES = [("sums", name, wrong) for name, wrong in WRONG_SUMS.items()]
 WRONG_STATES += [("values", name, wrong) for name, wrong in WRONG_ROWS.items()]
 
 
-@pytest.mark.parametrize(
-    ("field", "wrong"), [(f, w) for f, _, w in WRONG_STATES], ids=[f"{f}: {n}" for f, n, _ in WRONG_STATES]
-)
+@cases(("field", "wrong"), [(f, w) for f, _, w in WRONG_STATES], ids=[f"{f}: {n}" for f, n, _ in WRONG_STATES])
 def test_a_wrong_state_is_refused_and_changes_nothing(field, wrong):
     for kind in [KINDS["kept, none"], *([KINDS["sums"]] if field == "sums" else [])]:
         metric, owner = filled(kind), nn.Module()
@@ -608,8 +607,8 @@ CASTS = {
 }
 
 
-@pytest.mark.parametrize("kind", [KINDS["sums"], KINDS["kept, none"]], ids=["sums", "kept"])
-@pytest.mark.parametrize(
+@cases("kind", [KINDS["sums"], KINDS["kept, none"]], ids=["sums", "kept"])
+@cases(
     ("cast", "inside"),
     [*((cast, False) for cast in (*CASTS, "set_dtype")), *((cast, True) for cast in ("half", "type"))],
 )
@@ -834,7 +833,7 @@ FIVE = (
 WEIGHTS = torch.tensor([1.0, 2.0, 3.0, 0.0, 0.5])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("how", "action", "expected"),
     [
         ("mean", "neg", (0.5 + 2 + 0.125) / 6.5),
@@ -849,7 +848,7 @@ WEIGHTS = torch.tensor([1.0, 2.0, 3.0, 0.0, 0.5])
         (spread, "skip", 0.75),
     ],
 )
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.int64], ids=str)
+@cases("dtype", [torch.float32, torch.float64, torch.float16, torch.int64], ids=str)
 def test_weights_by_hand(how, action, expected, dtype):
     metric = tr.MRR(aggregation=how, empty_target_action=action)
     weights = WEIGHTS.to(dtype) if dtype.is_floating_point else (WEIGHTS * 2).to(dtype)

@@ -18,6 +18,7 @@ from torchmetrics.wrappers import Running
 
 import torchrank as tr
 from tests.support import workers
+from tests.support.cases import cases
 from tests.support.optional import stats
 from tests.support.workers import batch
 from torchrank.retrieval import RetrievalMRR
@@ -90,9 +91,9 @@ def sums_of(values, weights, batches):
     return sums.summed(v, w, number, nothing, torch.zeros(batches, sums.SIZE - sums.Sum.ERRORS))
 
 
-@pytest.mark.parametrize("direct", [0, sums.DIRECT])
-@pytest.mark.parametrize("weights", WEIGHTS)
-@pytest.mark.parametrize("centre", CENTRES)
+@cases("direct", [0, sums.DIRECT])
+@cases("weights", WEIGHTS)
+@cases("centre", CENTRES)
 def test_the_standard_error_of_large_values_is_that_of_exact_arithmetic(monkeypatch, centre, weights, direct):
     monkeypatch.setattr(sums, "DIRECT", direct)
     weights = WEIGHTS[weights]

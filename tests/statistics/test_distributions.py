@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from tests.support.cases import cases
 from tests.support.optional import stats
 from torchrank.statistics.distributions import normal_cdf, normal_quantile, t_cdf, t_quantile
 
@@ -9,13 +10,13 @@ DF = [1, 1.5, 2, 2.7, 3, 5, 9.3, 29, 59.9, 60.1, 100, 1234.5, 1e4, 1e5, 1e6, 1e7
 PROBABILITIES = [1e-10, 1e-7, 1e-4, 0.01, 0.025, 0.1, 0.2499, 0.2501, 0.4, 0.49, 0.6, 0.9, 0.975, 1 - 1e-7, 1 - 1e-10]
 
 
-@pytest.mark.parametrize("df", DF)
+@cases("df", DF)
 def test_quantiles_of_t_are_those_of_scipy_to_ten_digits(df):
     for p in PROBABILITIES:
         assert t_quantile(p, df) == pytest.approx(stats.t.ppf(p, df), rel=1e-10, abs=0)
 
 
-@pytest.mark.parametrize("df", DF)
+@cases("df", DF)
 def test_probabilities_of_t_are_those_of_scipy_to_ten_digits(df):
     for p in PROBABILITIES:
         x = float(stats.t.ppf(p, df))

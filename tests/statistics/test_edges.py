@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support.cases import cases
 from tests.support.optional import stats
 from torchrank.statistics.comparison import comparison_of
 from torchrank.statistics.distributions import t_cdf, t_quantile
@@ -28,7 +29,7 @@ class Keeps:
         return 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("call", "error", "message"),
     [
         (lambda: match([ONE, ONE]), ValueError, "Expected a dictionary of systems, got list; pass"),

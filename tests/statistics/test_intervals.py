@@ -9,6 +9,7 @@ import torch
 from torchmetrics import MeanAbsoluteError
 
 import torchrank as tr
+from tests.support.cases import cases
 from tests.support.optional import stats
 from tests.support.random_batches import batch, rng
 from torchrank.state.estimates import estimate
@@ -46,10 +47,8 @@ def is_nan(interval):
 # ---- means -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(
-    "metric", [tr.MRR(), tr.NDCG(top_k=3), tr.MR(), tr.AUROC(), tr.MAP(empty_target_action="skip")]
-)
+@cases("level", LEVELS)
+@cases("metric", [tr.MRR(), tr.NDCG(top_k=3), tr.MR(), tr.AUROC(), tr.MAP(empty_target_action="skip")])
 def test_t_interval_is_that_of_scipy_over_the_scored_queries(metric, level):
     metric = metric.clone()
     values = metric.score(*batch())
@@ -78,8 +77,8 @@ def test_interval_is_the_same_for_weights_of_any_size(scale):
     same(with_hits(hits, weights * scale).interval(), with_hits(hits, weights).interval())
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(("k", "n"), [(0, 5), (5, 5), (1, 2), (7, 20), (199, 200)])
+@cases("level", LEVELS)
+@cases(("k", "n"), [(0, 5), (5, 5), (1, 2), (7, 20), (199, 200)])
 def test_auto_is_wilson_of_scipy_for_values_of_0_and_1(k, n, level):
     metric = with_hits([1] * k + [0] * (n - k))
     want = stats.binomtest(k, n).proportion_ci(level, method="wilson")
@@ -153,8 +152,8 @@ def test_error_of_transformed_and_weighted_means_is_near_that_of_the_jackknife(m
 NONE_SCORED = {"skip": [], "neg": [0.0] * 5, "pos": [1.0] * 5}
 
 
-@pytest.mark.parametrize("values", [[], [0.4], [1.0], [0.3] * 50, [7.0, 7.0]])
-@pytest.mark.parametrize("how", ["mean", "geometric", "harmonic", "median", "midpoint", "callable"])
+@cases("values", [[], [0.4], [1.0], [0.3] * 50, [7.0, 7.0]])
+@cases("how", ["mean", "geometric", "harmonic", "median", "midpoint", "callable"])
 def test_too_few_or_equal_values_have_no_interval(values, how):
     metric = with_values(values, aggregation=spread if how == "callable" else how)
     assert is_nan(metric.interval())

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support.cases import cases
 
 ITEMS, USERS = 13, 40
 GENERATOR = torch.Generator().manual_seed(5)
@@ -167,7 +168,7 @@ METRICS = {
         lambda lists, _: gini(exposure(lists, lambda rank: 1 / rank)),
     ),
 }
-every_metric = pytest.mark.parametrize("name", METRICS)
+every_metric = cases("name", METRICS)
 
 
 def of(name, k=None):

@@ -11,6 +11,7 @@ import torch
 
 import torchrank as tr
 from tests.support.awkward_ids import IDS
+from tests.support.cases import cases
 from tests.support.optional import pandas
 from torchrank.tables import id_columns
 
@@ -122,7 +123,7 @@ OF_INTEGERS = {
 }
 
 
-@pytest.mark.parametrize(
+@cases(
     ("kind", "name", "make"),
     [("text", *one) for one in (FRAMES | OF_TEXT).items()] + [("int", *one) for one in (FRAMES | OF_INTEGERS).items()],
 )
@@ -136,9 +137,7 @@ def test_every_frame_gives_one_table_and_integers_stay_integers(kind, name, make
     assert tr.read_qrels(make(columns)).to_dict() == want
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in FRAMES | OF_TEXT if name not in ("polars Enum", "datasets shuffled")]
-)
+@cases("name", [name for name in FRAMES | OF_TEXT if name not in ("polars Enum", "datasets shuffled")])
 def test_a_missing_or_empty_id_is_refused_with_its_row(name):
     columns, _ = table("text")
     for bad, message in ((None, "Expected document ids to be text, got None"), ("", "got an empty one")):

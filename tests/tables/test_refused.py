@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support.cases import cases
 from torchrank.tables import chunks, id_columns, native
 from torchrank.tables.file_formats import _field
 from torchrank.tables.native import text_of
@@ -14,7 +15,7 @@ from torchrank.tables.native import text_of
 RUN = [("q1", "a", 0.5), ("q1", "b", 0.7)]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("call", "error", "message"),
     [
         (

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support.cases import cases
 from tests.support.unread import Elsewhere
 
 NAN = float("nan")
@@ -337,9 +338,9 @@ def test_suites_without_a_value_for_each_query_are_refused():
 # ---- the sampler -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("world", [1, 2, 3, 7])
-@pytest.mark.parametrize("size", [0, 1, 5, 12])
+@cases("shuffle", [False, True])
+@cases("world", [1, 2, 3, 7])
+@cases("size", [0, 1, 5, 12])
 def test_every_sample_is_on_one_worker_once(size, world, shuffle):
     samplers = [tr.UnpaddedSampler(range(size), rank, world, shuffle=shuffle) for rank in range(world)]
     parts = [list(sampler) for sampler in samplers]

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import torchrank as tr
+from tests.support.cases import cases
 from torchrank.state.sums import Sum
 from torchrank.wrappers import difference_bounds as bounds_module
 
@@ -120,8 +121,8 @@ def test_ties_behind_the_cutoff_of_all_metrics_are_not_counted():
 # ---- a report against the metrics ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize(
+@cases("seed", range(2))
+@cases(
     "name",
     [
         *SUITE, "ndcg(aggregation=geometric)", "mr(adjusted=index)", "mr(inverse=True)", "kendalltau", "lrap",
@@ -157,7 +158,7 @@ def all_reported():
     return reported([m for m in of_every_class().values() if set(POLICIES) <= set(m.policies)], *batch(3))
 
 
-@pytest.mark.parametrize("name", sorted(tr.RankingMetric.registry))
+@cases("name", sorted(tr.RankingMetric.registry))
 def test_every_measure_is_reported_or_left_out_with_a_reason(name):
     metric = of_every_class()[name]
     if set(POLICIES) <= set(metric.policies):
@@ -450,7 +451,7 @@ def test_chunks_of_queries_have_the_bounds_of_the_whole(monkeypatch):
 X, Y = torch.tensor([[1.0, 2.0]]), torch.tensor([[1, -1]])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "error", "message"),
     [
         (("map", X, X, Y), ValueError, "not a sum over candidates"),
