@@ -50,12 +50,12 @@ def test_a_share_is_the_cutoff_that_it_means_in_each_list(name, more):
     assert (metric.label, tr.parse(metric.label).label) == (metric.label, metric.label)
     assert metric.label.endswith("@20%")
     listed = mask & (grades >= 0) if more.get("unjudged") == "condensed" else mask
-    want = [
-        tr.parse(f"{name}@{max(1, -(-int(length) // 5))}", **more).score(*one[:2], mask=one[2])
-        for length, *one in zip(listed.sum(-1), scores.split(1), grades.split(1), mask.split(1))
-    ]
-    got = metric.score(scores, grades, mask=mask)
-    torch.testing.assert_close(got, torch.cat(want), rtol=1e-12, atol=1e-14, equal_nan=True)
+    cuts = (-(-listed.sum(-1) // 5)).clamp_min(1)
+    got, want = metric.score(scores, grades, mask=mask), torch.zeros(len(LENGTHS), dtype=torch.float64)
+    for k in cuts.unique().tolist():
+        some = cuts == k
+        want[some] = tr.parse(f"{name}@{k}", **more).score(scores[some], grades[some], mask=mask[some])
+    torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-14, equal_nan=True)
     metric.update(scores, grades, mask=mask)
     mean = got[~got.isnan()].mean().item()
     assert metric.compute().item() == pytest.approx(mean, rel=1e-6, nan_ok=True)
