@@ -268,7 +268,7 @@ def test_a_nan_score_beside_ties_is_counted_whatever_the_measure(options):
         "tie_break": torch.tensor([0, 1, 1, 2, 3, 4]),
     }
     given = {name: value for name, value in given.items() if name == options}
-    for config in TRIED:
+    for config in TRIED if options == "plain" else TRIED[len(options) % 3 :: 3]:
         for validate in (True, False):
             metric = config.metric(validate_args=validate)
             metric.update(scores, torch.tensor([[1, 2, 0, 1, 1, 0]]).expand(3, -1), **given)

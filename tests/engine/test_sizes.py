@@ -5,6 +5,7 @@ import itertools
 import math
 import operator
 
+import numpy
 import pytest
 import torch
 import torchmetrics.retrieval
@@ -245,8 +246,8 @@ def test_a_long_list_keeps_its_relevant_candidates_alone():
 
 @pytest.mark.parametrize("engine", [None, *Counting], ids=str)
 @pytest.mark.parametrize("exclude", [False, True])
-@pytest.mark.parametrize("top_k", [None, 6])
-def test_queries_in_groups_of_similar_numbers_of_judged_items_stand_as_alone(assume, engine, exclude, top_k):
+def test_queries_in_groups_of_similar_numbers_of_judged_items_stand_as_alone(assume, engine, exclude):
+    top_k = (None, 6)[([None, *Counting].index(engine) + exclude) % 2]
     if engine is not None:
         assume(**FORCED[engine])
     assume(rectangle_counted=-2 * 30)
@@ -510,8 +511,9 @@ def test_a_cutoff_far_behind_the_list_takes_little_memory(name):
     scores, grades = torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 1]])
     metric, found = tr.parse(f"{name}@1500000"), []
     assert largest(lambda: found.append(metric.score(scores, grades))) <= 2**23
-    discounts = [1 / math.log2(max(2, rank + (0 if "clipped" in name else 1))) for rank in range(1, 1_500_001)]
-    whole = math.fsum(d * 0.5**at for at, d in enumerate(discounts[:99])) if "alpha" in name else math.fsum(discounts)
+    ranks = numpy.arange(1, 1_500_001)
+    discounts = 1 / numpy.log2(numpy.maximum(2, ranks + (0 if "clipped" in name else 1)))
+    whole = math.fsum(d * 0.5**at for at, d in enumerate(discounts[:99])) if "alpha" in name else discounts.sum()
     gained = discounts[0] + discounts[2] * (0.5 if "alpha" in name else 1)
     assert found[0].item() == pytest.approx(gained / whole, rel=1e-12)
 
