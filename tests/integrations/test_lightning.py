@@ -1,5 +1,6 @@
 """A real Trainer: Lightning logs the value of the metric for the same scores in one process."""
 
+import doctest
 import importlib
 import importlib.util
 import pickle
@@ -161,3 +162,9 @@ def test_a_checkpoint_has_the_value_in_its_file_name_and_no_folder():
     of_key = ModelCheckpoint(filename="{epoch}-{val_ndcg_at_10:.4f}")
     assert of_key.format_checkpoint_name(logged) == "epoch=0-val_ndcg_at_10=0.5170.ckpt"
     assert list(tr.RankingCollection(["ndcg@10"], prefix="val_", keys="plain")) == ["val_ndcg_at_10"]
+
+
+def test_examples_print_the_output_shown(runs):
+    result = doctest.testmod(importlib.import_module("torchrank.integrations.lightning"))
+    assert result.attempted > 1
+    assert result.failed == 0

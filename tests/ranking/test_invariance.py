@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 import torchrank as tr
 from tests.support import layout_cases, oracles
-from tests.support.oracle_comparison import FEW, IN_TURN, REPRESENTATIVES, assert_all_equal, assert_equal, scored
+from tests.support.oracle_comparison import FEW, IN_TURN, MANY, REPRESENTATIVES, assert_all_equal, assert_equal, scored
 from tests.support.oracles import discounts, hypergeometric, precisions
 from tests.support.tie_orders import Query
 from torchrank.metrics import ComparingMetric
 
 MEASURES = sorted(name for name, cls in tr.RankingMetric.registry.items() if cls.__module__.startswith("torchrank."))
-CONFIGS = {name: [config for config in layout_cases.many_configs() if config.name == name] for name in MEASURES}
+CONFIGS = {name: [config for config in MANY if config.name == name] for name in MEASURES}
 GRADED_LAYOUTS = [name for name, (kind, _) in layout_cases.LAYOUTS.items() if kind == "graded"]
 
 every_measure = pytest.mark.parametrize("name", MEASURES)

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support import layout_cases
 from tests.support.optional import pytrec_eval
+from tests.support.oracle_comparison import MANY, configs_of
 from tests.support.oracles import ORACLES
 from torchrank.formulas import judgment_bounds
 
@@ -196,7 +196,7 @@ def test_bounds_at_a_cutoff_are_the_extremes_of_all_judgments_to_the_bits_of_all
     scores[::2] = scores[::2].mul(6).round()  # ties
     scores[target.roll(1, -1) == 2] = -INF
     ranking = tr.Ranking.from_scores(scores, target)
-    configs = [dict(config.parameters) for config in layout_cases.many_configs() if config.name == name]
+    configs = [dict(config.parameters) for config in configs_of(name, MANY)]
     given = [{key: value for key, value in config.items() if key not in SET_HERE} for config in configs]
     given = [kwargs for n, kwargs in enumerate(given) if kwargs not in given[:n]]
     given += [{"ties": "optimistic"}, {"ties": "pessimistic"}]

@@ -1,5 +1,7 @@
 """Metrics that are looked up by the rank of one relevant candidate have the values that their formulas give."""
 
+from functools import cache
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -13,20 +15,24 @@ from torchrank.state import rank_tables, scoring, sums
 INF = float("inf")
 
 
+@cache
 def metrics():
     """Metrics of all classes that can be looked up, without a cutoff and with different ones."""
+    found = []
     for number, config in enumerate(MANY):
         cls, parameters = tr.RankingMetric.registry[config.name], dict(config.parameters)
         if "of_one_rank" not in vars(cls):
             continue
         if "top_k" in parameters or parameters.get("normalize") != "k":  # which needs a cutoff
-            yield cls(**parameters)
+            found.append(cls(**parameters))
         if "top_k" not in parameters and cls.takes_top_k:
-            yield cls(top_k=2 + number % 5, **parameters)
+            found.append(cls(top_k=2 + number % 5, **parameters))
+    return found
 
 
-SUITE = list(metrics())
-LOOKED_UP = [metric for metric in SUITE if metric.rank_decides]
+@cache
+def looked_up():
+    return [metric for metric in metrics() if metric.rank_decides]
 
 
 def labels(ties: bool, candidates: int = 9, queries: int = 150):
@@ -54,22 +60,21 @@ def computed(monkeypatch):
 
 
 def test_every_class_that_can_be_looked_up_is():
-    classes = {type(metric) for metric in SUITE if "of_one_rank" in vars(type(metric))}
-    assert classes == {type(metric) for metric in LOOKED_UP}
-    assert {metric.ties for metric in LOOKED_UP} == {"expected", "optimistic", "pessimistic"}
-    assert {metric.empty_target_action for metric in LOOKED_UP} == {"neg", "pos", "skip"}
+    classes = {type(metric) for metric in metrics() if "of_one_rank" in vars(type(metric))}
+    assert classes == {type(metric) for metric in looked_up()}
+    assert {metric.ties for metric in looked_up()} == {"expected", "optimistic", "pessimistic"}
+    assert {metric.empty_target_action for metric in looked_up()} == {"neg", "pos", "skip"}
 
 
-@pytest.mark.parametrize("candidates", [1, 2, 9, 40])
-@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize(("candidates", "ties"), [(1, False), (2, True), (9, False), (9, True), (40, True)])
 def test_values_are_those_of_the_formulas(monkeypatch, computed, ties, candidates):
     read = []
     table = rank_tables._read
     monkeypatch.setattr(rank_tables, "_read", lambda metrics, *given: read.append(metrics) or table(metrics, *given))
-    suite = tr.RankingCollection({f"m{place}": metric for place, metric in enumerate(LOOKED_UP)})
+    suite = tr.RankingCollection({f"m{place}": metric for place, metric in enumerate(looked_up())})
     batch = labels(ties, candidates)
     values, wanted = suite.score(*batch), computed(suite, *batch)
-    assert sum(map(len, read)) == len(LOOKED_UP)
+    assert sum(map(len, read)) == len(looked_up())
     for key, value in values.items():
         message = f"{suite[key].label} is looked up with another value than it has"
         torch.testing.assert_close(value, wanted[key], rtol=1e-14, atol=1e-15, equal_nan=True, msg=message)
@@ -142,7 +147,7 @@ def test_a_class_with_another_formula_is_not_looked_up():
 def test_a_label_below_the_level_leaves_its_query_empty(action, scores):
     scores, label = torch.tensor(scores), torch.tensor([1])
     grades = torch.zeros(scores.shape, dtype=torch.int64).scatter(1, label[:, None], 1)
-    for cls in {type(metric) for metric in SUITE if hasattr(metric, "relevance_level")}:
+    for cls in {type(metric) for metric in metrics() if hasattr(metric, "relevance_level")}:
         for cut in [{"top_k": 1}, {}] if cls.takes_top_k else [{}]:
             metric = cls(**cut, relevance_level=2, empty_target_action=action)
             if action == "error":
