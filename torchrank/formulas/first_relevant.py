@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torchrank.formulas.gains import RECIPROCAL
 from torchrank.formulas.random_ranking import chances_of_first
-from torchrank.ranking.arithmetic import marked_rows, only, ratio
+from torchrank.ranking.arithmetic import marked_rows, only, ratio, row_sum
 from torchrank.ranking.caching import cached
 from torchrank.ranking.ranking import Ranking
 
@@ -18,6 +18,8 @@ def hit(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     """Probability that a candidate graded at or above ``level`` is among the first ``top_k``: float64 [query]."""
     if ranking.untied or ranking.first.shape[1] == 1:
         return ranking.hits(level, top_k).clamp_max(1)
+    if (expected := ranking.relevant_ranks(level)) is not None:
+        return 1 - expected.missed[:, :top_k][:, -1]
     first = _first_group(ranking, level)
     n, r, s = first.tied, first.relevant, first.places(top_k)
     value = s / n.clamp_min(1)
@@ -76,6 +78,8 @@ def reciprocal_rank(ranking: Ranking, level: float, top_k: int | None) -> Tensor
         return anywhere if top_k is None else only(ranking.hits(level, top_k) > 0, anywhere)
     if ranking.first.shape[1] == 1:
         return _alone(ranking, level, top_k)
+    if (expected := ranking.relevant_ranks(level)) is not None:
+        return row_sum(expected.reciprocal[:, :top_k])
     first = _first_group(ranking, level)
     value = only(first.relevant == 1, ranking.mean_discount_of(first.above + 1, first.tied, RECIPROCAL, top_k))
     # Only queries with several relevant candidates in that group need the longer formula.

@@ -150,6 +150,8 @@ def _sum_of_precisions(ranking: Ranking, level: float, top_k: int | None) -> Ten
     """Expected sum of :func:`precisions`: float64 [query]."""
     if ranking.untied:
         return ranking.sum_up_to(top_k, precisions, level, None)
+    if (expected := ranking.relevant_ranks(level)) is not None:
+        return row_sum(expected.precisions[:, :top_k])
     if not ranking.shares_sums(top_k) or ranking.depth > FAR:
         return row_sum(precisions(ranking, level, top_k))
     # All groups before the last one end before the cutoff.

@@ -14,6 +14,7 @@ from torchrank.ranking.arithmetic import as_numbers, either, only, ratio, row_su
 from torchrank.ranking.caching import cached, of_ranks
 from torchrank.ranking.entries import RankIntervals, of_entries, rank_after_list, run_bounds, run_starts
 from torchrank.ranking.intervals import Intervals, LastGroup, prefix_differences
+from torchrank.ranking.relevant_ranks import RelevantRanks
 from torchrank.ranking.sampled import Positive
 
 
@@ -274,6 +275,13 @@ class Derived(RankIntervals):
         return running_sum(piece(self, *args))
 
     @cached
+    def relevant_ranks(self, level: float) -> RelevantRanks | None:
+        """What is expected at each rank, if there are ties and the columns are ranks; else None."""
+        if self.untied or not self.complete or not self.first.shape[1]:
+            return None
+        return RelevantRanks(*self.relevant_before_and_in_tie(level), self.first, self.tied)
+
+    @cached
     def hit_numbers(self, level: float) -> Tensor:
         """float64 [query, entry]: 1 for a relevant and retrieved entry, else 0."""
         return as_numbers(self.hit(level), self.first.dtype)
@@ -285,6 +293,8 @@ class Derived(RankIntervals):
             # Few columns are faster than running sums, and whole numbers have the same sum in any order.
             hit = self.hit(level)[:, : int(self.distinct.num_up_to(top_k))]
             return hit.view(torch.int8).sum(-1, dtype=torch.int32).to(self.first.dtype)
+        if top_k is not None and (expected := self.relevant_ranks(level)) is not None:
+            return expected.hits[:, :top_k][:, -1]
         return self.sum_up_to(top_k, Derived.hit_numbers, level)
 
     def hits_by_rank(self, level: float, ranks: int) -> Tensor:
@@ -329,14 +339,15 @@ class Derived(RankIntervals):
 
         ``x`` is bool or float64 [query, entry].
         """
-        alone = as_numbers(x, self.first.dtype) if x.dtype == torch.bool else x
+        exact = x.dtype == torch.bool  # sums of bool are integers
+        if self.first.shape[1] > 1 and not self.untied:
+            before, inside = self._before_and_in_tie(x.cumsum(-1) if exact else running_sum(x))
+            return before, inside if exact else either(self.tied > 1, inside, x)
+        alone = as_numbers(x, self.first.dtype) if exact else x
         if self.first.shape[1] == 1:
             return torch.zeros_like(self.first), alone
-        sums = x.cumsum(-1) if x.dtype == torch.bool else running_sum(x)  # sums of bool are integers, so exact
-        if self.untied:
-            return torch.nn.functional.pad(sums[:, :-1], (1, 0)).to(self.first.dtype), alone
-        before, inside = self._before_and_in_tie(sums)
-        return before, inside if x.dtype == torch.bool else either(self.tied > 1, inside, alone)
+        sums = x.cumsum(-1) if exact else running_sum(x)
+        return torch.nn.functional.pad(sums[:, :-1], (1, 0)).to(self.first.dtype), alone
 
     def _before_and_in_tie(self, sums: Tensor) -> tuple[Tensor, Tensor]:
         """:meth:`before_and_in_tie` from running sums: differences of them at the ends of each tie group."""
@@ -345,17 +356,12 @@ class Derived(RankIntervals):
         before = so_far.gather(-1, start)
         return before, so_far.gather(-1, stop) - before
 
-    @cached_property
-    def _above(self) -> Tensor:
-        """float64 [query, entry]: number of candidates before each entry's tie group, 0 if it was not retrieved."""
-        return only(self.retrieved(), self.first - 1)
-
     @cached
     def run_bounds(self) -> tuple[Tensor, Tensor]:
         """The columns where each entry's tie group starts and stops: int64 [query, entry] each."""
         if self.complete:  # columns are ranks, so the interval of ranks gives the columns
-            above = self._above
-            return above.long(), (above + self.tied).long()
+            start, stop = self._intervals_of_entries.ends
+            return start, stop
         return run_bounds(run_starts(self.first))
 
     @cached
@@ -401,15 +407,19 @@ class Derived(RankIntervals):
         return piece(ranks) if place is None else piece(ranks).index_select(0, place).view(self.first.shape)
 
     @cached_property
+    def _intervals_of_entries(self) -> Intervals:
+        return Intervals(self.first, self.tied)
+
+    @cached_property
     def _intervals(self) -> tuple[Intervals, Tensor | None]:
         """All possible intervals of entries [interval], and the number of each entry's interval, int64 [query * entry].
 
         If there are too many, the intervals of the entries [query, entry], and None.
         """
-        of_entries = Intervals(self.first, self.tied)
+        of_entries = self._intervals_of_entries
         if not self.first.is_cpu or not len(self.first):  # the number of intervals depends on values
             return of_entries, None
-        above = self._above
+        above = only(self.retrieved(), self.first - 1)
         ranks, longest = int(above.max()) + 1, int(self.tied.max()) + 1
         # With fewer than 4 entries per interval the detour does not pay.
         if ranks * longest * 4 > above.numel():
