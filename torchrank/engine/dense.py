@@ -12,10 +12,12 @@ from torchrank.engine.plan import Plan
 from torchrank.engine.sorting import descending
 from torchrank.engine.topk import top_k
 from torchrank.hardware import costs
+from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import all_finite, every, widest_float
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import DenseLayout
 from torchrank.layouts.items import Pairs
+from torchrank.ranking.arithmetic import only
 from torchrank.ranking.entries import of_entries, run_bounds, run_starts
 from torchrank.ranking.ranking import Ranking
 
@@ -114,7 +116,7 @@ class _Lists(NamedTuple):
             first,
             tied,
             self.grade.gather(-1, order),
-            order.new_ones((), dtype=torch.bool).expand(order.shape) if mask is None else mask.gather(-1, order),
+            scalar(True, torch.bool, order.device).expand(order.shape) if mask is None else mask.gather(-1, order),
             self.num_candidates,
             self.errors,
             depth=1 if self.untied else order.shape[1],
@@ -141,7 +143,7 @@ class _Lists(NamedTuple):
         if retrieved is None:
             return (start + 1).to(dtype), (stop - start).to(dtype)
         first = torch.where(retrieved, start.to(dtype), lengths) + 1
-        return first, torch.where(retrieved, stop - start, 0).to(dtype)
+        return first, only(retrieved, stop - start).to(dtype)
 
 
 def _retrieved(ordered: Tensor, scores: Tensor) -> tuple[Tensor | None, Tensor]:

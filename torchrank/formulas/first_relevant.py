@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torchrank.formulas.gains import RECIPROCAL
 from torchrank.formulas.random_ranking import chances_of_first
-from torchrank.ranking.arithmetic import marked_rows, only, ratio, row_sum
+from torchrank.ranking.arithmetic import marked_rows, only, ratio
 from torchrank.ranking.caching import cached
 from torchrank.ranking.ranking import Ranking
 
@@ -79,7 +79,7 @@ def reciprocal_rank(ranking: Ranking, level: float, top_k: int | None) -> Tensor
     if ranking.first.shape[1] == 1:
         return _alone(ranking, level, top_k)
     if (expected := ranking.relevant_ranks(level)) is not None:
-        return row_sum(expected.reciprocal[:, :top_k])
+        return expected.reciprocal(top_k)
     first = _first_group(ranking, level)
     value = only(first.relevant == 1, ranking.mean_discount_of(first.above + 1, first.tied, RECIPROCAL, top_k))
     # Only queries with several relevant candidates in that group need the longer formula.

@@ -14,7 +14,7 @@ from torchrank.formulas.reciprocals import reciprocal_sums
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.parameters import one_of, parameter
 from torchrank.names.types import GainOption
-from torchrank.ranking.arithmetic import only, ratio, row_sum
+from torchrank.ranking.arithmetic import only, per, ratio, row_sum
 from torchrank.ranking.caching import cached
 from torchrank.ranking.gain import Gain
 from torchrank.ranking.ranking import Ranking
@@ -130,7 +130,7 @@ class MAP(BinaryMetric):
         if self.normalize == "retrieved" and self.top_k is not None and not ranking.untied:
             return _precision_by_hits(ranking, self.relevance_level, self.top_k)
         if self.gain is None:
-            return ratio(_sum_of_precisions(ranking, self.relevance_level, self.top_k), self.denominator(ranking))
+            return per(_sum_of_precisions(ranking, self.relevance_level, self.top_k), self.denominator(ranking))
         values = precisions(ranking, self.relevance_level, self.top_k)
         # All orders of a tie group are equally likely, so its relevant entries have the same expected precision.
         return ratio((ranking.gains(self.weighing) * values).sum(-1), ranking.total_gain(self.weighing))
@@ -151,7 +151,7 @@ def _sum_of_precisions(ranking: Ranking, level: float, top_k: int | None) -> Ten
     if ranking.untied:
         return ranking.sum_up_to(top_k, precisions, level, None)
     if (expected := ranking.relevant_ranks(level)) is not None:
-        return row_sum(expected.precisions[:, :top_k])
+        return expected.precisions(top_k)
     if not ranking.shares_sums(top_k) or ranking.depth > FAR:
         return row_sum(precisions(ranking, level, top_k))
     # All groups before the last one end before the cutoff.

@@ -268,21 +268,22 @@ class RankingMetric(Measure):
     def values(self, ranking: Ranking) -> tuple[Tensor, Tensor]:
         """The value of each query, float64 [query], and whether the query is empty, bool [query]."""
         resolved = self.resolve_ties(ranking)
-        if self.empty_without_denominator and type(self).measure is RankingMetric.measure:
+        fill = FILLS[self.empty_target_action]
+        filled = self.empty_without_denominator and type(self).measure is RankingMetric.measure
+        if filled:
             total, divisor = self.numerator(resolved), self.denominator(resolved)
             assert divisor is not None
             empty = divisor == 0
-            value = (total / divisor).masked_fill_(empty, 0)
+            value = (total / divisor).masked_fill_(empty, fill)
         else:
             value, empty = self.measure(resolved), self.empty(ranking)
         if not isinstance(value, Tensor) or value.shape != empty.shape:
             got = f"shape {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
             wanted = f"a tensor [query], here {len(empty)} values"
             raise ValueError(f"Expected {type(self).__name__}.measure to return {wanted}, got {got}")
-        fill = FILLS[self.empty_target_action]
         if not value.is_floating_point():
             return torch.where(empty, fill, value), empty
-        if empty.is_cpu and not empty.numpy().any():
+        if filled or (empty.is_cpu and not empty.numpy().any()):
             return value, empty
         return torch.where(empty, scalar(fill, value.dtype, value.device), value), empty
 

@@ -13,7 +13,7 @@ from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import flag, number, one_of
 from torchrank.names.types import EmptyAction
-from torchrank.ranking.arithmetic import only, ratio, row_sum
+from torchrank.ranking.arithmetic import only, per, ratio, row_sum
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["F1", "BinG", "FBeta", "FallOut", "Precision", "RPrecision", "Recall", "RelativePrecision", "SetAP"]
@@ -105,7 +105,7 @@ class Precision(BinaryMetric):
 
     def numerator(self, ranking: Ranking) -> Tensor:
         length = self.length(ranking)
-        return ratio(self.hits(ranking), torch.minimum(length, ranking.num_candidates) if self.adaptive_k else length)
+        return per(self.hits(ranking), torch.minimum(length, ranking.num_candidates) if self.adaptive_k else length)
 
 
 class Recall(BinaryMetric):

@@ -16,7 +16,7 @@ from torchrank.layouts.canonical import Need
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.parameters import flag, one_of
 from torchrank.names.types import EmptyAction
-from torchrank.ranking.arithmetic import only, ratio, row_sum
+from torchrank.ranking.arithmetic import only, per, ratio, row_sum
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.aggregation import MEANS, Mean
 from torchrank.state.sums import Sum, effective_size
@@ -275,7 +275,7 @@ class MR(PositionMetric):
             expected = ranking.mean_discount(self.mean.inside, None)
             rank = torch.where(ranking.tied > 0, expected, self.mean.inside(rank))
         total = only(ranking.relevant(self.relevance_level), rank)
-        return self.mean.outside(ratio(row_sum(total), ranking.num_relevant(self.relevance_level)))
+        return self.mean.outside(per(row_sum(total), ranking.num_relevant(self.relevance_level)))
 
     def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
         return chance.mean_rank(n, r)

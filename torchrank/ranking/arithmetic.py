@@ -41,6 +41,11 @@ def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
     return (numerator / denominator).masked_fill_(denominator == 0, 0)
 
 
+def per(total: Tensor, number: Tensor) -> Tensor:
+    """total / number, elementwise, for numbers of things: 0 where there are none, which have no total either."""
+    return total / number.clamp_min(1)
+
+
 def row_sum(x: Tensor) -> Tensor:
     """Sums over the last dimension; a view if it has one element."""
     return x.squeeze(-1) if x.shape[-1] == 1 else x.sum(-1)

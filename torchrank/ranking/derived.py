@@ -10,10 +10,11 @@ from typing import Any, Self, TypeGuard
 import torch
 from torch import Tensor
 
+from torchrank.hardware.constants import scalar
 from torchrank.ranking.arithmetic import as_numbers, either, only, ratio, row_sum, running_sum
 from torchrank.ranking.caching import cached, of_ranks
 from torchrank.ranking.entries import RankIntervals, of_entries, rank_after_list, run_bounds, run_starts
-from torchrank.ranking.intervals import Intervals, LastGroup, prefix_differences
+from torchrank.ranking.intervals import Intervals, LastGroup, first_discounts, prefix_differences
 from torchrank.ranking.relevant_ranks import RelevantRanks
 from torchrank.ranking.sampled import Positive
 
@@ -127,7 +128,8 @@ class Derived(RankIntervals):
     @cached_property
     def ones(self) -> Tensor:
         """1 for each query, float64 [query], expanded from a single one."""
-        return self.num_candidates.new_ones(()).expand(self.num_candidates.shape)
+        lists = self.num_candidates
+        return scalar(1, lists.dtype, lists.device).expand_as(lists)
 
     @property
     def num_subtopics(self) -> int:
@@ -279,7 +281,7 @@ class Derived(RankIntervals):
         """What is expected at each rank, if there are ties and the columns are ranks; else None."""
         if self.untied or not self.complete or not self.first.shape[1]:
             return None
-        return RelevantRanks(*self.relevant_before_and_in_tie(level), self.first, self.tied)
+        return RelevantRanks(*self.relevant_before_and_in_tie(level), self._intervals_of_entries)
 
     @cached
     def hit_numbers(self, level: float) -> Tensor:
@@ -368,7 +370,7 @@ class Derived(RankIntervals):
     def mean_rank(self) -> Tensor:
         """float64 [query, entry]: mean of the possible ranks of an entry; the rank behind the list if not retrieved."""
         missing = (self.num_candidates + 1).unsqueeze(-1)
-        return either(self.retrieved(), self.first + (self.tied - 1) / 2, missing)
+        return either(self.retrieved(), torch.add(self.first, self.tied - 1, alpha=0.5), missing)
 
     def mean_discount(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: (expected) ``discount(rank)``, 0 beyond ``top_k`` and if not retrieved."""
@@ -396,9 +398,12 @@ class Derived(RankIntervals):
     def _discount_sum(self, ranks: Intervals, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         # The sum over a tie group is a difference of prefix sums. An entry without ties gets its discount directly,
         # because its rank may be larger than the table, which ends at ``depth``.
-        alone = ranks.alone if top_k is None else ranks.alone & (ranks.first <= top_k)
         limit = self.depth if top_k is None else min(top_k, self.depth)
         several = prefix_differences(discount, limit, ranks.ends.clamp(0, limit), self.first.dtype)
+        if self.complete:  # no rank is behind the columns
+            table = first_discounts(discount, top_k, self.first.shape[1] + 1, self.first.dtype, self.first.device)
+            return torch.where(ranks.alone, table.take(ranks.ends[0]), several)
+        alone = ranks.alone if top_k is None else ranks.alone & (ranks.first <= top_k)
         return torch.where(alone, discount(ranks.first.clamp_min(1)), several)
 
     def _of_interval(self, piece: Callable[[Intervals], Tensor]) -> Tensor:

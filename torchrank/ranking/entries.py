@@ -8,6 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from torchrank.hardware.constants import constant, scalar
 from torchrank.hardware.devices import every
 from torchrank.ranking.sampled import Draw
 
@@ -118,7 +119,8 @@ class RankIntervals:
 
 def run_starts(x: Tensor) -> Tensor:
     """bool [query, entry], like ``x``: an element differs from the element before it in its row, or is the first."""
-    return torch.cat([x.new_ones((len(x), 1), dtype=torch.bool), x[:, 1:] != x[:, :-1]], -1)[:, : x.shape[1]]
+    first = scalar(True, torch.bool, x.device).expand(len(x), 1)
+    return torch.cat([first, x[:, 1:] != x[:, :-1]], -1)[:, : x.shape[1]]
 
 
 def run_bounds(begins: Tensor) -> tuple[Tensor, Tensor]:
@@ -126,7 +128,7 @@ def run_bounds(begins: Tensor) -> tuple[Tensor, Tensor]:
 
     ``begins`` is bool [query, entry], True where a run begins.
     """
-    position = torch.arange(begins.shape[-1], device=begins.device)
+    position = columns(begins.shape[-1], begins.device)
     if begins.is_cpu and every(begins):
         return position.expand_as(begins), (position + 1).expand_as(begins)
     # Runs are numbered from 1. The table maps a run to its first column. Slot 0 absorbs the elements that do not begin
@@ -134,7 +136,13 @@ def run_bounds(begins: Tensor) -> tuple[Tensor, Tensor]:
     run = begins.cumsum(-1)
     table = position.new_full((len(begins), len(position) + 2), len(position))
     table.scatter_(-1, run * begins, position.expand_as(begins))
-    return table.gather(-1, run), table.gather(-1, run + 1)
+    return table.gather(-1, run), table[:, 1:].gather(-1, run)
+
+
+@constant
+def columns(number: int, device: torch.device) -> Tensor:
+    """0, 1, ..., ``number`` - 1: int64 [number]."""
+    return torch.arange(number, device=device)
 
 
 def depth_of(first: Tensor, tied: Tensor) -> int:

@@ -172,6 +172,16 @@ def of_first_ranks(
     return discount(torch.arange(1, limit + 1, dtype=dtype, device=device))
 
 
+@discount_table
+def first_discounts(
+    discount: Callable[[Tensor], Tensor], top_k: int | None, number: int, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """The values of a discount at 1 ... ``number``, 0 beyond ``top_k``: float [number]."""
+    table = discount(torch.arange(1, number + 1, dtype=dtype, device=device)).clone()  # it may return its argument
+    table[top_k if top_k is not None else number :] = 0
+    return table
+
+
 def sum_over_ranks(values: Callable[[Tensor], Tensor], last: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """The sum of a function over the ranks 1, ..., ``last``, float [], with some ranks in memory at a time."""
     total = torch.zeros((), dtype=dtype, device=device)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.constants import constant
+from torchrank.ranking.intervals import Intervals
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,48 +24,46 @@ class RelevantRanks:
     before: Tensor
     #: r; 0 in padding
     relevant: Tensor
-    #: the first rank of the group
-    first: Tensor
-    #: n; 0 in padding
-    tied: Tensor
+    #: the ranks of the group; none in padding
+    group: Intervals
 
     @functools.cached_property
     def _passed(self) -> Tensor:
         """Number of ranks of the group before each rank."""
-        return ranks(self.first.shape[1], self.first.dtype, self.first.device) - self.first
+        return self._ranks - self.group.first
 
-    @functools.cached_property
-    def _number(self) -> Tensor:
-        """n, at least 1."""
-        return self.tied.clamp_min(1)
+    @property
+    def _ranks(self) -> Tensor:
+        """1, 2, ...: [rank]."""
+        return ranks(self.before.shape[1], self.before.dtype, self.before.device)
 
     @functools.cached_property
     def hits(self) -> Tensor:
         """Expected number of relevant candidates up to each rank."""
         # The division first, so that the end of a group has an integer.
-        return self.before + self.relevant * ((self._passed + 1) / self._number)
+        return torch.addcmul(self.before, self.relevant, (self._passed + 1) / self.group.number)
 
     @functools.cached_property
     def missed(self) -> Tensor:
         """Probability that no candidate up to each rank is relevant."""
-        left = (self.tied - self._passed).clamp_min(1)
+        left = (self.group.tied - self._passed).clamp_min(1)
         return ((left - self.relevant) / left).clamp_min(0).cumprod(-1)
 
-    @functools.cached_property
-    def reciprocal(self) -> Tensor:
-        """Probability that the first relevant candidate is at a rank, divided by the rank."""
-        missed_before = torch.nn.functional.pad(self.missed[:, :-1], (1, 0), value=1.0)
-        return (missed_before - self.missed) / ranks(self.first.shape[1], self.first.dtype, self.first.device)
+    def reciprocal(self, top_k: int | None) -> Tensor:
+        """Expected 1 / rank of the first relevant candidate, 0 beyond ``top_k``: floating [query]."""
+        missed = self.missed[:, :top_k]
+        missed_before = torch.nn.functional.pad(missed[:, :-1], (1, 0), value=1.0)
+        return ((missed_before - missed) / self._ranks[:top_k]).sum(-1)
 
-    @functools.cached_property
-    def precisions(self) -> Tensor:
-        """Expected precision at each rank, if its candidate is relevant, times the probability that it is.
+    def precisions(self, top_k: int | None) -> Tensor:
+        """Expected sum of the precisions at the relevant ranks up to ``top_k``: floating [query].
 
-        Each of the n - 1 other candidates is relevant with probability (r - 1) / (n - 1).
+        If the candidate at a rank is relevant, each of the n - 1 others is with probability (r - 1) / (n - 1).
         """
-        others = (self.relevant - 1) / (self._number - 1).clamp_min(1)
-        up_to = self.before + 1 + others * self._passed
-        return up_to / ranks(self.first.shape[1], self.first.dtype, self.first.device) * (self.relevant / self._number)
+        fields = (self.before, self.relevant, self.group.tied, self.group.number, self._passed)
+        before, relevant, tied, number, passed = (x[:, :top_k] for x in fields)
+        up_to = torch.addcmul(before + 1, (relevant - 1) / (tied - 1).clamp_min(1), passed)
+        return (up_to / self._ranks[:top_k] * (relevant / number)).sum(-1)
 
 
 @constant
