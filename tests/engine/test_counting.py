@@ -93,8 +93,8 @@ def test_a_large_count_tries_tiles_of_all_sizes_and_keeps_the_fastest(monkeypatc
 def test_nothing_is_tried_without_enough_rows_or_choice(monkeypatch, small):
     for queries in (0, 1, 20, 47):
         assert set(heights(queries)[:-1]) <= {2}
-    assert len(tiles._tries(torch.zeros(48, 16), 2)) == 12
-    assert tiles._tries(torch.zeros(48, 16), 1) == []
+    assert len(tiles._tries(torch.zeros(48, 16), 2, 1)) == 12
+    assert tiles._tries(torch.zeros(48, 16), 1, 1) == []
     assert len(heights(10**7, device="meta")) == 10  # an accelerator has tiles of another size
     monkeypatch.setattr(torch, "get_num_threads", lambda: 16)
     heights(10_000)

@@ -74,7 +74,7 @@ def rank_catalogue(layout: CatalogueLayout, engine: Counting, reach: int | None)
         layout.validate,
         scores.shape[1],
         reach,
-        layout.ignored,
+        layout.judged,
         placed=placed,
     )
 
@@ -153,7 +153,7 @@ class _Group:
     ) -> None:
         self.columns, self.rows, self.reach = columns, rows, reach
         self.items, self.grade = judged.rectangle()
-        self.ignored = judged.ignored
+        self.judged = judged
         self.pairs, self.gone = removable(exclude, self.items, self.grade, None, judged.labels)
         engine = cheapest(self.items.shape[1], _width(columns), reach, self.items.device, None)
         self.sort = engine is Counting.SORT
@@ -274,7 +274,7 @@ class _Group:
             errors = count(Problem.UNEQUAL_SCORES, differing, others=errors)
         reach = None if self.top is None else reach
         ranking = as_ranking(
-            counts, judged_scores, self.grade, valid, errors, validate, max(1, width), reach, self.ignored
+            counts, judged_scores, self.grade, valid, errors, validate, max(1, width), reach, self.judged
         )
         if isinstance(self.rows, Tensor):
             return replace(ranking, queries=self.rows)
@@ -342,7 +342,7 @@ def as_ranking(
     validate: bool,
     width: int,
     reach: int | None,
-    ignored: Tensor | None,
+    judged: JudgedItems,
     placed: bool = False,
 ) -> Ranking:
     """The ranking of judged items whose greater and equal scores were counted.
@@ -350,10 +350,12 @@ def as_ranking(
     ``placed``: whether ``judged_scores`` was -inf for padding and NaN when it was counted.
     """
     if validate:
-        errors = count(Problem.NAN_SCORES, counts.has_nan, ignored, errors)
+        errors = count(Problem.NAN_SCORES, counts.has_nan, judged.ignored, errors)
     dtype = widest_float(judged_scores.device)
     # A number of a floating dtype turns the counts into this dtype in the same operation.
     none, one = (scalar(number, dtype, judged_scores.device) for number in (0, 1))
     tied = counts.equal if placed else torch.where(valid & (judged_scores > float("-inf")), counts.equal, none)
     first, lengths = counts.greater + one, counts.retrieved.to(dtype)
-    return Ranking.in_rank_order(first, tied, grade, valid, lengths, errors, width, reach, placed=placed)
+    return Ranking.in_rank_order(
+        first, tied, grade, valid, lengths, errors, width, reach, placed=placed, of_labels=judged.labels
+    )

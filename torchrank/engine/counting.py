@@ -14,7 +14,7 @@ from torchrank.engine.sorting import descending
 from torchrank.engine.thresholds import Thresholds, compared_dtype, next_below
 from torchrank.engine.tiles import bands, strips
 from torchrank.hardware import costs
-from torchrank.hardware.devices import all_finite
+from torchrank.hardware.devices import all_finite, every
 from torchrank.hardware.sorted_values import ascending
 from torchrank.ranking.entries import run_bounds
 
@@ -173,7 +173,7 @@ def count_retrieved(scores: Tensor, mask: Tensor | None = None, finite: bool = F
 def find_nan(scores: Tensor, retrieved: Tensor, mask: Tensor | None = None) -> Tensor:
     """Whether a score is NaN: bool [query]. ``retrieved`` [query] is the number of scores above -inf."""
     # Most data has no -inf, and then this number saves another reading.
-    if mask is None and scores.is_cpu and bool((retrieved == scores.shape[1]).all()):
+    if mask is None and scores.is_cpu and every(retrieved == scores.shape[1]):
         return torch.zeros_like(retrieved, dtype=torch.bool)
     found = []
     for rows, tiles in strips(scores, 1):
@@ -192,17 +192,17 @@ def count_above(scores: Tensor, bounds: Tensor, mask: Tensor | None = None, dtyp
     bounds = bounds.to(wide).unsqueeze(-1)
     # torch sums floats with vector instructions, but not bool. So on a CPU comparisons are written as floats.
     as_floats = scores.is_cpu
-    buffer = torch.empty(0, dtype=wide if as_floats else torch.bool, device=scores.device)
-    totals = []
+    totals, buffer = [], torch.empty(0, dtype=wide if as_floats else torch.bool, device=scores.device)
     for rows, height, tiles in bands(scores, bounds.shape[1]):
         limits, found = bounds[rows].split(height), []
         for columns in tiles:
             # A short way from one tile to the next: each operation on a tile takes some twenty microseconds.
-            parts: Iterable[Tensor] = scores[rows, columns].split(height)
+            band = scores[rows, columns]
+            parts: Iterable[Tensor] = band.split(height)
             if mask is not None or scores.dtype != wide:
                 starts = range(rows.start, max(1, rows.stop), height)
                 parts = (_candidates(scores, mask, slice(start, start + height), columns) for start in starts)
-            shape = min(height, len(bounds)), bounds.shape[1], scores[:0, columns].shape[1]
+            shape = min(height, len(bounds)), bounds.shape[1], band.shape[1]
             buffer = buffer if len(buffer) >= (size := math.prod(shape)) else buffer.new_empty(size)
             out, sums = buffer[:size].view(shape), []
             for part, limit in zip(parts, limits):

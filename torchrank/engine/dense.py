@@ -15,14 +15,14 @@ from torchrank.hardware import costs
 from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import all_finite, every, widest_float
 from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.canonical import DenseLayout
+from torchrank.layouts.canonical import DenseLayout, Need
 from torchrank.layouts.items import Pairs
 from torchrank.ranking.arithmetic import only
 from torchrank.ranking.entries import of_entries, run_bounds, run_starts
 from torchrank.ranking.ranking import Ranking
 
 
-def rank_dense(plan: Plan, start: int = 0) -> Iterator[Ranking]:
+def rank_dense(plan: Plan, need: Need, start: int = 0) -> Iterator[Ranking]:
     """Rank the candidates of each list, chunk by chunk.
 
     Rankings have the numbers of their queries, from ``start`` on, unless all queries of a chunk are in order.
@@ -31,7 +31,7 @@ def rank_dense(plan: Plan, start: int = 0) -> Iterator[Ranking]:
         parts = _sorted(chunk, plan.reach, plan.best)
         while parts:  # no part and no ranking is kept while the next one is made
             yield parts.pop(0).ranking(start)
-        start += chunk.num_queries
+        start += len(chunk.scores)
 
 
 def _sorted(layout: DenseLayout, reach: int | None, best: bool) -> list[_Lists]:
@@ -48,7 +48,8 @@ def _sorted(layout: DenseLayout, reach: int | None, best: bool) -> list[_Lists]:
     readable = scores.is_cpu
     ordered, order, begins = _in_order(scores, layout.tie_break, reach, best)
     if layout.validate:  # NaN sorts first, so the first column suffices
-        errors = errors + count(Problem.NAN_SCORES, ordered[:, 0].isnan() if layout.exclude is None else has_nan)
+        has_nan = ordered[:, 0].isnan() if layout.exclude is None else has_nan
+        errors = count(Problem.NAN_SCORES, has_nan, others=errors)
     retrieved, num_candidates = _retrieved(ordered, scores)
     if retrieved is not None and readable:  # not retrieved is no tie; a device would make a kernel of it
         begins = begins | ~retrieved

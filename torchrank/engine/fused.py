@@ -54,7 +54,7 @@ def rank_fused(layout: EmbeddedLayout) -> Iterator[Ranking]:
         layout.progress(-1)
     valid = items >= 0 if gone is None else (items >= 0) & ~gone
     errors = layout.errors + differing
-    yield as_ranking(counts, judged, grade, valid, errors, layout.validate, layout.total, None, layout.ignored)
+    yield as_ranking(counts, judged, grade, valid, errors, layout.validate, layout.total, None, layout.judged)
 
 
 def _scores(queries: Tensor, catalogue: Tensor, precision: str, query: Tensor, item: Tensor, there: Tensor) -> Tensor:

@@ -3,41 +3,31 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.canonical import RankedIds
-from torchrank.layouts.ranked_ids import found, kept_ids
+from torchrank.layouts.ranked_ids import found, listed_ids
 from torchrank.ranking.ranking import Ranking
 
 
 def rank_ids(layout: RankedIds) -> Ranking:
     """Rank the judged ids; judged ids that are not in their list are not retrieved."""
-    _, grade = layout.judged.rectangle()
-    listed, position, valid, errors = positions(layout)
+    items, grade = layout.judged.rectangle()
+    ids, valid, errors = listed_ids(layout, items, grade)
+    position = found(items, ids)
     # A rank is the number of candidates up to a position, because padding and excluded ids take no rank. Position 0
-    # (not in the list) has rank 0.
-    rank = torch.nn.functional.pad(listed.cumsum(-1), (1, 0)).gather(-1, position)
-    dtype = widest_float(rank.device)
+    # (not in the list) has the rank behind the list.
+    number = (ids >= 0).cumsum(-1, dtype=widest_float(ids.device))
+    length = number[:, -1]
+    rank = torch.cat([length.unsqueeze(-1) + 1, number], -1).gather(-1, position)
     return Ranking.in_rank_order(
-        rank.to(dtype),
-        (rank > 0).to(dtype),
+        rank,
+        (position > 0).to(rank.dtype),
         grade,
         valid,
-        listed.sum(-1).to(dtype),
+        length,
         errors,
         depth=1,
+        placed=True,
+        of_labels=layout.judged.labels,
     )
-
-
-def positions(layout: RankedIds) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Find the judged ids in their lists.
-
-    Returns:
-        whether a position holds a candidate, bool [query, position]; the position of each judged id, counted from 1,
-        or 0 if it is not in the list, int64 [query, entry]; whether a judged id is a candidate, bool [query, entry];
-        counters of bad values, int64 [kind].
-    """
-    items, grade = layout.judged.rectangle()
-    listed, valid, errors = kept_ids(layout, items, grade)
-    return listed, found(items, torch.where(listed, layout.ids, -1)), valid, errors

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -21,7 +22,8 @@ from torch import Tensor
 
 from torchrank.engine.sorting import list_width
 from torchrank.hardware import costs
-from torchrank.hardware.sorted_values import by_numpy, selection
+from torchrank.hardware.devices import by_numpy
+from torchrank.hardware.sorted_values import selection
 from torchrank.hardware.threads import GRAIN
 from torchrank.layouts.canonical import (
     CatalogueLayout,
@@ -187,8 +189,13 @@ def chunks(layout: Layout, need: Need) -> tuple[tuple[int, int], ...]:
         (queries, wide), judged = layout.scores.shape, layout.judged
         elements = judged.items.shape[1] if isinstance(judged, Padded) else judged.sizes
     elif isinstance(layout, RankedIds):
-        sizes, wide = layout.judged.sizes, layout.ids.shape[1]
-        elements = torch.where(sizes <= now.compared, wide * sizes, 2 * (wide + sizes))
+        (queries, wide), judged = layout.ids.shape, layout.judged
+        if isinstance(judged, Padded):
+            size = judged.items.shape[1]
+            elements = wide * size if size <= now.compared else 2 * (wide + size)
+        else:
+            sizes = judged.sizes
+            elements = torch.where(sizes <= now.compared, wide * sizes, 2 * (wide + sizes))
     elif isinstance(layout, EmbeddedLayout):
         room, elements = layout.room(layout.queries), (now.judged_item * layout.judged.sizes).clamp_min(layout.chunk)
         copies = 2 if layout.queries.is_cpu else 1  # more chunks are more kernels
@@ -313,22 +320,20 @@ def cheapest(
     share = math.inf if reach is None or reach >= candidates else reach / candidates
     now = costs.now
     if device.type != "cpu":
-        cost = {
-            Counting.COUNT: entries,
-            Counting.TOP: now.passes_best[0] + now.passes_best[1] * share,
-            Counting.SORT: now.passes_sort,
-        }
-        return min(cost, key=lambda way: cost[way])
+        best = now.passes_best[0] + now.passes_best[1] * share
+        ways = [(entries, Counting.COUNT), (best, Counting.TOP), (now.passes_sort, Counting.SORT)]
+        return min(ways, key=itemgetter(0))[1]
     threads, depth, numpy = torch.get_num_threads(), math.log2(candidates + 1), by_numpy(device)
     whole = now.numpy_sort[0] + now.numpy_sort[1] * depth if numpy else now.torch_sort * depth / threads
     looked_up = now.look_up * depth * entries / max(1, candidates) / threads
-    cost = {Counting.COUNT: (now.compare[0] + now.compare[1] * entries) / threads, Counting.SORT: whole + looked_up}
+    count = (now.compare[0] + now.compare[1] * entries) / threads
+    ways = [(count, Counting.COUNT), (whole + looked_up, Counting.SORT)]
     if share < 1:
         heap = (now.heap[0] + now.heap[1] * share) / threads
         selected = now.numpy_selection if numpy else selection(share) / threads
         best = min(now.by_groups * share / threads, heap if now.heap_from * share <= 1 else selected)
-        cost[Counting.TOP] = now.retrieved / threads + best
-    return min(cost, key=lambda way: cost[way])
+        ways.append((now.retrieved / threads + best, Counting.TOP))
+    return min(ways, key=itemgetter(0))[1]
 
 
 def best_pays(numbers: int, width: int, k: int, device: torch.device) -> bool:

@@ -13,7 +13,7 @@ from torchrank.engine.catalogue import rank_catalogue
 from torchrank.engine.dense import rank_dense
 from torchrank.engine.flat import rank_flat
 from torchrank.engine.fused import rank_fused
-from torchrank.engine.ids import positions, rank_ids
+from torchrank.engine.ids import rank_ids
 from torchrank.engine.plan import Plan, Strategy, chunks, plan
 from torchrank.engine.sparse import rank_sparse
 from torchrank.engine.streaming import rank_embedded, rank_streamed
@@ -29,6 +29,7 @@ from torchrank.layouts.canonical import (
     Need,
     RankedIds,
 )
+from torchrank.layouts.ranked_ids import found, listed_ids
 from torchrank.ranking.parts import numbered
 from torchrank.ranking.ranking import Ranking
 
@@ -46,11 +47,7 @@ def rank(layout: Layout, need: Need = ALL) -> Iterator[Ranking]:
     if layout.errors.is_cpu:
         _keep_freed_memory()
     made = plan(layout, need)
-    rankings = _ENGINES[made.strategy](made, need)
-    judged = getattr(made.layout, "judged", None)
-    if judged is None or not judged.labels or need.all_candidates:
-        return rankings
-    return map(functools.partial(replace, of_labels=True), rankings)
+    return _ENGINES[made.strategy](made, need)
 
 
 def _rank_judged(plan: Plan, need: Need) -> Iterator[Ranking]:
@@ -74,7 +71,7 @@ def _rank_spread(plan: Plan, need: Need) -> Iterator[Ranking]:
     start = 0
     for judged_only in plan.pieces():
         lists = spread(judged_only)
-        yield from rank_dense(Plan(lists, Strategy.LISTS, chunks=chunks(lists, need)), start)
+        yield from rank_dense(Plan(lists, Strategy.LISTS, chunks=chunks(lists, need)), need, start)
         start += judged_only.num_queries
 
 
@@ -93,8 +90,8 @@ def spread(layout: CatalogueLayout | RankedIds) -> DenseLayout:
         return DenseLayout(
             layout.errors, layout.validate, layout.scores, grades, mask, layout.tie_break, layout.exclude
         )
-    listed, position, valid, errors = positions(layout)
-    ids = layout.ids
+    ids, valid, errors = listed_ids(layout, items, grade)
+    position = found(items, ids)
     # One more column, the first, takes the judged ids that are not in their list: their position is 0.
     grades = signed.new_full((len(ids), ids.shape[1] + 1), OUTSIDE_THE_POOL).scatter(1, position, signed)[:, 1:]
     # Scores that descend with the position. Judged ids that are not in the list follow it, not retrieved.
@@ -105,13 +102,13 @@ def spread(layout: CatalogueLayout | RankedIds) -> DenseLayout:
         False,
         torch.cat([by_position, torch.full_like(items, float("-inf"), dtype=torch.float32)], -1),
         torch.cat([grades, signed], -1),
-        torch.cat([listed, missing], -1),
+        torch.cat([ids >= 0, missing], -1),
     )
 
 
 #: an engine for each strategy: yields the rankings of chunks of queries, so that temporaries stay small
 _ENGINES: dict[Strategy, Callable[[Plan, Need], Iterator[Ranking]]] = {
-    Strategy.LISTS: lambda plan, _: rank_dense(plan),
+    Strategy.LISTS: rank_dense,
     Strategy.ONE_BY_ONE: _rank_as_rows,
     Strategy.ROWS: lambda plan, need: rank_flat(plan.layout, need),
     Strategy.JUDGED: _rank_judged,

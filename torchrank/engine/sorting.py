@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware import costs
-from torchrank.hardware.devices import every
-from torchrank.hardware.sorted_values import ascending, by_numpy
+from torchrank.hardware.devices import by_numpy, every
+from torchrank.hardware.sorted_values import ascending
 from torchrank.ranking.entries import run_bounds, run_starts
 
 # Dtypes that are sorted by integer keys.

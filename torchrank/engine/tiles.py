@@ -34,13 +34,14 @@ def bands(scores: Tensor, results: int) -> Iterator[tuple[slice, int, list[slice
         the rows of consecutive strips of the same height; this height, at least 1; the columns of their tiles.
     """
     queries, candidates = scores.shape
-    threads = _threads(scores)
-    tries = _tries(scores, results)
+    # Threads with rows of their own: each reads the same rows in all operations.
+    threads = min(torch.get_num_threads(), costs.now.tile_threads) if scores.is_cpu else 1
+    tries = _tries(scores, results, threads)
     seconds: list[tuple[float, int]] = []
     row = 0
     while row < max(1, queries):
         multiple = tries[len(seconds)] if tries else fastest.get(threads, 1)
-        height, width = _tile(scores, results, multiple)
+        height, width = _tile(scores, results, multiple, threads)
         stop = min(row + height, queries) if tries else queries
         start = time.perf_counter()
         yield slice(row, stop), height, [slice(at, at + width) for at in range(0, max(1, candidates), width)]
@@ -52,9 +53,8 @@ def bands(scores: Tensor, results: int) -> Iterator[tuple[slice, int, list[slice
                 fastest[threads], tries = min(seconds)[1], []
 
 
-def _tries(scores: Tensor, results: int) -> list[int]:
+def _tries(scores: Tensor, results: int, threads: int) -> list[int]:
     """The multiples to try, one for each strip; none if the fastest is known, or if there are too few rows."""
-    threads = _threads(scores)
     # A single comparison reads as many bytes as it writes, so it says little about the others. Small counts, which are
     # many, end here.
     small = results < 2 or scores.numel() * results < costs.now.tile * costs.now.tries * max(costs.now.multiples)
@@ -64,10 +64,10 @@ def _tries(scores: Tensor, results: int) -> list[int]:
     if len(multiples) < 2:
         return []
     tries = [multiple for multiple in (*multiples, multiples[0]) for _ in range(costs.now.tries)]
-    return tries if 0 < sum(_tile(scores, results, multiple)[0] for multiple in tries) <= len(scores) else []
+    return tries if 0 < sum(_tile(scores, results, multiple, threads)[0] for multiple in tries) <= len(scores) else []
 
 
-def _tile(scores: Tensor, results: int, multiple: int) -> tuple[int, int]:
+def _tile(scores: Tensor, results: int, multiple: int, threads: int) -> tuple[int, int]:
     """Number of rows and columns of a tile, each at least 1."""
     queries, candidates = scores.shape
     # On an accelerator the tiles only bound the temporaries.
@@ -75,9 +75,4 @@ def _tile(scores: Tensor, results: int, multiple: int) -> tuple[int, int]:
     # A row is cut only if it is much too long, because more tiles are more operations.
     pieces = max(1, -(-candidates * results // (2 * room)))
     width = max(1, -(-candidates // pieces))
-    return max(1, min(queries, max(1, room // max(1, width * results)) * _threads(scores))), width
-
-
-def _threads(scores: Tensor) -> int:
-    """Number of threads with rows of their own: each reads the same rows in all operations."""
-    return min(torch.get_num_threads(), costs.now.tile_threads) if scores.is_cpu else 1
+    return max(1, min(queries, max(1, room // max(1, width * results)) * threads)), width

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchrank.hardware import costs
+
 _DENORMAL = torch.tensor(1e-40, device="cpu")
 
 
@@ -29,8 +31,8 @@ def widened(x: Tensor) -> Tensor:
 
 def autocast_off(device: torch.device) -> AbstractContextManager[Any]:
     """Context without autocast, so that scores are ranked in their own dtype."""
-    available = torch.amp.is_autocast_available(device.type)
-    return torch.autocast(device.type, enabled=False) if available else nullcontext()
+    enabled = torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
+    return torch.autocast(device.type, enabled=False) if enabled else nullcontext()
 
 
 @contextmanager
@@ -58,6 +60,11 @@ def multiplying(precision: str | None, device: torch.device) -> Iterator[None]:
 def keeps_denormals(device: torch.device) -> bool:
     """Whether a device distinguishes denormal numbers from 0. A CPU can be told not to, and Metal never does."""
     return bool(_DENORMAL > 0) if device.type == "cpu" else device.type != "mps"
+
+
+def by_numpy(device: torch.device) -> bool:
+    """Whether numpy sorts faster than torch on this device, with the threads of torch as they are now."""
+    return device.type == "cpu" and torch.get_num_threads() <= costs.now.numpy_threads
 
 
 def all_finite(x: Tensor) -> bool:

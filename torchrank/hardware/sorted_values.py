@@ -7,11 +7,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware import costs
-
-
-def by_numpy(device: torch.device) -> bool:
-    """Whether numpy sorts faster than torch on this device, with the threads of torch as they are now."""
-    return device.type == "cpu" and torch.get_num_threads() <= costs.now.numpy_threads
+from torchrank.hardware.devices import by_numpy
 
 
 def ascending(x: Tensor) -> Tensor:

@@ -85,6 +85,7 @@ MEANING = {
 }
 
 
+@constant
 def no_errors(device: torch.device) -> Tensor:
     """Counters that are all zero, int64 [kind]."""
     return torch.zeros(len(Problem), dtype=torch.int64, device=device)
@@ -97,12 +98,14 @@ def count(kind: Problem, where: Tensor, ignored: Tensor | None = None, others: T
         kind: the kind of problem.
         where: bool [...]; together with ``ignored`` bool [query] or [query, column].
         ignored: bool [query], the queries that do not count.
-        others: counters to be added.
+        others: counters to be added. They are returned as they are if nothing is True, on the CPU.
     """
     if ignored is not None:
         where = where > (ignored if where.dim() == 1 else ignored.unsqueeze(-1))  # True and not ignored
-    one = _one(kind, where.device)
-    return where.sum() * one if others is None else torch.addcmul(others, one, where.sum())
+    others = no_errors(where.device) if others is None else others
+    if where.is_cpu and not where.numpy().any():
+        return others
+    return torch.addcmul(others, _one(kind, where.device), where.sum())
 
 
 @constant

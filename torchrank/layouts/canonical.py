@@ -105,6 +105,7 @@ class DenseLayout(Layout):
     subtopics: Tensor | None = None
 
     per_query = ("scores", "grade", "mask", "tie_break", "subtopics")
+    ignored: ClassVar[None] = None
 
     @property
     def reads(self) -> int:

@@ -24,7 +24,7 @@ from torchrank.layouts.canonical import (
 )
 from torchrank.layouts.checks import integer_ids, tensor_of
 from torchrank.layouts.items import IGNORED, JudgedItems, Padded, Ragged
-from torchrank.layouts.ranked_ids import kept_ids, removed, repeated
+from torchrank.layouts.ranked_ids import listed_ids, removed, repeated
 
 
 def grouped(layout: Layout, groups: Any) -> Layout:
@@ -185,7 +185,7 @@ def _of_rows(layout: FlatRows, groups: Tensor) -> FlatRows:
 def _of_ids(layout: RankedIds, groups: Tensor) -> RankedIds:
     """Lists of groups, each at the position of its first id."""
     items, grade = layout.judged.rectangle()
-    keep, valid, errors = kept_ids(layout, items, grade)
+    ids, valid, errors = listed_ids(layout, items, grade)
     numbers = group_numbers(groups)
 
     def of(ids: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
@@ -193,7 +193,7 @@ def _of_ids(layout: RankedIds, groups: Tensor) -> RankedIds:
         number = torch.where(inside & ~outside, numbers[ids.clamp(0, len(groups) - 1)], -1)
         return number, count(Problem.OUT_OF_RANGE, outside, layout.ignored)
 
-    ids, bad = of(layout.ids, keep)
+    ids, bad = of(ids, ids >= 0)
     ids = ids.masked_fill(repeated(ids), -1)
     groups_of, outside = of(items, valid)
     judged = _merged(_wide(layout, items, grade), torch.where(items == IGNORED, items, groups_of))

@@ -9,8 +9,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from torchrank.hardware.sorted_values import ascending
+
 # The label of a query that does not count, as in cross-entropy.
 IGNORED = -100
+
+
+def repetitions(ids: Tensor) -> Tensor:
+    """bool, in any order: True for each repetition of an id within its row of [query, column]; negative = padding."""
+    ordered = ascending(ids)  # equal ids are side by side
+    return (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +66,11 @@ class Padded:
 
     @functools.cached_property
     def ignored(self) -> Tensor | None:
-        """bool [query]: the query does not count."""
-        return self.items[:, 0] == IGNORED
+        """bool [query]: the query does not count; None = every query counts, on the CPU as far as the labels say."""
+        if not self.labels:
+            return None
+        ignored = self.items[:, 0] == IGNORED
+        return None if ignored.is_cpu and not ignored.numpy().any() else ignored
 
     def __getitem__(self, rows: slice) -> Padded:
         """Judged items of consecutive queries."""
@@ -76,10 +87,7 @@ class Padded:
 
     def again(self) -> Tensor | None:
         """bool, in any order: True for each repetition of an item within its query; None = there can be none."""
-        if self.items.shape[1] < 2:
-            return None
-        ordered = self.items.sort(dim=-1).values
-        return (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+        return None if self.items.shape[1] < 2 else repetitions(self.items)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -32,14 +30,13 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
         limit: all items must be smaller; None = any id.
     """
     num_queries, device, dense = preds.shape[0], preds.device, beside.startswith("preds [Q, D]")
-    errors: list[Tensor] = []
+    errors = no_errors(device)
     judged: JudgedItems
     target = target if isinstance(target, list | Tensor) else tensor_of(_of_sparse(target, "target", num_queries))
     if isinstance(target, Tensor):
         check_tensor(target, "target")
     if isinstance(target, tuple):
-        judged, bad = _of_pairs(target, num_queries, device)
-        errors.append(bad)
+        judged, errors = _of_pairs(target, num_queries, device)
     elif isinstance(target, list):
         longest = max((len(x) for x in target if isinstance(x, list | numpy.ndarray)), default=0)
         if dense and longest and longest == limit:
@@ -62,12 +59,13 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
             f" {num_queries} id tensors or a (query, item[, grade]) tuple, got {got}{hint}"
         )
     if limit is not None:
-        outside = judged.items >= limit
-        errors.append(count(Problem.OUT_OF_RANGE, outside))
-        judged = replace(judged, items=torch.where(outside, scalar(-1, torch.int64, device), judged.items))
+        outside, before = judged.items >= limit, errors
+        errors = count(Problem.OUT_OF_RANGE, outside, others=before)
+        if errors is not before:  # known to be equal on the CPU only
+            judged = replace(judged, items=torch.where(outside, scalar(-1, torch.int64, device), judged.items))
     if (again := judged.again()) is not None:
-        errors.append(count(Problem.DUPLICATE_TARGETS, again))
-    return judged, functools.reduce(operator.add, errors) if errors else no_errors(device)
+        errors = count(Problem.DUPLICATE_TARGETS, again, others=errors)
+    return judged, errors
 
 
 def _of_lists(target: list, num_queries: int, device: torch.device) -> Ragged:

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware import costs
-from torchrank.hardware.sorted_values import ascending
+from torchrank.hardware.constants import scalar
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import Layout, RankedIds
-from torchrank.layouts.items import Pairs
+from torchrank.layouts.items import Pairs, repetitions
 
 # The id of the first position that a repeated id holds. No hash of an id comes so close to the largest integer.
 HELD = 2**63 - 2**31
@@ -28,11 +28,11 @@ def found(items: Tensor, ids: Tensor) -> Tensor:
     """
     if items.shape[1] <= costs.now.compared:  # compare each item with each id
         position = torch.arange(1, ids.shape[1] + 1, dtype=torch.int32, device=ids.device)
-        at = torch.where(items.unsqueeze(-1) == ids.unsqueeze(-2), position, 0).amax(-1).long()
+        at = ((items.unsqueeze(-1) == ids.unsqueeze(-2)) * position).amax(-1).long()
     else:
         row = torch.arange(len(ids), device=ids.device).unsqueeze(-1)
         at = _looked_up(items, row, *ids.sort(dim=-1, stable=True))
-    return torch.where(items >= 0, at, 0)
+    return torch.where(items >= 0, at, scalar(0, at.dtype, at.device))
 
 
 def repeated(ids: Tensor) -> Tensor:
@@ -88,8 +88,8 @@ def _looked_up(item: Tensor, row: Tensor, ordered: Tensor, order: Tensor) -> Ten
     return torch.where((up_to > 0) & (ordered.take(last) == item), order.take(last) + 1, 0)
 
 
-def kept_ids(layout: RankedIds, items: Tensor, grade: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mark the positions and the judged items that are candidates, and count bad values.
+def listed_ids(layout: RankedIds, items: Tensor, grade: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The ids that are candidates; marks the judged items that are candidates; and counts bad values.
 
     Args:
         layout: the lists.
@@ -97,22 +97,17 @@ def kept_ids(layout: RankedIds, items: Tensor, grade: Tensor) -> tuple[Tensor, T
         grade: their grades, [query, entry].
 
     Returns:
-        bool [query, position]; bool [query, entry]; counters of bad values, int64 [kind].
+        int64 [query, position], negative = no candidate; bool [query, entry]; counters of bad values, int64 [kind].
     """
-    ids = layout.ids
-    kept = ids >= 0
+    ids, valid, errors = layout.ids, items >= 0, layout.errors
     if layout.mask is not None:
-        kept = kept & layout.mask
-    errors = layout.errors
+        ids = torch.where(layout.mask, ids, -1)
     if layout.validate and ids.shape[1] > 1:
-        ordered = ascending(torch.where(kept, ids, -1))  # equal ids are side by side
-        again = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
-        errors = errors + count(Problem.DUPLICATE_IDS, again, layout.ignored)
-    valid = items >= 0
+        errors = count(Problem.DUPLICATE_IDS, repetitions(ids), layout.ignored, errors)
     if layout.exclude is not None:
-        out, gone = _excluded(layout.exclude, ids, items, grade)
-        kept, valid = kept & ~out, valid & ~gone
-    return kept, valid, errors
+        out, gone = _excluded(layout.exclude, layout.ids, items, grade)
+        ids, valid = ids.masked_fill(out, -1), valid & ~gone
+    return ids, valid, errors
 
 
 def _excluded(exclude: Pairs, ids: Tensor, items: Tensor, grade: Tensor) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import ALL, BLOCK, RankedIds
 from torchrank.layouts.checks import check_tensor, tensor_of
-from torchrank.layouts.ranked_ids import HELD, found, kept_ids
+from torchrank.layouts.ranked_ids import HELD, found, listed_ids
 from torchrank.names.arguments import plain
 from torchrank.names.parameters import derived, fixed, integer, parameter
 from torchrank.names.types import Aggregation, Array, Pairs, Repeats, Target, call_of
@@ -252,11 +252,12 @@ class ListMetric(Measure):
     def _judged(self, lists: RankedIds) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
         """Whether a position has a candidate, bool, and its grade; :meth:`of_target`; and counts of bad values."""
         items, grade = lists.judged.rectangle()
-        is_item, _, errors = kept_ids(lists, items, grade)
+        ids, _, errors = listed_ids(lists, items, grade)
+        is_item = ids >= 0
         grades = grade.new_zeros((len(is_item), is_item.shape[1] + 1 if self.needs_target else 0))
         if self.needs_target:
             # Column 0 absorbs the grades of judged items that are not in the list.
-            column = found(items, torch.where(is_item, lists.ids, -1))
+            column = found(items, ids)
             grades = grades.scatter(1, column, grade)[:, 1:]
         outside = torch.zeros_like(items, dtype=torch.bool) if self.num_items is None else items >= self.num_items
         from_target = self.of_target(items.masked_fill(outside, -1), grade) if self.needs_target else None

@@ -71,6 +71,7 @@ class RankIntervals:
         queries: Tensor | None = None,
         subtopics: Tensor | None = None,
         placed: bool = False,
+        of_labels: bool = False,
     ) -> Self:
         """Make a ranking of entries in any order: sort each row by rank.
 
@@ -87,7 +88,17 @@ class RankIntervals:
             first, tied, grade, valid = (x.gather(-1, order) for x in (first, tied, grade, valid))
             subtopics = None if subtopics is None else of_entries(subtopics, order)
         return cls(
-            first, tied, grade, valid, num_candidates, errors, depth, reach, queries=queries, subtopics=subtopics
+            first,
+            tied,
+            grade,
+            valid,
+            num_candidates,
+            errors,
+            depth,
+            reach,
+            queries=queries,
+            of_labels=of_labels,
+            subtopics=subtopics,
         )
 
     @property

@@ -38,7 +38,7 @@ def added_together(metrics: Sequence[QueryMean], results: Sequence[Values]) -> S
     The states do not change. :meth:`QueryMean.accumulate` takes the sum, unless another batch has changed the state.
     """
     # On a CPU eight additions are as fast as one of eight.
-    if not results or results[0].status.is_cpu:
+    if not results or results[0].sums.is_cpu:
         return results
     states, sums = [metric.sums for metric in metrics], [result.sums for result in results]
     # float32 sums have rounding errors, too
@@ -103,14 +103,14 @@ class QueryMean(SummedMetric):
         # the first batch. The colon keeps the names apart from attributes.
         self._state = name
         self.add_state(f"{name}:sums", state.nothing(self.device, num_extra), dist_reduce_fx="sum")
-        if not from_sums(self.aggregation):
+        self.keeps_values = not from_sums(self.aggregation)
+        if self.keeps_values:
             self.add_state(f"{name}:values", [], dist_reduce_fx="cat")
 
     @property
     def rows(self) -> list[Tensor] | None:
         """Per-query (value, weight), float [query, 2] for each part; None for a mean or a sum, which keep none."""
-        name = f"{self._state}:values"
-        return getattr(self, name) if name in self._defaults else None
+        return getattr(self, f"{self._state}:values") if self.keeps_values else None
 
     def counts(self, sums: Tensor) -> Tensor:
         return sums[COUNTS]
@@ -122,8 +122,7 @@ class QueryMean(SummedMetric):
 
     def accumulate(self, result: Values) -> None:
         """Add the sums, and if they are kept the values, of one batch."""
-        rows = vars(self).get(f"{self._state}:values")
-        if rows is not None:
+        if self.keeps_values:
             values = torch.where(result.skipped, float("nan"), result.values)
             more = [torch.stack([values, result.final_weights], dim=-1).detach()]
         name = f"{self._state}:sums"
@@ -134,7 +133,7 @@ class QueryMean(SummedMetric):
             else:
                 total = state.add(sums, result.sums)
             vars(self)[name] = total
-            if rows is not None:
+            if self.keeps_values:
                 self._set("values", appended(self.rows or [], more))
 
     def compute(self) -> Tensor:

@@ -114,20 +114,20 @@ def _longest(ranking: Ranking) -> int | None:
 
 def _read(metrics: Sequence[Any], ranking: Ranking, reach: int) -> tuple[Tensor, Tensor]:
     """Values and status of metrics of one tie policy: float64 and int8 [metric, query]."""
-    first, tied, exists = (x.squeeze(-1) for x in (ranking.first, ranking.tied, ranking.valid))
+    first, tied = ranking.first, ranking.tied
     definitions = tuple((type(metric), metric._state) for metric in metrics)
     key = (definitions, reach, first.device, first.dtype)
     table = cached_tensors(key, lambda: Table.of(metrics, reach, first))
     # Column 0 is for no relevant candidate. Then come the ranks, and the ranks of candidates that are not retrieved.
-    column = first.clamp_max(reach + 1).add(tied == 0, alpha=reach + 1).mul(exists)
+    column = first.clamp_max(reach + 1).add(tied == 0, alpha=reach + 1).mul(ranking.valid)
     if ranking.untied:
-        return _columns(table, column.long())
+        return _columns(table, column.long().flatten())
     # One clamp serves the columns too.
     columns = torch.stack([column, first, first + tied]).minimum(_last(reach, first.dtype, first.device)).long()
-    values, status = _columns(table, columns[0])
+    values, status = _columns(table, columns[0].flatten())
     # The mean over the ranks of a tie group, as a difference of sums.
     before, up_to = table.sums.index_select(-1, columns[1:].flatten()).chunk(2, -1)
-    total, lost = up_to - before
+    (total, lost), tied = up_to - before, tied.flatten()
     return torch.where(tied > 1, (total + lost) / tied, values), status
 
 
@@ -137,5 +137,5 @@ def _columns(table: Table, column: Tensor) -> tuple[Tensor, Tensor]:
 
 @constant
 def _last(reach: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The last column of the values, and of the sums at both ends of a tie group: [3, 1]."""
-    return torch.tensor([[2], [1], [1]], dtype=dtype, device=device) * (reach + 1)
+    """The last column of the values, and of the sums at both ends of a tie group: [3, 1, 1]."""
+    return torch.tensor([2, 1, 1], dtype=dtype, device=device).view(3, 1, 1) * (reach + 1)

@@ -73,7 +73,7 @@ def score_batch(metrics: Sequence[Any], batch: Batch, values: bool = True, total
         step = max(1, MANY_VALUES // more)
     elif not (values or batch.weights is not None or queries * len(metrics) <= MANY_VALUES):
         step = queries
-    with torch.no_grad(), autocast_off(device):
+    with torch.set_grad_enabled(False), autocast_off(device):
         return in_batch(device, size, _ranked, metrics, batch, values, total, step)
 
 
@@ -86,9 +86,17 @@ def _with_lists(metrics: Sequence[Any], batch: Batch, values: bool, total: bool)
     ]
 
 
-_TAKES_LISTS, _REQUIRED, _EXTRA, _VALIDATES, _ACTION, _AGGREGATION = map(
+_TAKES_LISTS, _REQUIRED, _EXTRA, _KEEPS, _VALIDATES, _ACTION, _AGGREGATION = map(
     operator.attrgetter,
-    ("takes_lists", "required", "num_extra_sums", "validate_args", "empty_target_action", "aggregation"),
+    (
+        "takes_lists",
+        "required",
+        "num_extra_sums",
+        "keeps_values",
+        "validate_args",
+        "empty_target_action",
+        "aggregation",
+    ),
 )
 
 
@@ -107,6 +115,7 @@ def _ranked(metrics: Sequence[Any], batch: Batch, values: bool, total: bool, ste
         weights = _checked_weights(weights, source.num_queries).to(source.errors.device)
     rankings = source.parts(need.all_candidates) if isinstance(source, Ranking) else rank(source, need)
     parts: list[Values] = []
+    keep = values or any(map(_KEEPS, metrics))
     if not step:
         for ranking in rankings:
             part = per_query(metrics, ranking)
@@ -117,9 +126,8 @@ def _ranked(metrics: Sequence[Any], batch: Batch, values: bool, total: bool, ste
             del part
         measured = Values.join(parts)
         measured.ignored = source.ignored
-        return _finished(metrics, measured, weights, total)
+        return _finished(metrics, measured, weights, total, keep)
     # Sums of the chunks are added. The values are kept only if somebody reads them.
-    keep = values or any(metric.rows is not None for metric in metrics)
     added: list[list[Tensor]] = []
     for ranking in _chunks(rankings, step):
         part = per_query(metrics, ranking)
@@ -127,13 +135,11 @@ def _ranked(metrics: Sequence[Any], batch: Batch, values: bool, total: bool, ste
         part.ignored = None if source.ignored is None else source.ignored[part.queries]
         part = weighed(metrics, part, None if weights is None else weights[part.queries])
         added.append(reduce(metrics, part))
-        part.extra = tuple(x if values and metric.shows_extra else None for metric, x in zip(metrics, part.extra))
-        none = torch.empty_like(part.values[:, :0])
-        parts.append(part if keep else Values(none, none.to(part.status), part.errors, extra=(None,) * len(metrics)))
-    results = list(Values.join(parts).each())
-    for result, totals in zip(results, zip(*added)):
-        result.sums = totals[0] if len(totals) == 1 else torch.stack(totals).sum(0)
-    return results
+        if keep:
+            part.extra = tuple(x if values and metric.shows_extra else None for metric, x in zip(metrics, part.extra))
+            parts.append(part)
+    totals = [each[0] if len(each) == 1 else torch.stack(each).sum(0) for each in zip(*added)]
+    return list(Values.join(parts).each(totals) if keep else map(Values.of_sums, totals))
 
 
 def _chunks(rankings: Iterable[Ranking], step: int) -> Iterator[Ranking]:
@@ -212,14 +218,15 @@ def _columns(values: Values) -> Tensor:
 # ---- weigh and reduce ------------------------------------------------------------------------------------------------
 
 
-def _finished(metrics: Sequence[Any], measured: Values, weights: Tensor | None, total: bool) -> list[Values]:
-    """The values of each metric with the user's weights, and their sums."""
+def _finished(
+    metrics: Sequence[Any], measured: Values, weights: Tensor | None, total: bool, keep: bool = True
+) -> list[Values]:
+    """The values of each metric with the user's weights, and their sums; the sums alone if not ``keep``."""
     measured = weighed(metrics, measured, weights)
-    results = list(measured.each())
-    if total:
-        for result, sums_of_metric in zip(results, reduce(metrics, measured)):
-            result.sums = sums_of_metric
-    return results
+    if not total:
+        return list(measured.each())
+    totals = reduce(metrics, measured)
+    return list(measured.each(totals) if keep else map(Values.of_sums, totals))
 
 
 def weighed(metrics: Sequence[Any], measured: Values, weights: Tensor | None) -> Values:
@@ -231,8 +238,6 @@ def weighed(metrics: Sequence[Any], measured: Values, weights: Tensor | None) ->
     """
     values, inner, status, errors = measured.values, measured.weights, measured.status, measured.errors
     left_out = measured.ignored
-    if left_out is not None and left_out.is_cpu and not left_out.numpy().any():  # one read for two kernels
-        left_out = None
     if left_out is not None:
         values = torch.where(left_out, scalar(math.nan, values.dtype, values.device), values)
     if weights is not None:

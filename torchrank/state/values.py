@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
@@ -67,15 +67,20 @@ class Values:
         """The values of several metrics for the same queries."""
         values, status, errors, each_weights, extra = zip(*map(_FIELDS, each))
         weights = None if all(map(_is_none, each_weights)) else stacked([record.own_weights for record in each])
-        return cls(torch.stack(values), stacked(status), stacked(errors), weights, extra, queries, each[0].ignored)
+        return cls(stacked(values), stacked(status), stacked(errors), weights, extra, queries, each[0].ignored)
 
-    def each(self) -> Iterator[Values]:
-        """The values of each metric."""
+    @classmethod
+    def of_sums(cls, sums: Tensor) -> Values:
+        """The sums of a batch for one metric, without the values, which nobody reads."""
+        return cls(_NOTHING, _NOTHING, _NOTHING, sums=sums)
+
+    def each(self, sums: Iterable[Tensor] = repeat(_NOTHING)) -> Iterator[Values]:
+        """The values of each metric, with its sums."""
         number = len(self.values)
         weights = repeat(None, number) if self.weights is None else self.weights
         shared = map(repeat, (self.queries, self.ignored, self.all_numbers))
         extra = self.extra or repeat(None, number)
-        return map(Values, self.values, self.status, self.errors, weights, extra, *shared)
+        return map(Values, self.values, self.status, self.errors, weights, extra, *shared, sums)
 
     @classmethod
     def join(cls, parts: Sequence[Values]) -> Values:
