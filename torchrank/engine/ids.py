@@ -20,14 +20,5 @@ def rank_ids(layout: RankedIds) -> Ranking:
     number = (ids >= 0).cumsum(-1, dtype=widest_float(ids.device))
     length = number[:, -1]
     rank = torch.cat([length.unsqueeze(-1) + 1, number], -1).gather(-1, position)
-    return Ranking.in_rank_order(
-        rank,
-        (position > 0).to(rank.dtype),
-        grade,
-        valid,
-        length,
-        errors,
-        depth=1,
-        placed=True,
-        of_labels=layout.judged.labels,
-    )
+    tied, labels = (position > 0).to(rank.dtype), layout.judged.labels
+    return Ranking.in_rank_order(rank, tied, grade, valid, length, errors, depth=1, placed=True, of_labels=labels)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -87,19 +87,8 @@ class RankIntervals:
             order = torch.where(valid, first, float("inf")).argsort(dim=-1, stable=True)
             first, tied, grade, valid = (x.gather(-1, order) for x in (first, tied, grade, valid))
             subtopics = None if subtopics is None else of_entries(subtopics, order)
-        return cls(
-            first,
-            tied,
-            grade,
-            valid,
-            num_candidates,
-            errors,
-            depth,
-            reach,
-            queries=queries,
-            of_labels=of_labels,
-            subtopics=subtopics,
-        )
+        others: dict[str, Any] = {"queries": queries, "subtopics": subtopics, "of_labels": of_labels}
+        return cls(first, tied, grade, valid, num_candidates, errors, depth, reach, **others)
 
     @property
     def joined(self) -> Self:

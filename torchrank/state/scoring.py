@@ -86,18 +86,11 @@ def _with_lists(metrics: Sequence[Any], batch: Batch, values: bool, total: bool)
     ]
 
 
-_TAKES_LISTS, _REQUIRED, _EXTRA, _KEEPS, _VALIDATES, _ACTION, _AGGREGATION = map(
+_TAKES_LISTS, _REQUIRED, _EXTRA, _VALIDATES, _ACTION, _AGGREGATION = map(
     operator.attrgetter,
-    (
-        "takes_lists",
-        "required",
-        "num_extra_sums",
-        "keeps_values",
-        "validate_args",
-        "empty_target_action",
-        "aggregation",
-    ),
+    ("takes_lists", "required", "num_extra_sums", "validate_args", "empty_target_action", "aggregation"),
 )
+_KEEPS = operator.attrgetter("keeps_values")
 
 
 def _ranked(metrics: Sequence[Any], batch: Batch, values: bool, total: bool, step: int) -> list[Values]:
