@@ -100,6 +100,8 @@ class SafeMetric(Metric):
             self._device = torch.device("cpu")
 
     def _wrap_update(self, update: Callable[..., Any]) -> Callable[..., Any]:
+        if hasattr(update, "_torchdynamo_disable"):  # by the class; the result here is eager as well
+            update = MethodType(update.__wrapped__, self)  # type: ignore[attr-defined]
         wrapped = super()._wrap_update(update)
         if hasattr(update, "__signature__"):  # copied from the function, with self
             wrapped.__signature__ = inspect.signature(update)  # type: ignore[attr-defined]
