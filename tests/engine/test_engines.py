@@ -884,7 +884,7 @@ def test_the_last_columns_of_a_wide_row_are_searched_for_bad_scores(assume):
 )
 def test_chunks_are_alike_and_at_most_a_quarter_larger_than_the_room(assume, shape, sizes):
     assume(block=100)
-    layout = DenseLayout(no_errors(torch.device("cpu")), True, torch.zeros(shape), torch.zeros(shape))
+    layout = DenseLayout(no_errors(torch.device("cpu")), True, torch.zeros(shape), torch.zeros(shape), None)
     cuts = chunks(layout, Need(reach=1))
     assert ([stop - start for start, stop in cuts] or [shape[0]]) == sizes
 

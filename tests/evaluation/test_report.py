@@ -8,7 +8,9 @@ import random
 import re
 import shutil
 import subprocess
+from fractions import Fraction
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from hypothesis import strategies as st
 import torchrank as tr
 from tests.support.trec_files import two_runs
 from torchrank.cli import main
-from torchrank.evaluation import svg
+from torchrank.evaluation import figures, svg
 from torchrank.evaluation.curves import Curve
 from torchrank.evaluation.evaluation import Evaluation
 from torchrank.evaluation.markup import escaped, tag
@@ -192,6 +194,12 @@ def test_curves_show_the_values_of_a_measure_at_each_cutoff(found, text):
     for curve in found.over_cutoffs("ndcg"):
         for k, value in zip(curve.x, curve.y):
             assert f"<title>{curve.run}: {value:.4f} at k {k}</title>" in text
+
+
+def test_each_family_of_measures_with_a_cutoff_has_a_chart_whatever_is_before_it():
+    found = tr.evaluate(*two_runs(), "mr ndcg@3 ndcg@5 coverageerror hitrate@5")
+    charts = [(chart.caption, chart.chart.count('class="line"')) for chart in figures._cutoffs(found)]
+    assert charts == [("ndcg@k", 2), ("hitrate@k", 2)]  # a line for each run
 
 
 # ---- names -----------------------------------------------------------------------------------------------------------
@@ -476,6 +484,60 @@ def test_ticks_are_few_round_different_and_inside(low, high):
     assert len(set(texts)) == len(texts)
     assert all(low - 1e-9 * abs(low) <= one <= high * (1 + 1e-9) for one in ticks)
     assert [float(one) for one in texts] == pytest.approx(ticks, rel=1e-6, abs=1e-12)
+
+
+def test_logarithmic_ticks_are_1_2_and_5_times_powers_of_ten_or_powers_if_these_are_too_many_or_else_the_ends():
+    for low, high in ((1, 10), (1, 1000), (1, 1001), (1, 2000), (2, 5000), (3, 4), (0.03, 9), (20, 10**6), (1, 1)):
+        powers = [Fraction(10) ** power for power in range(-3, 8)]
+        many = [float(digit * power) for power in powers for digit in (1, 2, 5) if low <= digit * power <= high]
+        few = [float(power) for power in powers if low <= power <= high]
+        wanted = many if len(many) <= 10 else few
+        assert svg.Scale(low, high, 0, 100, log=True).ticks() == pytest.approx(wanted or [low, high]), (low, high)
+
+
+def test_charts_are_within_their_picture_and_texts_outside_of_their_axes():
+    rows = [Effect("mrr", "a", name, 0.1, -0.1, 0.3, True) for name in ("b", "c" * 40)]
+    low, right = svg.HEIGHT - svg.BOTTOM, svg.WIDTH - svg.RIGHT
+    curves = [Curve(f"r{n}", (1, 10, 100), (0.1 * n, 0.5, 0.9)) for n in range(svg.STYLES)]
+    for chart, left, bottom in (
+        (svg.lines(curves, "t", "k", "v", log=True), svg.LEFT, low),
+        (svg.differences([0.5, 0.1, -0.3], "abc", "t", mean=0.1), svg.LEFT, low),
+        (svg.differences([0.5] * 2001, ["a"] * 2001, "t"), svg.LEFT, low),
+        (svg.forest(rows, "t", "x"), 12 + 6.3 * svg.LONGEST, 8 + 26 * len(rows)),
+    ):
+        picture = ElementTree.fromstring(chart)
+        width, height = map(float, picture.get("viewBox").split()[2:])
+        assert (width, height) == (svg.WIDTH, bottom + svg.BOTTOM)
+        for text in picture.iter("text"):
+            if place := text.get("transform"):  # the name of the vertical axis, turned by 90 degrees
+                x, y = map(float, re.findall(r"[\d.]+", place)[:2])
+                assert 8 < x < left - 20
+                assert svg.TOP < y < low
+                continue
+            x, y = float(text.get("x")), float(text.get("y"))
+            assert 0 < x <= (left if text.get("text-anchor") == "end" else right)
+            assert 0 < y < height
+            if text.get("text-anchor") != "end":  # below the axis: the name of the axis below the ticks
+                assert bottom + (10 if text.get("class") == "tick" else 30) < y
+        for path in picture.iter("path"):
+            for x, y in re.findall(r"[ML]([-\d.]+) ([-\d.]+)", path.get("d")):
+                assert left - 5 <= float(x) <= right + 5
+                assert 0 <= float(y) <= bottom + 5
+
+
+def test_each_style_has_a_marker_of_its_own_around_its_place():
+    outlines = [svg._marker(style, 50.0, 20.0) for style in range(svg.STYLES)]
+    assert len({*outlines}) == svg.STYLES - 1  # a circle is the same upside down
+    for style, outline in enumerate(outlines):
+        assert svg._marker(style, 53.0, 24.0) != outline
+        if style % 4:
+            x, y = np.array(re.findall(r"([\d.]+) ([\d.]+)", outline), dtype=float).T
+            assert x.min() + x.max() == pytest.approx(100, abs=0.11)
+            assert 40 - 1.5 < y.min() + y.max() < 40 + 1.5
+            assert 6 < x.max() - x.min() < 10
+            assert 6 < y.max() - y.min() < 10
+        else:
+            assert outline == "M46.8 20a3.2 3.2 0 1 0 6.4 0a3.2 3.2 0 1 0 -6.4 0z"
 
 
 def test_many_queries_stay_below_five_megabytes():

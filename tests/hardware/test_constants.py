@@ -43,10 +43,15 @@ def test_small_and_large_constants_do_not_displace_each_other(large):
 
 
 def test_constants_of_a_tracing_mode_are_not_kept():
+    def of(first):
+        return constants.cached_tensors(("pair",), lambda: (first, torch.ones(2)))
+
     made = constants.constant(lambda number: torch.full((2,), float(number)))
     with torch._subclasses.FakeTensorMode():
-        made(1)
+        traced = made(1)
     assert made(1).tolist() == [1, 1]
+    assert of(traced)[0] is traced  # one of the two
+    assert of(torch.zeros(2))[0].tolist() == [0, 0]
 
 
 def test_discounts_of_users_may_change_between_batches():

@@ -177,7 +177,7 @@ def plot(rows: list[dict[str, float]], suite: RankingCollection, file: str) -> N
 # ---- all together --------------------------------------------------------------------------------------------------
 
 
-def quiet_trainer(epochs: int, workers: int = 1, **options: Any) -> L.Trainer:
+def quiet_trainer(epochs: int, workers: int, **options: Any) -> L.Trainer:
     """A Trainer without output of its own: on GPUs if there is one for each worker, else on the CPU."""
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -197,14 +197,7 @@ def quiet_trainer(epochs: int, workers: int = 1, **options: Any) -> L.Trainer:
     )
 
 
-def run(
-    epochs: int = 15,
-    workers: int = 1,
-    seed: int = 0,
-    plot_file: str | None = None,
-    save: str | None = None,
-    load: str | None = None,
-) -> int:
+def run(epochs: int, workers: int, seed: int, plot_file: str | None, save: str | None, load: str | None) -> int:
     """Run the demo. Under DDP every worker runs it, and the first one prints."""
     start = time.perf_counter()
     L.seed_everything(seed, verbose=False)

@@ -72,7 +72,7 @@ def wrapped(text: str, width: float) -> str:
     return "\n".join(line for pieces in lines for line in pieces)
 
 
-def formatted(table: Table, kind: str, width: float = math.inf) -> str:
+def formatted(table: Table, kind: str, width: float) -> str:
     """A table as text in one of :data:`FORMATS`, but "json", in which a result is one document."""
     if kind == "table":
         return wrapped(str(fitted(table, width)), width)

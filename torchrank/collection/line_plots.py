@@ -12,12 +12,12 @@ from torchrank.names.optional import imported
 from torchrank.statistics.drawing import COLUMN, axes_of, draw_lines, log_axis, plainly, room_for, style
 
 
-def plot_results(values: Any, axes: Any = None) -> tuple[Any, Any]:
+def plot_results(values: Any, axes: Any) -> tuple[Any, Any]:
     """Draw the results of several metrics: a row for each metric, or a line for each over a list of results."""
     return plot_steps(values, axes) if isinstance(values, Sequence) else plot_values(values, axes)
 
 
-def plot_values(values: Mapping[str, Any], axes: Any = None) -> tuple[Any, Any]:
+def plot_values(values: Mapping[str, Any], axes: Any) -> tuple[Any, Any]:
     """Draw a row for each metric: its name, a mark for its value or for the value of each query, and the number."""
     # sizes in inches, from the number and the lengths of names in a small font
     width, height = 6 + 0.09 * max(map(len, values), default=0), min(max(2.4, 1.2 + 0.28 * len(values)), 20)
@@ -35,7 +35,7 @@ def plot_values(values: Mapping[str, Any], axes: Any = None) -> tuple[Any, Any]:
     return axes.get_figure(), axes
 
 
-def plot_steps(values: Sequence[Mapping[str, Tensor]], axes: Any = None) -> tuple[Any, Any]:
+def plot_steps(values: Sequence[Mapping[str, Tensor]], axes: Any) -> tuple[Any, Any]:
     """Draw a line for each metric over a list of results."""
     steps = list(range(len(values)))
     figure, axes = _plot_lines({key: (steps, [float(result[key]) for result in values]) for key in values[0]}, axes)
@@ -45,7 +45,7 @@ def plot_steps(values: Sequence[Mapping[str, Tensor]], axes: Any = None) -> tupl
 
 
 def plot_over_k(
-    lines: Mapping[str, tuple[list[int], list[float]]], levels: Mapping[str, float], axes: Any = None
+    lines: Mapping[str, tuple[list[int], list[float]]], levels: Mapping[str, float], axes: Any
 ) -> tuple[Any, Any]:
     """Draw lines through points (k, value), with ticks at these k, and lines at some levels."""
     cutoffs = sorted({k for found, _ in lines.values() for k in found})

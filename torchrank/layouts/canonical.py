@@ -96,7 +96,7 @@ class DenseLayout(Layout):
     #: [query, candidate]
     grade: Tensor
     #: bool [query, candidate], False = padding; None = no padding
-    mask: Tensor | None = None
+    mask: Tensor | None
     #: [query, candidate]: the larger value ranks first among equal scores
     tie_break: Tensor | None = None
     #: pairs that are not candidates, unless relevant

@@ -27,7 +27,7 @@ def embedded(
     chunk_size: int | None,
     shard: Callable[[int, int], Any] | None,
     progress: Callable[[int], None] | None,
-    precision: str | None = None,
+    precision: str | None,
 ) -> EmbeddedLayout:
     """Check embeddings [query, dimension] and [item, dimension], and convert them to a canonical layout.
 

@@ -66,13 +66,13 @@ class Parameter:
         return value if self.check is None else self.check(value)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Number(Parameter):
-    bounds: Mapping[str, float] | None = None
+    bounds: Mapping[str, float]
 
     def checked(self, owner: type, name: str, value: Any) -> Any:
         if value is not None or not self.or_none:
-            arguments.number(name, value, **(self.bounds or {}))
+            arguments.number(name, value, **self.bounds)
         return value
 
 

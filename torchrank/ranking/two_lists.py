@@ -39,8 +39,8 @@ def both_lists(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, Tensor, T
     pair = again & second[:, 1:] & ~second[:, :-1]
     # Equal ids of the same list are bad values.
     errors = count(Problem.DUPLICATE_IDS, again & (second[:, 1:] == second[:, :-1]))
-    repeated = torch.nn.functional.pad(pair, (1, 0))[:, : ids.shape[1]]
-    in_both = torch.nn.functional.pad(pair, (0, 1))[:, : ids.shape[1]]
+    repeated = torch.nn.functional.pad(pair, (1, 0))
+    in_both = torch.nn.functional.pad(pair, (0, 1))
     # An id of both lists becomes one entry: its place in the first list takes the grade, its place in the second
     # becomes padding.
     other_grade = torch.where(in_both, grade.gather(-1, order).roll(-1, -1), 0)
@@ -48,7 +48,7 @@ def both_lists(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, Tensor, T
     valid = torch.cat([in_first, in_second], -1) & ~torch.zeros_like(in_both).scatter(-1, order, repeated)
     return (
         rank.to(dtype),
-        (rank > 0).to(dtype) * valid,
+        ((rank > 0) & valid).to(dtype),
         torch.where(grade > 0, grade.to(dtype), float("-inf")),
         valid,
         number.to(dtype),

@@ -97,7 +97,7 @@ class QueryMean(SummedMetric):
         # The reduction of the series of computes in progress.
         self._series: JointReduction | None = None
 
-    def name_state(self, name: str, num_extra: int = 0) -> None:
+    def name_state(self, name: str, num_extra: int) -> None:
         """Add empty states under a name that no other metric has, with room for ``num_extra`` further sums."""
         # torchmetrics.MetricCollection merges metrics if the names of their states are equal, and their values after
         # the first batch. The colon keeps the names apart from attributes.

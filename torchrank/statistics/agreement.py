@@ -14,7 +14,7 @@ from torchrank.names.arguments import one_of
 Level = Literal["nominal", "ordinal", "interval"]
 
 
-def krippendorff_alpha(grades: np.ndarray, level: Level = "ordinal") -> float:
+def krippendorff_alpha(grades: np.ndarray, level: Level) -> float:
     r"""Krippendorff's alpha: 1 for judges that always agree, 0 for judges that draw their grades at random.
 
     .. math:: \alpha = 1 - \frac{D_o}{D_e}, \qquad
@@ -36,7 +36,7 @@ def krippendorff_alpha(grades: np.ndarray, level: Level = "ordinal") -> float:
         At most 1; NaN if no item has two grades, or all grades are equal.
 
     Example:
-        >>> round(krippendorff_alpha(np.array([[1, 1], [0, 0], [2, 1], [0, 0], [2, 2]])), 4)
+        >>> round(krippendorff_alpha(np.array([[1, 1], [0, 0], [2, 1], [0, 0], [2, 2]]), "ordinal"), 4)
         0.8898
     """
     one_of("level", level, get_args(Level))

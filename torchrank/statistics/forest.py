@@ -32,7 +32,7 @@ class Effect(NamedTuple):
 
 
 def draw_forest(
-    rows: Sequence[Effect], about: str, margin: float | Mapping[str, float] | None = None, axes: Any = None
+    rows: Sequence[Effect], about: str, margin: float | Mapping[str, float] | None, axes: Any
 ) -> tuple[Any, Any]:
     """Draw a row for each difference, with its interval, and a band of the margin. A significant one is filled.
 

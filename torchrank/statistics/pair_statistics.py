@@ -275,11 +275,11 @@ def differences_of(a: Array, b: Array) -> Array:
     return np.where(np.abs(difference) <= TIE * np.maximum(np.abs(a), np.abs(b)), 0.0, difference)
 
 
-def outcomes(a: Array, b: Array, higher_is_better: bool = True) -> tuple[int, int, int]:
+def outcomes(a: Array, b: Array, higher_is_better: bool) -> tuple[int, int, int]:
     """Wins, ties and losses of ``b`` against ``a``, float64 [query] each.
 
     Example:
-        >>> outcomes(np.array([0.1, 0.2, 0.3]), np.array([0.2, 0.2, 0.4]))
+        >>> outcomes(np.array([0.1, 0.2, 0.3]), np.array([0.2, 0.2, 0.4]), True)
         (2, 1, 0)
     """
     difference = differences_of(a, b)

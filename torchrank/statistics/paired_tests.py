@@ -59,7 +59,7 @@ class Drawing:
         return (1 + extreme) / (1 + self.replicates)
 
 
-def paired_p(differences: Array, test: str = "t", drawing: Drawing = Drawing()) -> float:
+def paired_p(differences: Array, test: str, drawing: Drawing = Drawing()) -> float:
     """Two-sided p-value of one pair.
 
     Args:
@@ -75,7 +75,7 @@ def paired_p(differences: Array, test: str = "t", drawing: Drawing = Drawing()) 
         ImportError: the test needs scipy, which is not installed.
 
     Example:
-        >>> round(paired_p(np.array([0.1, 0.3, -0.1, 0.2])), 4)
+        >>> round(paired_p(np.array([0.1, 0.3, -0.1, 0.2]), "t"), 4)
         0.2394
     """
     if test not in PAIR_TESTS:
@@ -85,7 +85,7 @@ def paired_p(differences: Array, test: str = "t", drawing: Drawing = Drawing()) 
     return PAIR_TESTS[test](differences, drawing) if differences.any() else 1.0
 
 
-def family_p(values: Array, test: str = "tukey", drawing: Drawing = Drawing()) -> Array:
+def family_p(values: Array, test: str, drawing: Drawing = Drawing()) -> Array:
     """P-values of all pairs of systems, valid together.
 
     Args:

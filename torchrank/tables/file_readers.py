@@ -41,7 +41,7 @@ QRELS_FIELDS = {4: (0, 2, 3, 1)}
 BETWEEN_TABS = (0, 1, 2)
 
 
-def open_text(source: Any, value: str, expansion: int = EXPANSION) -> Text:
+def open_text(source: Any, value: str, expansion: int) -> Text:
     """The content of a path, of "-" (standard input) or of an open file, decompressed, without a byte order mark.
 
     Raises:

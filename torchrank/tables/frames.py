@@ -70,7 +70,7 @@ class Frame:
         return ", ".join(parts)
 
 
-def frame_of(source: Any, name: str = "") -> Frame:
+def frame_of(source: Any, name: str) -> Frame:
     """The columns of a data frame, or of a dictionary of columns.
 
     Raises:

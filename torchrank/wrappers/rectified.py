@@ -251,8 +251,8 @@ class Rectified(Compared):
         self,
         judge: Sequence[Values],
         people: Sequence[Values],
-        judged: Array | None = None,
-        strata: Array | None = None,
+        judged: Array | None,
+        strata: Array | None,
     ) -> None:
         """Add the values [metric, query] of each system by the judge, and by people: NaN where they have judged none.
 
@@ -404,7 +404,7 @@ def of_tables(
     suite: Suite,
     judge: Mapping[str, QueryTable],
     people: Mapping[str, QueryTable],
-    strata: Mapping[Any, Any] | None = None,
+    strata: Mapping[Any, Any] | None,
 ) -> Rectified:
     """The values of all queries by the judge, and of some by people, by the name of the system.
 
@@ -432,7 +432,7 @@ def of_tables(
         names, at = np.unique([str(strata[key]) for key in ids], return_inverse=True)
     found = Rectified(suite, list(judge) if len(judge) > 1 else None, None if names is None else names.tolist())
     values, by_people = ([_values(one, ids) for one in tables.values()] for tables in (judge, people))
-    found.add_values(values, by_people, strata=at)
+    found.add_values(values, by_people, None, at)
     return found
 
 
