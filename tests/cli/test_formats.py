@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from torchrank.cli import plain
 from torchrank.cli.formats import fitted, formatted, width_of, wrapped
 from torchrank.statistics.table import Table
 
@@ -76,3 +77,19 @@ def test_lines_are_wrapped_between_words_at_the_width():
 def test_the_width_is_that_of_the_terminal(monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
     assert (width_of(False), width_of(True)) == (int(columns), math.inf)
+
+
+def test_lists_have_a_column_of_names_up_to_24_characters_and_lines_cut_at_the_width():
+    assert plain.listed([("a", "one"), ("b" * 24, "`two`")], 29.5) == f"a{' ' * 23}  one\n{'b' * 24}  two"
+    assert plain.listed([("a", "one"), ("`b`" * 25, "two words")], 30).splitlines() == [
+        f"a{' ' * 23}  one",
+        f"{'b' * 25}  tw…",  # 30 characters with one that says so
+    ]
+    assert plain.listed([("a", "one")], math.inf, "info a") == "a  one\n\n`info a` describes one of them."
+
+
+def test_a_table_of_two_columns_is_wrapped_in_the_second():
+    assert plain.rows([("a", "x" * 93), ("bbb", "x-y")]) == [f"  a    {'x' * 93}", "  bbb  x-y"]
+    assert plain.rows([("a", "x " * 48)], indent=0) == [f"a  {'x ' * 48}".rstrip()]
+    assert plain.rows([("a", "x " * 49 + "z")], indent=0) == [f"a  {'x ' * 49}".rstrip(), "   z"]
+    assert plain.rows([]) == []
