@@ -64,6 +64,7 @@ TESTS = {
         "measures/test_extend.py",
         "wrappers/test_sampled.py",
         "retrieval",
+        "collection/test_workers.py",
     ],
     "metrics": ["measures", "item_lists", "ranking/test_intents.py"],
     "collection": ["collection"],

@@ -70,6 +70,10 @@ def test_values_stand_in_one_axes_beside_their_names_and_numbers(size):
     inside = axes.get_window_extent()
     boxes = shown(figure, [*names, *axes.texts])
     assert all(box.x1 <= inside.x0 or box.x0 >= inside.x1 for box in boxes)
+    bottom, top = axes.get_ylim()
+    assert -1 < top < 0  # the first row is on top
+    assert len(values) - 1 < bottom < len(values)
+    assert inside.width > 3 * figure.dpi
 
 
 @pytest.mark.parametrize("size", SUITES)
@@ -104,8 +108,15 @@ def test_measures_are_lines_over_k():
     assert list(ndcg.get_ydata()) == [values[f"val/ndcg@{k}"] for k in sorted(cuts)]
     assert list(recall.get_ydata()) == [values[f"val/recall(normalize=min)@{k}"] for k in (1, 3)]
     assert [set(line.get_ydata()) for line in levels] == [{values["val/mrr"]}, {values["val/map"]}]
+    assert [list(line.get_xdata()) for line in levels] == [[1, 100]] * 2
     again = suite.plot(suite.compute(), axes, over_k=True)
     assert again == (figure, axes)
+
+
+def test_levels_alone_are_lines_over_two_cutoffs():
+    suite, _ = filled(["mrr", "map"])
+    _, axes = suite.plot(over_k=True)
+    assert [list(line.get_xdata()) for line in axes.lines] == [[1, 2]] * 2
 
 
 def test_keys_of_ones_own_are_lines_over_k_by_their_labels():

@@ -144,6 +144,14 @@ def test_weights_of_one_size_change_neither_z_nor_its_standard_error(scale):
     assert plain.compute().isfinite()
 
 
+def test_a_metric_made_where_tensors_have_no_values_has_its_state_on_the_cpu():
+    with torch.device("meta"):
+        metrics = [tr.MRR(), tr.MRR(aggregation="median"), RetrievalMRR()]
+    for metric in metrics:
+        metric.update(torch.tensor([0.1, 0.9]), torch.tensor([1, 0]), indexes=torch.tensor([0, 0]))
+        assert (metric.device.type, metric.compute().item()) == ("cpu", 0.5)
+
+
 def test_a_state_of_another_size_is_refused_and_changes_nothing():
     metric = fill(tr.MRR(), BATCHES)
     metric.persistent(True)

@@ -115,11 +115,11 @@ def _content(source: Any) -> Text:
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         buffer = np.zeros(size + PADDING, dtype=np.uint8)
-        read = file.readinto(memoryview(buffer)[:size]) if size else 0  # type: ignore[arg-type]
-        if read == size > 0 and not (rest := file.read()):
-            return Text(str(path), buffer)
-        rest = file.read() if not size else rest
-        return Text.of(bytes(buffer[:read]) + rest, str(path))
+        read = file.readinto(memoryview(buffer)[:size])  # type: ignore[arg-type]
+        rest = file.read()  # a pipe has size 0, and a file can grow
+    if read == size and not rest:
+        return Text(str(path), buffer)
+    return Text.of(bytes(buffer[:read]) + rest, str(path))
 
 
 def parquet(text: Text, value: str, expansion: int) -> Any:
