@@ -137,6 +137,13 @@ def test_tau_is_that_of_scipy_over_the_common_queries(data):
     assert table["tau ndcg@5"][0] == pytest.approx(stats.kendalltau(*means).statistic)
 
 
+def test_runs_of_which_one_has_no_value_have_no_order(data):
+    people, model, _, runs = data
+    table = tr.agree({"a": people, "b": model}, {**runs, "none": {"q0": {}}}, "rbpresidual mrr")
+    assert math.isnan(table["tau rbpresidual"][0])
+    assert table["tau mrr"] == [1]
+
+
 def test_wrong_calls_of_agree_raise(data):
     _, model, _, runs = data
     with pytest.raises(ValueError, match="Expected two or more judges"):

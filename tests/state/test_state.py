@@ -152,6 +152,18 @@ def test_a_metric_made_where_tensors_have_no_values_has_its_state_on_the_cpu():
         assert (metric.device.type, metric.compute().item()) == ("cpu", 0.5)
 
 
+def test_a_bad_weight_counts_unless_its_query_is_ignored():
+    scores, labels = torch.rand(3, 4, generator=torch.Generator().manual_seed(0)), torch.tensor([0, -100, 1])
+    for weights, bad in (([1, math.nan, 1], 0), ([1, -1, math.nan], 1), ([math.inf, 1, -1], 2)):
+        metric = tr.MRR()
+        metric.update(scores, labels, weights=torch.tensor(weights))
+        if bad:
+            with pytest.raises(ValueError, match=f"{bad} quer.* weights? "):
+                metric.compute()
+        else:
+            assert metric.compute() == tr.MRR().score(scores, labels)[::2].mean()
+
+
 def test_a_state_of_another_size_is_refused_and_changes_nothing():
     metric = fill(tr.MRR(), BATCHES)
     metric.persistent(True)

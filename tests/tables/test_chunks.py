@@ -215,10 +215,10 @@ def test_values_do_not_depend_on_the_other_queries_of_a_batch():
 def test_pipes_are_read_once(tmp_path, compressed):
     data, pipe = b"q1 Q0 a 1 1.0 t\nq1 Q0 b 2 0.5 t\nq2 Q0 c 1 1.0 t\n", tmp_path / "pipe"
     os.mkfifo(pipe)
-    for read in (lambda source: tr.read_chunks(source, lines=1), lambda source: [tr.read_run(source)]):
+    for call in (lambda source: tr.read_chunks(source, lines=1), lambda source: [tr.read_run(source)]):
         writer = threading.Thread(target=lambda: pipe.write_bytes(gzip.compress(data) if compressed else data))
         writer.start()
-        found = [run.to_dict() for run in read(pipe)]
+        found = [run.to_dict() for run in call(pipe)]
         writer.join()
         both = {query: one for run in found for query, one in run.items()}
         assert both == {"q1": {"a": 1.0, "b": 0.5}, "q2": {"c": 1.0}}

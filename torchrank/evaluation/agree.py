@@ -106,14 +106,14 @@ def _grades(tables: Sequence[Mapping[Any, Mapping[Any, float]]]) -> np.ndarray:
 
 def _tau(one: Evaluation, other: Evaluation, label: str) -> float:
     """Kendall's tau-b of the means of all runs over the queries of both evaluations."""
-    orders = []
-    for each, against in ((one, other), (other, one)):
-        means = []
-        for name, table in each.tables.items():
-            common = np.isin(table.ids, against[name].ids)
-            means.append(table.where(common).values()[label] if common.any() else math.nan)
-        # rounding of equal means is not an order
-        orders.append(torch.from_numpy(np.unique(np.round(means, 12), return_inverse=True)[1]).view(1, -1))
-    if any(math.isnan(mean) for mean in means):
+    means = np.array(
+        [
+            [table.where(np.isin(table.ids, against[run].ids)).values()[label] for run, table in each.tables.items()]
+            for each, against in ((one, other), (other, one))
+        ]
+    )
+    if np.isnan(means).any():
         return math.nan
-    return float(KendallTau().score(orders[0].double(), orders[1]))
+    # rounding of equal means is not an order
+    first, second = (np.unique(row, return_inverse=True)[1] for row in means.round(12))
+    return float(KendallTau().score(torch.from_numpy(first).double().view(1, -1), torch.from_numpy(second).view(1, -1)))
