@@ -755,8 +755,10 @@ def test_metrics_share_one_reduction_however_they_came_and_copies_have_another()
     joints = [shared(suite)]
     suite.add_metrics("ndcg", tr.HitRate(top_k=1))
     assert shared(suite) == joints[0]
+    alone = suite["map@5"]
     del suite["map@5"]
     assert shared(suite) == joints[0]
+    assert alone.joint is None
     joints += [
         shared(copy.deepcopy(suite)),
         shared(pickle.loads(pickle.dumps(suite))),
@@ -768,3 +770,5 @@ def test_metrics_share_one_reduction_however_they_came_and_copies_have_another()
     assert other["mine"].joint is suite._joint
     assert other["own"].joint is other._joint is not suite._joint
     assert list(other._joint.members) == ["own"]
+    del other["mine"]
+    assert suite["mrr"].joint is suite._joint

@@ -11,7 +11,6 @@ import torchrank as tr
 from tests.support.cases import cases
 from tests.support.optional import pandas
 from torchrank.names.arguments import explained
-from torchrank.names.labels import namesake
 
 SCORES, GRADES = torch.tensor([[0.3, 0.2, 0.1], [0.1, 0.2, 0.3]]), torch.tensor([[1, 0, 0], [0, 1, 0]])
 PAIRS, ROWS, ROW_GRADES = (torch.tensor([0]), torch.tensor([2])), torch.tensor([0.3, 0.2, 0.1]), torch.tensor([1, 0, 0])
@@ -191,14 +190,3 @@ def test_errors_of_wrong_calls_say_what_is_meant_and_others_stay_as_they_are():
         assert (found is error) == (message == "inside")
     with pytest.raises(TypeError, match=re.escape(of_a_class)):
         tr.NDCG.score(torch.rand(1, 3), torch.tensor([0]))
-
-
-def test_functions_of_one_name_have_numbers_from_0_on():
-    def of_this_name():
-        return lambda rank: 1 / rank
-
-    functions = [of_this_name() for _ in range(4)]
-    for function in functions:
-        function.__name__ = "third_from_zero"
-    assert [namesake(function) for function in functions] == [0, 1, 2, 3]
-    assert [namesake(function) for function in functions[::-1]] == [3, 2, 1, 0]
