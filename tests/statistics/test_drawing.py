@@ -44,6 +44,19 @@ def test_a_legend_with_long_or_many_names_is_beside_the_axes(names, beside, colu
     assert room == pytest.approx(columns * (0.55 + 0.07 * len(names[0])) if beside else 0)
 
 
+def test_new_axes_have_their_size_and_pyplot_knows_only_managed_ones():
+    pyplot.close("all")
+    own = drawing.axes_of(None)
+    assert own.figure.get_size_inches().tolist() == [6.4, 4.2]
+    assert drawing.axes_of(own, 1, 1, managed=True) is own
+    assert not pyplot.get_fignums()
+    managed = drawing.axes_of(None, 3, 2, managed=True)
+    assert managed.figure.get_size_inches().tolist() == [3, 2]
+    assert [pyplot.figure(number) for number in pyplot.get_fignums()] == [managed.figure]
+    assert all(axes.figure.get_constrained_layout() for axes in (own, managed))
+    pyplot.close("all")
+
+
 def test_rows_of_intervals_are_from_top_to_bottom_and_hollow_where_they_are_not_filled():
     axes = pyplot.Figure().add_subplot()
     drawing.draw_intervals(axes, ["$a", "b", "c"], [0.1, 0.2, 0.3], [0, 0.1, 0.2], [0.2, 0.3, 0.4], [True, False, True])
