@@ -14,7 +14,7 @@ from torchmetrics.classification import BinaryAccuracy
 from torchmetrics.retrieval import RetrievalMRR
 
 import torchrank as tr
-from tests.support import layout_cases
+from tests.support import layout_cases, usual_defaults
 from torchrank.engine.plan import plan
 
 CLASSES = list(tr.RankingMetric.registry.values())
@@ -772,3 +772,7 @@ def test_metrics_share_one_reduction_however_they_came_and_copies_have_another()
     assert list(other._joint.members) == ["own"]
     del other["mine"]
     assert suite["mrr"].joint is suite._joint
+
+
+def test_arguments_that_are_left_out_have_the_usual_defaults():
+    usual_defaults.check("collection")
