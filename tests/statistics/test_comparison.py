@@ -1,4 +1,5 @@
 import json
+import math
 import sys
 
 import pytest
@@ -10,6 +11,7 @@ from torchrank.cli import main
 from torchrank.statistics import comparison
 from torchrank.statistics.compare import compare
 from torchrank.statistics.comparison import COLUMNS, Column, Comparison, Head
+from torchrank.statistics.pair_statistics import PairStatistics
 
 
 def two_measures():
@@ -160,3 +162,15 @@ def test_one_entry_is_a_new_column_of_tables_the_report_and_the_help(monkeypatch
     with pytest.raises(SystemExit):
         main(["compare", "--help"])
     assert "  gain         difference in the better direction\n" in capsys.readouterr().out
+
+
+def test_the_printed_columns_are_the_main_ones():
+    table = compare(named(40, 3), margin=0.02)
+    hidden = {"relative", "relative_low", "relative_high", "better", "sd", "detectable", "p_equivalent", "p_not_worse"}
+    assert list(table.printed.columns) == [name for name in table.table.columns if name not in {*hidden, "unpaired"}]
+
+
+def test_what_is_not_given_of_a_pair_is_0_or_unknown():
+    pair = PairStatistics("mrr", "a", "b", 80, 0.3, 0.4, 0.01, 79.0)
+    assert (pair.wins, pair.ties, pair.losses, pair.unpaired, pair.higher_is_better) == (0, 0, 0, 0, True)
+    assert all(map(math.isnan, (pair.sd, pair.relative_standard_error, pair.skewness, pair.effective)))
