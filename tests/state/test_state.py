@@ -23,6 +23,7 @@ from tests.support.optional import stats
 from tests.support.workers import batch
 from torchrank.retrieval import RetrievalMRR
 from torchrank.state import sums
+from torchrank.state.scoring import _chunks
 
 BATCHES = [batch(seed) for seed in range(7)]
 
@@ -162,6 +163,18 @@ def test_a_bad_weight_counts_unless_its_query_is_ignored():
                 metric.compute()
         else:
             assert metric.compute() == tr.MRR().score(scores, labels)[::2].mean()
+
+
+def test_chunks_have_the_numbers_of_their_queries_and_the_errors_of_a_ranking_once():
+    ranks = [torch.arange(1, n + 1) for n in (5, 2, 4)]
+    rankings = [tr.Ranking.from_ranks(x) for x in ranks]
+    rankings[0].errors[0] = 7
+    for step, sizes in ((2, [2, 2, 1, 2, 2, 2]), (4, [4, 1, 2, 4]), (9, [5, 2, 4])):
+        found = list(_chunks(rankings, step))
+        assert [chunk.num_queries for chunk in found] == sizes
+        assert torch.cat([chunk.queries for chunk in found]).tolist() == list(range(11))
+        assert torch.cat([chunk.first[:, 0] for chunk in found]).tolist() == torch.cat(ranks).tolist()
+        assert sum(chunk.errors for chunk in found)[0] == 7
 
 
 def test_a_state_of_another_size_is_refused_and_changes_nothing():
