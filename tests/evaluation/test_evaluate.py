@@ -45,6 +45,17 @@ def test_the_mean_over_the_other_queries_is_in_the_report():
     assert len(tr.evaluate(qrels, complete, "mrr").summary().notes) == 1
 
 
+def test_measures_whose_low_values_are_good_warn_of_queries_without_a_list():
+    qrels = {f"q{n}": {"a": 1} for n in range(4)}
+    runs = {"full": {q: {"a": 1.0} for q in qrels}, "part": {"q0": {"a": 1.0}}}
+    for measures, queries, warned in (("mrr mr", "judged", True), ("mrr mr", "both", False), ("mrr", "judged", False)):
+        notes = tr.evaluate(qrels, runs, measures, queries=queries).summary().notes
+        assert [note for note in notes if note.startswith("Warning")] == warned * [
+            "Warning: part lacks 3 judged queries, which have no value of mr: an empty list would look good there;"
+            " compare runs of the same queries"
+        ]
+
+
 def test_coverage_counts_queries_and_documents():
     qrels = {"q1": {"a": 1}, "q2": {"b": 0}, "q3": {"c": 1}}
     run = {"q1": {"a": 2.0, "q1": 1.0}, "q2": {"x": 1.0}, "other": {"a": 1.0}}
