@@ -88,6 +88,7 @@ def test_results_of_steps_are_lines_with_their_names_beside_the_axes(size):
     for line, key in zip(axes.lines, results[0]):
         assert line.get_ydata() == pytest.approx([result[key].item() for result in results])
     assert all(float(tick).is_integer() for tick in axes.get_xticks())
+    assert axes.get_xlabel() == "step"
     looks = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in axes.lines}
     assert len(looks) == len(axes.lines)
     inside = axes.get_window_extent()
@@ -109,6 +110,7 @@ def test_measures_are_lines_over_k():
     assert list(recall.get_ydata()) == [values[f"val/recall(normalize=min)@{k}"] for k in (1, 3)]
     assert [set(line.get_ydata()) for line in levels] == [{values["val/mrr"]}, {values["val/map"]}]
     assert [list(line.get_xdata()) for line in levels] == [[1, 100]] * 2
+    assert axes.get_xlabel() == "k"
     again = suite.plot(suite.compute(), axes, over_k=True)
     assert again == (figure, axes)
 

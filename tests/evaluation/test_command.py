@@ -403,7 +403,13 @@ def test_files_that_cannot_be_read_are_named(files, capsys, tmp_path, monkeypatc
 
 
 def test_measures_are_names_between_blanks_or_commas_in_one_or_several_options(files, capsys):
-    for measures in (["-m", "map,mrr"], ["-m", "map, mrr"], ["-m", "map", "-m", "mrr"], ["--measures=map mrr"]):
+    for measures in (
+        ["-m", "map,mrr"],
+        ["-m", "map, mrr"],
+        ["-m", "map", "-m", "mrr"],
+        ["--measures=map mrr"],
+        ["--measures=map", "mrr"],
+    ):
         found = json.loads(output(capsys, "eval", *files[:2], *measures, "--format", "json")[1])
         assert [row["measure"] for row in found["rows"]] == ["map", "mrr"]
 

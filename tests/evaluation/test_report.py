@@ -24,7 +24,7 @@ from torchrank.evaluation import figures, svg
 from torchrank.evaluation.curves import Curve
 from torchrank.evaluation.evaluation import Evaluation
 from torchrank.evaluation.markup import escaped, tag
-from torchrank.evaluation.verdict import verdict
+from torchrank.evaluation.verdict import listed, verdict
 from torchrank.statistics.forest import Effect
 from torchrank.statistics.table import printable as clean
 
@@ -438,6 +438,12 @@ def test_the_first_twelve_pairs_of_each_measure_have_a_chart_and_those_of_the_fi
     ]
 
 
+def test_long_lists_of_names_end_with_their_number():
+    for n, text in ((1, "a"), (2, "a and b"), (5, "a, b, c, d and e"), (6, "a, b, c, d and 2 more")):
+        assert listed("abcdef"[:n]) == text
+    assert listed("abcdef", most=2) == "a, b and 4 more"
+
+
 def test_rows_of_differences_stand_in_the_places_of_their_numbers():
     rows = [("b - a", 0.1, -0.1, 0.35), ("c - a", -0.25, -0.5, 0.0), ("d - a", 0.2, math.nan, math.nan)]
     chart = svg.forest([Effect("mrr", "a", name[0], *numbers, True) for name, *numbers in rows], "t", "x")
@@ -519,6 +525,10 @@ def test_charts_are_within_their_picture_and_texts_outside_of_their_axes():
             assert 0 < y < height
             if text.get("text-anchor") != "end":  # below the axis: the name of the axis below the ticks
                 assert bottom + (10 if text.get("class") == "tick" else 30) < y
+        ticks = next(path for path in picture.iter("path") if path.get("class") in ("axis", "grid"))
+        assert (ticks.get("class"), "v4M" in ticks.get("d")) == (
+            ("axis", True) if left == svg.LEFT else ("grid", False)
+        )
         for path in picture.iter("path"):
             for x, y in re.findall(r"[ML]([-\d.]+) ([-\d.]+)", path.get("d")):
                 assert left - 5 <= float(x) <= right + 5
