@@ -259,3 +259,11 @@ def test_betting_and_asymptotic_sequences_of_many_queries_are_alike():
     wide = metric.confidence_sequence()
     assert (high - low) == pytest.approx(wide.high - wide.low, rel=0.2)
     assert stdev([low, wide.low]) < 0.003
+
+
+def test_equal_losses_on_all_queries_have_the_p_value_of_bets_on_every_probability():
+    for n in (2, 5, 12):
+        pair = PairStatistics("mrr", "a", "b", n, 0.3, 0.2, 0.0, n - 1.0, losses=n)
+        wealth = np.mean([(2 * p) ** n for p in (np.arange(10_000) + 0.5) / 10_000])  # bets on each probability alike
+        assert pair.p_constant == 0.5**n
+        assert pair.anytime().p_constant == pytest.approx(1 / wealth, rel=1e-5)
