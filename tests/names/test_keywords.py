@@ -174,7 +174,7 @@ def test_errors_of_wrong_calls_say_what_is_meant_and_others_stay_as_they_are():
     def free(preds, **options):
         raise TypeError("inside")
 
-    of_a_class = "Expected score of a metric, got that of a class; write NDCG(top_k=10).score(preds, target)"
+    of_a_class = "Expected score of a metric, got score of its class; write NDCG(top_k=10).score(preds, target)"
     for function, args, kwargs, message in (
         (Scorer.score, (), {"preds": 1}, of_a_class),
         (Scorer.score, (1,), {}, of_a_class),
