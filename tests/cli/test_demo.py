@@ -220,6 +220,7 @@ def test_a_docstring_without_a_formula_or_a_source_is_an_error():
         (r"\frac{1}{R} \sum_{i \in rel} \frac{1}{i} \left(1 + d_i \frac{r_i + e}{j_i + 2 e}\right)",
          "1/R Σ_(i ∈ rel) 1/i (1 + d_i (r_i + e) / (j_i + 2 e))"),
         (r"\sqrt{\frac{a}{b_{10}}} \, \max(p_i, 0)", "√(a/b_10) max(p_i, 0)"),
+        (r"\sqrt{\{a\}}", "√({a})"),
         (r"|\{(i, j): g_i \ge g_j\}|", "|{(i, j): g_i ≥ g_j}|"),
     ],
 )  # fmt: skip

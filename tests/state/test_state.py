@@ -177,6 +177,20 @@ def test_chunks_have_the_numbers_of_their_queries_and_the_errors_of_a_ranking_on
         assert sum(chunk.errors for chunk in found)[0] == 7
 
 
+def test_a_query_of_an_epoch_before_is_not_taken_for_one_that_is_cut():
+    rows = torch.rand(4), torch.tensor([1, 0, 1, 0])
+    metric = tr.MRR()
+    for first in (metric.forward, metric.update):
+        first(*rows, indexes=torch.tensor([0, 0, 1, 1]))
+        metric.reset()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            metric.update(*rows, indexes=torch.tensor([1, 1, 2, 2]))
+        with pytest.warns(UserWarning, match="Counted the last query of an update"):
+            metric.update(*rows, indexes=torch.tensor([2, 2, 3, 3]))
+        metric.reset()
+
+
 def test_a_state_of_another_size_is_refused_and_changes_nothing():
     metric = fill(tr.MRR(), BATCHES)
     metric.persistent(True)
