@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -58,57 +57,24 @@ def test_counts_by_sorting_equal_counts_by_comparing_also_beside_nan():
                 assert torch.equal(one, other)
 
 
-@pytest.fixture
-def small(monkeypatch, assume):
-    """Tiles of 64, 128 and 256 results, none of which was tried."""
-    assume(tile=64)
-    monkeypatch.setattr(tiles, "fastest", {})
-
-
-def heights(queries, clock=None, seconds=lambda height: 0.0, device="cpu"):
-    """Numbers of rows of the strips of [query, 16], compared twice. They take so many seconds on a clock."""
-    found = []
-    for rows, _ in tiles.strips(torch.zeros(queries, 16, device=device), 2):
-        found.append(len(range(queries)[rows]))
-        if clock is not None:
-            clock.now += seconds(found[-1])
-    return found
-
-
-@pytest.mark.parametrize("best", [1, 2, 4])
 @pytest.mark.parametrize("threads", [1, 4])
-def test_a_large_count_tries_tiles_of_all_sizes_and_keeps_the_fastest(monkeypatch, small, threads, best):
-    clock = SimpleNamespace(now=0.0, perf_counter=lambda: clock.now)
-    monkeypatch.setattr(tiles, "time", clock)
+def test_strips_have_rows_for_all_threads_and_cover_all_queries_once(monkeypatch, assume, threads):
+    assume(tile=64)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    one, queries = 2 * threads, 99 * threads  # rows of the smallest strip, of all
-    found = heights(queries, clock, lambda height: height * (1.0 if height == one * best else 1.1))
-    assert found[:12] == [one] * 3 + [2 * one] * 3 + [4 * one] * 3 + [one] * 3
-    assert set(found[12:-1]) <= {one * best}
-    assert sum(found) == queries
-    assert tiles.fastest == {threads: best}
-    assert heights(queries)[0] == one * best
+    for queries in (0, 1, 20, 99):
+        rows, columns = tiles.strips(torch.zeros(queries, 16), 2)
+        assert columns == [slice(0, 16)]
+        assert [query for strip in rows for query in range(queries)[strip]] == list(range(queries))
+        assert {strip.stop - strip.start for strip in rows} == {max(1, min(queries, 2 * threads))}
+    assert len(tiles.strips(torch.zeros(10**7, 16, device="meta"), 2)[0]) == 10  # of an accelerator: other tiles
 
 
-def test_nothing_is_tried_without_enough_rows_or_choice(monkeypatch, small):
-    for queries in (0, 1, 20, 47):
-        assert set(heights(queries)[:-1]) <= {2}
-    assert len(tiles._tries(torch.zeros(48, 16), 2, 1)) == 12
-    assert tiles._tries(torch.zeros(48, 16), 1, 1) == []
-    assert len(heights(10**7, device="meta")) == 10  # an accelerator has tiles of another size
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 16)
-    heights(10_000)
-    assert tiles.fastest == {}
-
-
-def test_tiles_of_all_sizes_count_alike(small):
+def test_tiles_of_all_sizes_count_alike(assume):
     scores = torch.randint(9, (200, 16), generator=torch.Generator().manual_seed(0)).float()
     bounds = scores[:, :3].contiguous()
     want = (scores.unsqueeze(1) > bounds.unsqueeze(-1)).sum(-1)
-    assert torch.equal(counting.count_above(scores, bounds), want)
-    assert tiles.fastest
-    for multiple in (1, 2, 4):
-        tiles.fastest[torch.get_num_threads()] = multiple
+    for tile in (5, 64, 128, 10**6):
+        assume(tile=tile)
         assert torch.equal(counting.count_above(scores, bounds), want)
 
 

@@ -195,63 +195,6 @@ def test_every_engine_finds_the_same_places(assume, monkeypatch, read, engine, d
         assert_stands(tr.Ranking.join(rankings), want, reach)
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("reach", [None, 4])
-def test_a_few_queries_with_ties_are_ranked_apart(assume, reach, masked):
-    assume(tied_from=1)
-    assume(tied_share=2)
-    assume(block=20 * 9)
-    g = torch.Generator().manual_seed(13)
-    scores = torch.rand(50, 9, generator=g).argsort(-1).float()
-    tied = torch.tensor([3, 18, 19, 20, 45])
-    scores[tied, :2] = 100
-    grade = torch.randint(-1, 4, (50, 9), generator=g)
-    mask = torch.arange(9) < torch.randint(5, 10, (50, 1), generator=g) if masked else None
-    parts = list(rank(arrange(scores, grade, mask=mask), Need(reach, relevant=True)))
-    assert len(parts) > 3
-    assert torch.equal(torch.cat([part.queries for part in parts if not part.untied]), tied)
-    metrics = tr.RankingCollection(["ndcg@4", "map@4", "hitrate@2"] if reach else ["ndcg", "mrr", "auroc", "f1@3"])
-    together = metrics.score(scores, grade, mask=mask)
-    assume(tied_from=1000)
-    for query in range(50):
-        one = slice(query, query + 1)
-        alone = metrics.score(scores[one], grade[one], mask=None if mask is None else mask[one])
-        for name, value in alone.items():
-            torch.testing.assert_close(together[name][one], value, rtol=1e-14, atol=1e-15, equal_nan=True)
-
-
-@pytest.mark.parametrize("config", ["opa(average=pair)", "kendalltau", "ndcg"])
-def test_results_of_queries_that_are_ranked_apart_stay_with_their_queries(assume, config):
-    g = torch.Generator().manual_seed(15)
-    scores, grade = torch.rand(50, 9, generator=g), torch.randint(1, 4, (50, 9), generator=g)
-    scores[[3, 18, 45], :2] = 100
-    grade[7] = 1  # no pair, so OPA weighs each query by its own number of pairs
-    pairs = torch.ones(50, 9).nonzero().T
-    weights = torch.rand(50, generator=g)
-
-    def results():
-        metric = tr.parse(config)
-        metric.update(scores, grade, weights=weights)
-        listed = tr.parse(config)
-        listed.update(scores, (*pairs, grade.flatten()), weights=weights)
-        return metric.compute(), listed.compute(), tr.parse(config).score(scores, (*pairs, grade.flatten()))
-
-    want = results()
-    assume(tied_from=1)
-    assume(block=20 * 9)
-    for got, whole in zip(results(), want):
-        torch.testing.assert_close(got, whole, rtol=1e-6, atol=0, equal_nan=True)
-
-
-def test_bad_scores_of_queries_that_are_ranked_apart_are_counted_once(assume):
-    assume(tied_from=1)
-    scores = torch.arange(9.0).repeat(20, 1)
-    scores[5, :2], scores[7, 3] = 100, NAN
-    parts = list(rank(arrange(scores, torch.ones(20, 9, dtype=torch.int64)), Need(relevant=True)))
-    assert len(parts) == 2
-    assert sum(part.errors[Problem.NAN_SCORES] for part in parts) == 1
-
-
 def test_a_ranking_of_the_best_says_how_far_it_reaches(assume):
     assume(**FORCED[Counting.TOP])
     (found,) = rank(arrange(torch.rand(3, 50), torch.tensor([1, 2, 3])), Need(4, relevant=True))
@@ -283,7 +226,6 @@ def test_no_query_of_very_many_candidates_has_no_value():
 
 @pytest.mark.parametrize("reach", [None, 2])
 def test_many_queries_with_ties_are_ranked_in_pieces(assume, reach):
-    assume(tied_from=1)
     assume(tied_entries=40)
     g = torch.Generator().manual_seed(14)
     scores = torch.randint(3, (30, 9), generator=g).float()
@@ -293,7 +235,7 @@ def test_many_queries_with_ties_are_ranked_in_pieces(assume, reach):
     assert len(parts) > 4
     assert max(part.first.numel() for part in parts) <= 40
     assert sum(part.errors[Problem.NAN_SCORES] for part in parts) == 2
-    assume(tied_from=1000)
+    assume(tied_entries=1000)
     (whole,) = rank(arrange(scores, grade), Need(reach, relevant=True))
     for name in ("first", "tied", "grade"):
         torch.testing.assert_close(torch.cat([getattr(part, name) for part in parts]), getattr(whole, name))

@@ -163,4 +163,4 @@ FORCED = {
 
 def make_blocks_small(assume):
     assume(block=60, tile=130, rectangle=4, rectangle_compared=8, copied_lists=100, listed=64)
-    assume(tied_from=4, tied_share=2, tied_entries=60, group=3, groups_per_rank=1)
+    assume(tied_entries=60, group=3, groups_per_rank=1)

@@ -21,7 +21,6 @@ from hypothesis import HealthCheck, settings
 import torchrank.metrics  # noqa: F401 - fills the registries
 from tests.support import layout_cases
 from torchrank.hardware import costs
-from torchrank.engine import tiles
 from torchrank.names.registry import KINDS
 
 # ranx compiles its functions for minutes in a new environment, and gives the same numbers without.
@@ -117,7 +116,6 @@ def nothing_left_behind():
     before = [dict(measures) for measures in KINDS]
     yield
     layout_cases.take_back()
-    tiles.fastest.clear()  # the fastest of tiny tiles
     for measures, those in zip(KINDS, before):  # other files test all measures that there are
         if measures.keys() != those.keys():
             measures.clear()

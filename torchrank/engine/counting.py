@@ -12,7 +12,7 @@ from torch import Tensor
 from torchrank.engine.compiled import fused, is_compiled
 from torchrank.engine.sorting import descending
 from torchrank.engine.thresholds import Thresholds, compared_dtype, next_below
-from torchrank.engine.tiles import bands, strips
+from torchrank.engine.tiles import strips, tile_shape
 from torchrank.hardware import costs
 from torchrank.hardware.devices import all_finite, every
 from torchrank.hardware.sorted_values import ascending
@@ -92,9 +92,10 @@ def _by_tie_break(
 ) -> tuple[Tensor, Tensor]:
     """Number of candidates ahead of, and tied with, each entry: int64 [query, entry] each."""
     ahead, tied = (torch.zeros(judged.shape, dtype=torch.int64, device=judged.device) for _ in range(2))
-    for rows, tiles in strips(scores, 2):
+    all_rows, all_columns = strips(scores, 2)
+    for rows in all_rows:
         pairs = list(zip(judged[rows].T.unsqueeze(-1), judged_tie_break[rows].T.unsqueeze(-1)))
-        for columns in tiles:
+        for columns in all_columns:
             tile, tile_breaks = _candidates(scores, mask, rows, columns), tie_break[rows, columns]
             for entry, pair in enumerate(pairs):
                 for total, found in zip((ahead, tied), ahead_and_tied(tile, tile_breaks, *pair)):
@@ -175,12 +176,13 @@ def find_nan(scores: Tensor, retrieved: Tensor, mask: Tensor | None = None) -> T
     # Most data has no -inf, and then this number saves another reading.
     if mask is None and scores.is_cpu and every(retrieved == scores.shape[1]):
         return torch.zeros_like(retrieved, dtype=torch.bool)
-    found = []
-    for rows, tiles in strips(scores, 1):
+    smallest = []
+    all_rows, all_columns = strips(scores, 1)
+    for rows in all_rows:
         # The smallest of several scores is NaN if any of them is.
-        least = [_candidates(scores, mask, rows, columns).amin(-1) for columns in tiles]
-        found.append(least[0] if len(least) == 1 else torch.stack(least).amin(0))
-    return _joined(found).isnan()
+        least = [_candidates(scores, mask, rows, columns).amin(-1) for columns in all_columns]
+        smallest.append(least[0] if len(least) == 1 else torch.stack(least).amin(0))
+    return _joined(smallest).isnan()
 
 
 def count_above(scores: Tensor, bounds: Tensor, mask: Tensor | None = None, dtype: torch.dtype = torch.int64) -> Tensor:
@@ -192,27 +194,25 @@ def count_above(scores: Tensor, bounds: Tensor, mask: Tensor | None = None, dtyp
     bounds = bounds.to(wide).unsqueeze(-1)
     # torch sums floats with vector instructions, but not bool. So on a CPU comparisons are written as floats.
     as_floats = scores.is_cpu
-    totals, buffer = [], torch.empty(0, dtype=wide if as_floats else torch.bool, device=scores.device)
-    for rows, height, tiles in bands(scores, bounds.shape[1]):
-        limits, found = bounds[rows].split(height), []
-        for columns in tiles:
-            # A short way from one tile to the next: each operation on a tile takes some twenty microseconds.
-            band = scores[rows, columns]
-            parts: Iterable[Tensor] = band.split(height)
-            if mask is not None or scores.dtype != wide:
-                starts = range(rows.start, max(1, rows.stop), height)
-                parts = (_candidates(scores, mask, slice(start, start + height), columns) for start in starts)
-            shape = min(height, len(bounds)), bounds.shape[1], band.shape[1]
-            buffer = buffer if len(buffer) >= (size := math.prod(shape)) else buffer.new_empty(size)
-            out, sums = buffer[:size].view(shape), []
-            for part, limit in zip(parts, limits):
-                whole = len(part) == len(out)
-                above = torch.gt(part.unsqueeze(1), limit, out=out if whole else out[: len(part)])
-                sums.append(above.sum(-1, dtype=None if as_floats else dtype))
-            found.append(_joined(sums))
-        # A float32 counts exactly up to 2 ** 24, more than a tile has.
-        totals.append(found[0] if len(found) == 1 else torch.stack(found).to(dtype).sum(0))
-    return _joined(totals).to(dtype)
+    buffer = torch.empty(0, dtype=wide if as_floats else torch.bool, device=scores.device)
+    counts = []
+    height, all_columns = tile_shape(scores, bounds.shape[1])
+    limits = bounds.split(height)
+    for columns in all_columns:
+        # A short way from one tile to the next: each operation on a tile takes some twenty microseconds.
+        parts: Iterable[Tensor] = scores[:, columns].split(height)
+        if mask is not None or scores.dtype != wide:
+            starts = range(0, max(1, len(scores)), height)
+            parts = (_candidates(scores, mask, slice(start, start + height), columns) for start in starts)
+        shape = min(height, len(bounds)), bounds.shape[1], scores[:0, columns].shape[1]
+        buffer = buffer if len(buffer) >= (size := math.prod(shape)) else buffer.new_empty(size)
+        out, sums = buffer[:size].view(shape), []
+        for part, limit in zip(parts, limits):
+            above = torch.gt(part.unsqueeze(1), limit, out=out if len(part) == len(out) else out[: len(part)])
+            sums.append(above.sum(-1, dtype=None if as_floats else dtype))
+        counts.append(_joined(sums))
+    # A float32 counts exactly up to 2 ** 24, more than a tile has.
+    return (counts[0] if len(counts) == 1 else torch.stack(counts).to(dtype).sum(0)).to(dtype)
 
 
 def _joined(strips: list[Tensor]) -> Tensor:

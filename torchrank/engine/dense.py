@@ -22,16 +22,12 @@ from torchrank.ranking.entries import of_entries, run_bounds, run_starts
 from torchrank.ranking.ranking import Ranking
 
 
-def rank_dense(plan: Plan, need: Need, start: int = 0) -> Iterator[Ranking]:
-    """Rank the candidates of each list, chunk by chunk.
-
-    Rankings have the numbers of their queries, from ``start`` on, unless all queries of a chunk are in order.
-    """
+def rank_dense(plan: Plan, need: Need) -> Iterator[Ranking]:
+    """Rank the candidates of each list, chunk by chunk."""
     for chunk in plan.pieces() if plan.chunks else [plan.layout]:
         parts = _sorted(chunk, plan.reach, plan.best)
         while parts:  # no part and no ranking is kept while the next one is made
-            yield parts.pop(0).ranking(start)
-        start += len(chunk.scores)
+            yield parts.pop(0).ranking()
 
 
 def _sorted(layout: DenseLayout, reach: int | None, best: bool) -> list[_Lists]:
@@ -56,7 +52,7 @@ def _sorted(layout: DenseLayout, reach: int | None, best: bool) -> list[_Lists]:
     reach = None if ordered.shape == scores.shape else reach
     untied = readable and every(begins)
     lists = _Lists(begins, retrieved, num_candidates, order, grade, mask, layout.subtopics, errors, reach, untied)
-    return lists.cut() if readable and not untied and begins.numel() >= costs.now.tied_from else [lists]
+    return lists.cut() if readable and not untied else [lists]
 
 
 class _Lists(NamedTuple):
@@ -82,33 +78,25 @@ class _Lists(NamedTuple):
     reach: int | None
     #: whether the lists are known to have no ties
     untied: bool
-    #: int64 [query]: number of each query in its chunk; None = consecutive
-    queries: Tensor | None = None
 
     def cut(self) -> list[_Lists]:
-        """Part the lists with ties from the others if they are few; otherwise cut all lists into pieces."""
-        untied = torch.from_numpy(self.begins.numpy().all(-1))
-        number, tied = len(untied), len(untied) - int(untied.sum())
-        if tied * costs.now.tied_share <= number:
-            others, with_ties = (self._take(chosen.nonzero().squeeze(-1)) for chosen in (untied, ~untied))
-            return [others._replace(untied=True), with_ties._replace(errors=torch.zeros_like(self.errors))]
+        """Pieces of consecutive lists of about the same number."""
+        number = len(self.begins)
         most = max(1, costs.now.tied_entries // self.begins.shape[1])
+        if number <= most:
+            return [self]
         step = -(-number // -(-number // most))
         first, *rest = (self._take(slice(start, start + step)) for start in range(0, number, step))
         return [first, *(piece._replace(errors=torch.zeros_like(self.errors)) for piece in rest)]
 
-    def _take(self, queries: Tensor | slice) -> _Lists:
-        """The lists of some queries, int64 [query] or consecutive ones."""
-
-        def rows(x: Tensor) -> Tensor:  # an index takes four times as long as index_select
-            return x[queries] if isinstance(queries, slice) else x.index_select(0, queries)
-
+    def _take(self, queries: slice) -> _Lists:
+        """The lists of consecutive queries."""
         fields = ("begins", "retrieved", "num_candidates", "order", "grade", "mask", "subtopics")
-        taken: dict[str, Any] = {name: rows(x) for name in fields if (x := getattr(self, name)) is not None}
-        return self._replace(**taken, queries=None if isinstance(queries, slice) else queries)
+        taken: dict[str, Any] = {name: x[queries] for name in fields if (x := getattr(self, name)) is not None}
+        return self._replace(**taken)
 
-    def ranking(self, start: int) -> Ranking:
-        """The ranking of these lists; ``start`` is the number of the first query of the chunk."""
+    def ranking(self) -> Ranking:
+        """The ranking of these lists."""
         reach, mask = self.reach, self.mask
         # Columns behind the reach are for ties with it, and for candidates that are not retrieved.
         order = self.order[:, : reach if self.untied and self.retrieved is None else None]
@@ -124,7 +112,6 @@ class _Lists(NamedTuple):
             reach=reach,
             pool=None if reach is None else self.grade if mask is None else self.grade.masked_fill(~mask, 0),
             complete=True,
-            queries=None if self.queries is None else self.queries + start,
             all_candidates=reach is None,
             subtopics=None if self.subtopics is None else of_entries(self.subtopics, order),
         )

@@ -68,11 +68,9 @@ def _rank_as_rows(plan: Plan, need: Need) -> Iterator[Ranking]:
 
 def _rank_spread(plan: Plan, need: Need) -> Iterator[Ranking]:
     """Rank every candidate, not only the judged ones."""
-    start = 0
     for judged_only in plan.pieces():
         lists = spread(judged_only)
-        yield from rank_dense(Plan(lists, Strategy.LISTS, chunks=chunks(lists, need)), need, start)
-        start += judged_only.num_queries
+        yield from rank_dense(Plan(lists, Strategy.LISTS, chunks=chunks(lists, need)), need)
 
 
 def spread(layout: CatalogueLayout | RankedIds) -> DenseLayout:

@@ -60,11 +60,7 @@ class Costs:
     rare: float = 20
     #: relevant candidates in a batch that is grouped, because derived quantities are as large
     grouped: int = 2**20
-    #: entries from which lists with ties are ranked in pieces, because ties double time and memory
-    tied_from: int = 2**16
-    #: lists per list with ties from which those with ties are ranked alone
-    tied_share: float = 8
-    #: entries in a piece of lists with ties
+    #: entries in a piece of lists with ties, because ties double time and memory
     tied_entries: int = 2**19 // 16 * 5
 
     # ---- flat rows ----
@@ -140,13 +136,9 @@ class Costs:
 
     #: results in a tile of each thread. Cores with large caches want small tiles; small caches before a large common
     #: one want large tiles
-    tile: int = 2**18
-    #: multiples of it that are tried
-    multiples: tuple[int, ...] = (1, 2, 4)
-    #: strips on which each multiple is tried. The first after another size is slower
-    tries: int = 3
-    #: threads that get rows of a tile, and the largest product of a multiple and the threads, which bound the memory
-    tile_threads: int = 16
+    tile: int = 2**19
+    #: threads that get rows of a tile, which bounds the memory
+    tile_threads: int = 8
     #: blocks in a tile on an accelerator, which only bounds the temporaries
     device_tile: int = 64
 
