@@ -67,10 +67,10 @@ def batch_of(layout):
     }[layout]
 
 
-def measures(layout):
-    """All measures in the first layout; in the others some of each need."""
+def measures(layout, all_measures=False):
+    """Some measures of each need, or all measures."""
     known = [config for config in IN_TURN if layout_cases.suits(config, layout if layout in LAYOUTS else "labels")]
-    if layout != "dense_masked":
+    if not all_measures:
         known = [config for config in known if config.name in REPRESENTATIVES][:: 1 + 3 * (layout != "labels")]
     return tr.RankingCollection([config.metric() for config in known])
 
@@ -116,11 +116,11 @@ def numbers(metric):
 
 
 #: Every layout on one of the devices, and every second also on the other, with those that it treats in a way of its
-#: own: all measures in the first layout, wrappers, and lists of ids, which are compared there and looked up here.
+#: own: wrappers, and lists of ids, which are compared there and looked up here.
 PLACES = [("mps", layout) for layout in [*LAYOUTS, *FURTHER]] + [
     ("cuda", layout)
     for number, layout in enumerate([*LAYOUTS, *FURTHER])
-    if number % 2 or layout in ("dense_masked", *EACH["cuda"]) or "ids" in layout or "list" in layout
+    if number % 2 or layout in EACH["cuda"] or "ids" in layout or "list" in layout
 ]
 
 
@@ -132,7 +132,10 @@ def test_layouts_and_wrappers_have_the_numbers_of_a_cpu_without_waiting(layout, 
     assume(compared=16 if kind == "cuda" else 0)  # ids of lists are compared, or looked up
     # Wrappers rank as the suite does: each of them in two layouts.
     of_layout = EACH[kind].index(layout) % 2 if layout in EACH[kind] else None
-    for make in [METRICS["suite"], *([] if of_layout is None else [*METRICS.values()][1 + of_layout :: 2])]:
+    suite = METRICS["suite"]
+    if (kind, layout) == ("mps", "dense_masked"):  # where float64 is lacking, which is harder on formulas
+        suite = lambda layout, ids: (measures(layout, all_measures=True), {})  # noqa: E731
+    for make in [suite, *([] if of_layout is None else [*METRICS.values()][1 + of_layout :: 2])]:
         (expected, more), (metric, _) = make(layout, ids), make(layout, ids)
         metric.to(kind)
         more_there = device.put(more)

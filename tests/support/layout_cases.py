@@ -113,7 +113,7 @@ for name, oracle in ORACLES.items():
 GRADES = {"graded": (-2, -1, 0, 0, 0, 1, 1, 2, 3), "float": (-0.5, 0, 0, 0.25, 0.5, 1, 1.5, 2), "binary": (0, 0, 1)}
 
 
-def random_query(rng: random.Random, grades: Sequence[float], longest: int = 6, ties: bool = True) -> Query:
+def random_query(rng: random.Random, grades: Sequence[float], longest: int = 5, ties: bool = True) -> Query:
     length = rng.randint(0, longest)
     levels = rng.choice((1, 2, 3, 8))
     scores = [float(rng.randint(-levels, levels)) for _ in range(length)]
