@@ -70,8 +70,14 @@ def way(request, assume, monkeypatch):
 GROUPS = [(64, 8), (1, 1), (3, 2), (4, 1), (16, 3)]
 
 
-@pytest.mark.parametrize(("group", "per_rank"), GROUPS)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "group", "per_rank"),
+    [
+        *((dtype, *GROUPS[0]) for dtype in DTYPES),
+        *((DTYPES[number % 4], *group) for number, group in enumerate(GROUPS[1:])),
+    ],
+    ids=str,
+)
 def test_top_k_is_the_head_of_the_sorted_row(monkeypatch, assume, dtype, group, per_rank):
     assume(group=group)
     assume(groups_per_rank=per_rank)
@@ -155,17 +161,6 @@ def judged_lists(queries, candidates, seed):
 OPTIONS = ["plain", "mask", "exclude", "mask, exclude", "tie_break", "mask, exclude, tie_break"]
 
 
-#: No options with every dtype, and each of them with one.
-options_and_dtypes = pytest.mark.parametrize(
-    ("options", "dtype"),
-    [
-        *((OPTIONS[0], dtype) for dtype in DTYPES),
-        *((options, DTYPES[number % 4]) for number, options in enumerate(OPTIONS[1:])),
-    ],
-    ids=str,
-)
-
-
 @functools.cache
 def lists_of(dtype, options):
     """Scores, judged items, options and places."""
@@ -180,9 +175,15 @@ def lists_of(dtype, options):
     return scores, triples, given, standing(scores, judged, **given)
 
 
-@options_and_dtypes
-@pytest.mark.parametrize("engine", Counting)
-@pytest.mark.parametrize("read", [True, False], ids=["", "no value is read"])
+@pytest.mark.parametrize(
+    ("engine", "read", "options", "dtype"),
+    [
+        (engine, read, options, DTYPES[(turn + number) % 4])  # every pair of two of these
+        for turn, (engine, read) in enumerate(itertools.product(Counting, (True, False)))
+        for number, options in enumerate(OPTIONS)
+    ],
+    ids=str,
+)
 def test_every_engine_finds_the_same_places(assume, monkeypatch, read, engine, dtype, options):
     make_blocks_small(assume)
     if not read:
@@ -257,7 +258,16 @@ def graded_lists_of(dtype, options):
     return scores, grade, given, standing(scores, judged, **given)
 
 
-@options_and_dtypes
+@pytest.mark.parametrize(
+    ("way", "options", "dtype"),
+    [
+        (way, options, DTYPES[(turn + number) % 4])  # every pair of two of these
+        for turn, way in enumerate(WAYS)
+        for number, options in enumerate(OPTIONS)
+    ],
+    indirect=["way"],
+    ids=str,
+)
 def test_dense_lists_know_the_same_places(way, dtype, options):
     scores, grade, given, want = graded_lists_of(dtype, options)
     assert_stands(tr.Ranking.from_scores(scores, grade, **given), want)  # irrelevant candidates too

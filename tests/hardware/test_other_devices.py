@@ -70,7 +70,9 @@ def batch_of(layout):
 def measures(layout, all_measures=False):
     """Some measures of each need, or all measures."""
     known = [config for config in IN_TURN if layout_cases.suits(config, layout if layout in LAYOUTS else "labels")]
-    if not all_measures:
+    if all_measures:
+        known = list({config.name: config for config in known}.values())
+    else:
         known = [config for config in known if config.name in REPRESENTATIVES][:: 1 + 3 * (layout != "labels")]
     return tr.RankingCollection([config.metric() for config in known])
 

@@ -191,7 +191,7 @@ def judged_in_all_ways(scores, target, worth):
 def test_bounds_at_a_cutoff_are_the_extremes_of_all_judgments_to_the_bits_of_all_choices(name, monkeypatch):
     cls, generator = tr.RankingMetric.registry[name], torch.Generator().manual_seed(3)
     target = torch.randint(-2, 3, (12, 6), generator=generator)
-    target[:4] = -target[:8].abs()  # nothing is judged relevant
+    target[:4] = -target[:4].abs()  # nothing is judged relevant
     scores = torch.rand(12, 6, generator=generator)
     scores[::2] = scores[::2].mul(5).round()  # ties
     scores[target.roll(1, -1) == 2] = -INF

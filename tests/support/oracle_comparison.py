@@ -114,7 +114,7 @@ def configs_of(name: str, configs: Sequence[layout_cases.Config]) -> list[layout
 
 def kind_of_need(config: layout_cases.Config) -> Need:
     """The need of a metric, where all ranks at which it may stop are one: layouts and engines see no more of it."""
-    need = config.metric().required
+    need = layout_cases.scoring(config).required
     return need if need.reach is None else Need(1, need.relevant, need.all_candidates)
 
 
