@@ -1,4 +1,4 @@
-"""Every measure, with every parameter, under every tie policy: equal to the oracle on each query."""
+"""Every measure, with every parameter, and under every tie policy: equal to the oracle on each query."""
 
 import math
 import random
