@@ -9,6 +9,7 @@ import pickle
 import sys
 import threading
 import warnings
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -21,6 +22,7 @@ from tests.support import workers
 from tests.support.cases import cases
 from tests.support.optional import stats
 from tests.support.workers import batch
+from torchrank.layouts.bad_values import Problem
 from torchrank.retrieval import RetrievalMRR
 from torchrank.state import sums
 from torchrank.state.scoring import _chunks
@@ -168,7 +170,7 @@ def test_a_bad_weight_counts_unless_its_query_is_ignored():
 def test_chunks_have_the_numbers_of_their_queries_and_the_errors_of_a_ranking_once():
     ranks = [torch.arange(1, n + 1) for n in (5, 2, 4)]
     rankings = [tr.Ranking.from_ranks(x) for x in ranks]
-    rankings[0].errors[0] = 7
+    rankings[0] = replace(rankings[0], errors=torch.tensor([7, *[0] * (len(Problem) - 1)]))
     for step, sizes in ((2, [2, 2, 1, 2, 2, 2]), (4, [4, 1, 2, 4]), (9, [5, 2, 4])):
         found = list(_chunks(rankings, step))
         assert [chunk.num_queries for chunk in found] == sizes
