@@ -199,6 +199,16 @@ def test_a_query_has_the_same_digits_beside_any_neighbours():
         assert torch.equal(got.nan_to_num(nan=-9), want.nan_to_num(nan=-9)), label
 
 
+def test_queries_without_ties_have_the_same_digits_in_a_batch_with_ties():
+    generator = torch.Generator().manual_seed(0)
+    preds, target = torch.rand((200, 24), generator=generator), torch.randint(2, (200, 24), generator=generator)
+    with_ties = torch.cat([preds, preds.mul(5).round()])
+    for label in ("map", "map@10", "map(normalize=min)@10", "mrr", "hitrate@3", "precision@7", "recall@7", "f1@7"):
+        metric = tr.parse(label)
+        found = metric.score(with_ties, target.repeat(2, 1))[:200]
+        assert torch.equal(found, metric.score(preds, target)), label
+
+
 def test_a_value_for_a_list_of_unknown_length_holds_for_every_length():
     metrics, inf = [parsed(label) for label in LABELS], math.inf
     ranks = torch.tensor([[1, 3, 0], [2, inf, 0], [4, 5, inf], [inf, 0, 0], [1, 2, 3]])

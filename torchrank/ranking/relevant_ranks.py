@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.constants import constant
+from torchrank.ranking.arithmetic import running_sum
 from torchrank.ranking.intervals import Intervals
 
 
@@ -63,7 +64,9 @@ class RelevantRanks:
         fields = (self.before, self.relevant, self.group.tied, self.group.number, self._passed)
         before, relevant, tied, number, passed = (x[:, :top_k] for x in fields)
         up_to = torch.addcmul(before + 1, (relevant - 1) / (tied - 1).clamp_min(1), passed)
-        return (up_to / self._ranks[:top_k] * (relevant / number)).sum(-1)
+        # Rounded as for a query without ties, which may be in a batch with ties or not.
+        values = up_to * (1 / self._ranks[:top_k]) * (relevant / number)
+        return values.sum(-1) if top_k is None or not values.is_cpu else running_sum(values)[:, -1]
 
 
 @constant
