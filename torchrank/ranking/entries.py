@@ -146,9 +146,9 @@ def columns(number: int, device: torch.device) -> Tensor:
 
 
 def depth_of(first: Tensor, tied: Tensor) -> int:
-    """The largest rank of a tied entry, 1 if no entry is tied. Reads values, so for the CPU only."""
-    several = tied > 1
-    return int((first + tied)[several].max()) - 1 if several.numpy().any() else 1
+    """The largest rank of a tied entry, 1 if no entry is tied. Reads values."""
+    alone = tied <= 1
+    return 1 if every(alone) else int((first + tied)[~alone].max()) - 1
 
 
 def rank_after_list(num_candidates: Tensor) -> Tensor:
