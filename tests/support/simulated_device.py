@@ -19,7 +19,6 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from tests.support.layout_cases import tensors_in
 from torchrank.hardware import constants
 
 # C++ code takes the tensors for those of the meta device, which has no values to read. Other devices need a library.
@@ -153,7 +152,8 @@ class _Operations(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
-        given = list(tensors_in([args, kwargs]))
+        several = [x if isinstance(x, tuple | list) else (x,) for x in (*args, *kwargs.values())]
+        given = [x for part in several for x in part if isinstance(x, Tensor)]
         there = [x for x in given if type(x) is There]
         asked = kwargs.get("device")
         elsewhere = bool(there) if asked is None else asked == META
