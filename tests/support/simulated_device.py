@@ -8,7 +8,7 @@ can be compared with those of a CPU.
 from __future__ import annotations
 
 import contextlib
-import sys
+import unittest.mock
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -71,14 +71,6 @@ def _traits(func: Any) -> tuple[bool, bool]:
     return name in READS or func is torch.ops.aten.repeat_interleave.Tensor, name in ("_to_copy", "copy_")
 
 
-def _makes_a_constant() -> bool:
-    """Whether a tensor is made that is kept for later batches, as no tensor of a mode is."""
-    frame: Any = sys._getframe(2)
-    while frame and frame.f_code is not constants._make.__code__:
-        frame = frame.f_back
-    return frame is not None
-
-
 class Device(contextlib.ExitStack):
     """A context in which ``torch.device(kind)`` exists."""
 
@@ -89,12 +81,24 @@ class Device(contextlib.ExitStack):
         self.shown = self.device
         #: names of operations for which the host has waited
         self.waits: list[str] = []
+        self._constants: dict[Any, Any] = {}
+        self.makes_a_constant = False
+        self._make = constants._make
 
     def __enter__(self) -> Device:
         super().__enter__()
         self.enter_context(_Operations(self))
         self.enter_context(_Names(self))
+        self.enter_context(unittest.mock.patch.object(constants, "_make", self._constant))
         return self
+
+    def _constant(self, key: Any, make: Any) -> Any:
+        """A tensor that is kept for later batches, as no tensor of a mode is."""
+        if key not in self._constants:
+            before, self.makes_a_constant = self.makes_a_constant, True
+            self._constants[key] = self._make(key, make)
+            self.makes_a_constant = before
+        return self._constants[key]
 
     def put(self, x: Any) -> Any:
         """Arguments with all their tensors on the device."""
@@ -150,6 +154,10 @@ class _Operations(TorchDispatchMode):
         super().__init__()
         self.owner = owner
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and the wrapper that torch adds takes a tenth of the time
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         several = [x if isinstance(x, tuple | list) else (x,) for x in (*args, *kwargs.values())]
@@ -165,7 +173,7 @@ class _Operations(TorchDispatchMode):
         if asked == META:
             kwargs["device"] = torch.device("cpu")
         moved = copies and (elsewhere != bool(there) or len({type(x) for x in given if x.dim()}) > 1)
-        if reads or (moved and not kwargs.get("non_blocking") and not _makes_a_constant()):
+        if reads or (moved and not kwargs.get("non_blocking") and not self.owner.makes_a_constant):
             self.owner.waits.append(func._schema.name)
         if there and not copies and any(type(x) is not There and x.dim() for x in given):
             raise RuntimeError(f"Expected all tensors on {self.owner.device}, got others of {func} on the CPU")
