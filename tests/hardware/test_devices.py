@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+import torchrank as tr
+from torchrank import retrieval
 from torchrank.hardware import devices
 
 CPU, CUDA, MPS = map(torch.device, ("cpu", "cuda", "mps"))
@@ -50,3 +52,21 @@ def test_all_are_finite_or_not_in_doubt():
     assert not devices.all_finite(x.to("meta"))
     for value in (float("inf"), -float("inf"), float("nan"), 3e38):
         assert not devices.all_finite(x.index_fill(0, torch.tensor([0, 2]), value))
+
+
+def test_a_metric_on_the_cpu_in_a_group_for_gpus_raises(tmp_path):
+    """Gloo for tensors on "cuda" alone has the devices of a group with NCCL, which this machine may not have."""
+    suite, rows = tr.RankingCollection(["mrr", "ndcg"]), retrieval.RetrievalMRR()
+    table, report = tr.PerQuery("mrr"), tr.TieReport("mrr")
+    scores, label = torch.rand(3, 4), torch.tensor([0, 1, 2])
+    for metric in (suite, report):
+        metric.update(scores, label)
+    table.update(scores, label, query_ids=label)
+    rows.update(scores[0], torch.tensor([0, 1, 0, 1]), torch.zeros(4, dtype=torch.int64))
+    torch.distributed.init_process_group("cuda:gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
+    try:
+        for metric in (suite, suite["mrr"], rows, table, report):
+            with pytest.raises(ValueError, match=r"on the CPU, got 'cuda:gloo' .*cpu:gloo,cuda:nccl"):
+                metric.compute()
+    finally:
+        torch.distributed.destroy_process_group()

@@ -108,7 +108,7 @@ def narrowed(x: Tensor) -> Tensor:
 def gathered(rows: Rows, group: Any) -> Rows:
     """The rows of all workers, in the order of the workers: two collectives, or one if no worker has rows."""
     # The first collective exchanges the number of rows and their dtypes, which may differ between workers.
-    _, world = place_in(group)
+    _, world = place_in(group, rows.preds.device)
     mine = torch.tensor([len(rows.preds), *(DTYPES.index(x.dtype) for x in rows)], device=rows.preds.device)
     heads = [torch.empty_like(mine) for _ in range(world)]
     dist.all_gather(heads, mine, group=group)

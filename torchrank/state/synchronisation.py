@@ -123,10 +123,10 @@ def all_reduce(
         WorkersDifferError: workers have different names, or states of different sizes. All workers raise it.
         ValueError: this process is not in the group.
     """
-    rank, world = place_in(group)
     names = sorted(metrics)
     members = [metrics[name] for name in names]
     device = members[0].sums.device
+    rank, world = place_in(group, device)
     keepers = {name: _flat(m.rows, device) for name, m in zip(names, members) if m.rows is not None}
     # Each worker fills its own row of counts, so the sum over workers gathers them.
     counts = torch.zeros((world, len(keepers)), dtype=widest_float(device), device=device)
@@ -162,17 +162,23 @@ def all_reduce(
     return {name: (sums[name], gathered.get(name)) for name in names}
 
 
-def place_in(group: Any) -> tuple[int, int]:
-    """The rank of this process in a group, and the number of workers in the group.
+def place_in(group: Any, device: torch.device) -> tuple[int, int]:
+    """The rank of this process in a group that reduces tensors of a device, and the number of its workers.
 
     Raises:
-        ValueError: this process is not in the group.
+        ValueError: this process is not in the group, or the metric is on the CPU and the group is for GPUs only.
     """
     rank = dist.get_rank(group)
     if rank < 0:
         raise ValueError(
             f"Expected this process to be in the metric's process_group, got process {dist.get_rank()}, which is not;"
             " compute on the workers of the group only"
+        )
+    backends = dist.get_backend_config(group)
+    if device.type == "cpu" and "cpu:" not in backends:
+        raise ValueError(
+            f"Expected a process group that reduces tensors on the CPU, got {backends!r} and a metric on the CPU; call"
+            " init_process_group('cpu:gloo,cuda:nccl'), or move the metric: metric.to('cuda')"
         )
     return rank, dist.get_world_size(group)
 

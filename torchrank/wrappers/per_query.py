@@ -239,7 +239,7 @@ def _gathered(rows: dict[str, Tensor], errors: Tensor, name: str, group: Any) ->
     Raises:
         WorkersDifferError: workers have other names. All workers raise it.
     """
-    _, world = place_in(group)
+    _, world = place_in(group, errors.device)
     digest = hashlib.blake2b(name.encode(), digest_size=DIGEST).digest()
     head = errors.new_tensor([*digest, len(rows["ids"]), *(x.shape[1] for x in rows.values())])
     mine = torch.cat([head, errors])
