@@ -12,7 +12,6 @@ from torchrank.engine.plan import Plan
 from torchrank.engine.sorting import descending
 from torchrank.engine.topk import top_k
 from torchrank.hardware import costs
-from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import all_finite, every, widest_float
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import DenseLayout, Need
@@ -105,7 +104,7 @@ class _Lists(NamedTuple):
             first,
             tied,
             self.grade.gather(-1, order),
-            scalar(True, torch.bool, order.device).expand(order.shape) if mask is None else mask.gather(-1, order),
+            order.new_ones((), dtype=torch.bool).expand(order.shape) if mask is None else mask.gather(-1, order),
             self.num_candidates,
             self.errors,
             depth=1 if self.untied else order.shape[1],

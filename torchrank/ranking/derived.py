@@ -10,7 +10,6 @@ from typing import Any, Self, TypeGuard
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import scalar
 from torchrank.ranking.arithmetic import as_numbers, either, only, ratio, row_sum, running_sum
 from torchrank.ranking.caching import cached, of_ranks
 from torchrank.ranking.entries import RankIntervals, of_entries, rank_after_list, run_bounds, run_starts
@@ -128,8 +127,7 @@ class Derived(RankIntervals):
     @cached_property
     def ones(self) -> Tensor:
         """1 for each query, float64 [query], expanded from a single one."""
-        lists = self.num_candidates
-        return scalar(1, lists.dtype, lists.device).expand_as(lists)
+        return self.num_candidates.new_ones(()).expand(self.num_candidates.shape)  # a measure may write into it
 
     @property
     def num_subtopics(self) -> int:
