@@ -740,7 +740,8 @@ def test_a_score_has_the_value_of_each_of_very_many_queries(monkeypatch):
     monkeypatch.setattr("torchrank.state.scoring.MANY_VALUES", 3)
     found = tr.RankingCollection(NAMES).score(*whole)
     for name in NAMES:
-        torch.testing.assert_close(found[name], alone[name], equal_nan=True, rtol=0, atol=0)
+        # Few queries may be ranked in another way, in which ties round otherwise.
+        torch.testing.assert_close(found[name], alone[name], equal_nan=True, rtol=1e-14, atol=1e-15)
         torch.testing.assert_close(tr.parse(name).score(*whole), alone[name], equal_nan=True, rtol=0, atol=0)
 
 

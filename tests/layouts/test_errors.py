@@ -471,7 +471,10 @@ CONSTRUCTORS = {
     "an unknown argument": (lambda: tr.NDCG(k=3), ["an argument of NDCG", "got 'k'", "did you mean 'top_k'"]),
     "a misspelt argument": (lambda: tr.MAP(normalise="min"), ["got 'normalise'", "did you mean 'normalize'"]),
     "an argument of no one": (lambda: tr.Coverage(num_items=3, ties="expected"), ["Coverage", "got 'ties'"]),
-    "a name without its catalogue": (lambda: tr.parse("coverage@10"), ["num_items", "tr.Coverage(num_items=...)"]),
+    "a name without its catalogue": (
+        lambda: tr.parse("coverage@10"),
+        ["num_items", "tr.Coverage(top_k=10, num_items=...)"],
+    ),
     "unknown name": (lambda: tr.parse("ndgc@10"), ["'ndgc@10'", "did you mean 'ndcg@10' or"]),
     "unknown parameter": (lambda: tr.parse("map(norms=min)"), ["'norms'", "normalize"]),
     "several cut-offs": (lambda: tr.parse("ndcg@5,10"), ["one cutoff", "RankingCollection"]),

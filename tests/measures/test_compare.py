@@ -224,7 +224,7 @@ def test_p_mrr_skips_a_query_without_changed_documents_and_refuses_others_than_i
     assert values[1].isnan()
     for bad in (torch.tensor([[0.5], [1.0]]), torch.tensor([1, 2]), torch.tensor([[1]])):
         with pytest.raises(
-            (TypeError, ValueError), match=r"Expected changed (of shape \[2, id\]|beside both lists to hold)"
+            (TypeError, ValueError), match=r"Expected changed (of shape \[2, id\]|with both lists to hold)"
         ):
             tr.Ranking.from_rankings(after, before, bad)
 

@@ -44,9 +44,9 @@ MEANING = {
     Problem.OUT_OF_RANGE: (
         "label, id or (query, item) index outside the batch or the catalogue",
         "labels, ids or (query, item) indices outside the batch or the catalogue",
-        "query (a row of the batch) in 0 ... Q - 1, item (a column) in 0 ... D - 1 for preds [Q, D] (if preds are"
-        " ranked ids, pass preds.long(); to exclude ids [Q, M] among candidates with ids [Q, D], pass"
-        " mask=(ids.unsqueeze(-1) != excluded.unsqueeze(1)).all(-1); for from_generated, items are rows of ids_of)",
+        "query (a row of the batch) in 0 ... Q - 1, item (a column, or for from_generated a row of ids_of) in"
+        " 0 ... D - 1 for preds [Q, D] (if preds are ranked ids, pass preds.long(); to exclude ids [Q, M] among"
+        " candidates with ids [Q, D], pass mask=(ids.unsqueeze(-1) != excluded.unsqueeze(1)).all(-1))",
     ),
     Problem.DUPLICATE_TARGETS: (
         "target given more than once for its query",

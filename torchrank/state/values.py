@@ -67,7 +67,8 @@ class Values:
         """The values of several metrics for the same queries."""
         values, status, errors, each_weights, extra = zip(*map(_FIELDS, each))
         weights = None if all(map(_is_none, each_weights)) else stacked([record.own_weights for record in each])
-        return cls(stacked(values), stacked(status), stacked(errors), weights, extra, queries, each[0].ignored)
+        # Values are copied: a user may write into those of one metric, and rankings keep theirs.
+        return cls(torch.stack(values), stacked(status), stacked(errors), weights, extra, queries, each[0].ignored)
 
     @classmethod
     def of_sums(cls, sums: Tensor) -> Values:

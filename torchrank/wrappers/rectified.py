@@ -233,7 +233,10 @@ class Rectified(Compared):
         with torch.no_grad():
             judge = self._scored(batches)
             if human is None:
-                people, judged = judge, torch.zeros(judge[0].num_queries, dtype=torch.bool)
+                people, judged = (
+                    judge,
+                    torch.zeros(judge[0].num_queries, dtype=torch.bool, device=judge[0].values.device),
+                )
             else:
                 of_people, grades = (human, None) if isinstance(human, Ranking | Mapping) else (preds, human)
                 try:
