@@ -22,7 +22,7 @@ from torchrank.ranking.ranking import Ranking
 
 
 def rank_dense(plan: Plan, need: Need) -> Iterator[Ranking]:
-    """Rank the candidates of each list, chunk by chunk."""
+    """Rank the candidates of each list, chunk by chunk. Like all engines it takes the need, which the plan has met."""
     for chunk in plan.pieces() if plan.chunks else [plan.layout]:
         parts = _sorted(chunk, plan.reach, plan.best)
         while parts:  # no part and no ranking is kept while the next one is made
@@ -79,7 +79,7 @@ class _Lists(NamedTuple):
     untied: bool
 
     def cut(self) -> list[_Lists]:
-        """Pieces of consecutive lists of about the same number."""
+        """Pieces of consecutive lists, with about as many lists in each."""
         number = len(self.begins)
         most = max(1, costs.now.tied_entries // self.begins.shape[1])
         if number <= most:
