@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.plan import Plan
-from torchrank.engine.sorting import descending
+from torchrank.engine.sorting import Descending, descending
 from torchrank.engine.topk import top_k
 from torchrank.hardware import costs
 from torchrank.hardware.devices import all_finite, every, widest_float
@@ -40,16 +40,17 @@ def _sorted(layout: DenseLayout, reach: int | None, best: bool) -> list[_Lists]:
         listed = ~_excluded(layout.exclude, grade)
         mask = listed if mask is None else mask & listed
         scores = scores.masked_fill(~listed, float("-inf"))
-    readable = scores.is_cpu
-    ordered, order, begins = _in_order(scores, layout.tie_break, reach, best)
-    if layout.validate:  # NaN sorts first, so the first column suffices
+    readable, finite = scores.is_cpu, all_finite(scores)
+    found = _in_order(scores, layout.tie_break, reach, best, finite)
+    ordered, order, begins = found
+    if layout.validate and not (finite and layout.exclude is None):  # NaN sorts first, so the first column suffices
         has_nan = ordered[:, 0].isnan() if layout.exclude is None else has_nan
         errors = count(Problem.NAN_SCORES, has_nan, others=errors)
-    retrieved, num_candidates = _retrieved(ordered, scores)
+    retrieved, num_candidates = _retrieved(ordered, scores, finite)
     if retrieved is not None and readable:  # not retrieved is no tie; a device would make a kernel of it
         begins = begins | ~retrieved
     reach = None if ordered.shape == scores.shape else reach
-    untied = readable and every(begins)
+    untied = found.distinct or (readable and every(begins))
     lists = _Lists(begins, retrieved, num_candidates, order, grade, mask, layout.subtopics, errors, reach, untied)
     return lists.cut() if readable and not untied else [lists]
 
@@ -133,39 +134,38 @@ class _Lists(NamedTuple):
         return first, only(retrieved, stop - start).to(dtype)
 
 
-def _retrieved(ordered: Tensor, scores: Tensor) -> tuple[Tensor | None, Tensor]:
+def _retrieved(ordered: Tensor, scores: Tensor, finite: bool) -> tuple[Tensor | None, Tensor]:
     """Whether each entry is retrieved, bool [query, entry], None = all are; and the lengths, floating [query].
 
     NaN, a bad value that sorts first, counts as retrieved, so that the place of an entry in its row is its rank.
     """
     dtype = widest_float(scores.device)
-    if all_finite(scores):
+    if finite:
         return None, scores.new_full((len(scores),), scores.shape[1], dtype=dtype)
     retrieved = ordered != float("-inf")
     complete = ordered.shape == scores.shape
-    return retrieved, (retrieved if complete else scores != float("-inf")).sum(-1).to(dtype)
+    return retrieved, (retrieved if complete else scores != float("-inf")).sum(-1, dtype=dtype)
 
 
 def _in_order(
-    scores: Tensor, tie_break: Tensor | None, reach: int | None, try_best: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Sort scores in descending order, at least up to the rank ``reach`` and all scores tied with it.
-
-    Returns:
-        the scores in order; their columns, int64; where a tie group begins, bool; all [query, entry].
-    """
+    scores: Tensor, tie_break: Tensor | None, reach: int | None, try_best: bool, finite: bool
+) -> Descending:
+    """Sort scores in descending order, at least up to the rank ``reach`` and all scores tied with it."""
     if reach is not None and reach < scores.shape[1] and tie_break is None:
         # If the first few queries have a tie at that rank, the whole batch probably has one, and the shortcut fails.
         promising = try_best and _best(scores[: costs.now.sample], reach) is not None
         best = _best(scores, reach) if promising else None
         if best is not None:
-            return (*best, run_starts(best[0]))
-        ordered, order, begins = descending(scores)
-        # As wide as the longest tie group at the reach needs. torch sums rows of int8 faster than it searches columns.
-        tied = ordered[:, reach:] == ordered[:, reach - 1, None]
-        width = reach + int(tied.view(torch.int8).sum(-1, dtype=torch.int32).numpy().max(initial=0))
-        return ordered[:, :width], order[:, :width], begins[:, :width]
-    return descending(scores, tie_break)
+            return Descending(*best, run_starts(best[0]))
+        found = descending(scores, finite=finite)
+        width = reach
+        if not found.distinct:
+            # As wide as the longest tie group at the reach needs. torch sums rows of int8 faster than it searches
+            # columns.
+            tied = found.values[:, reach:] == found.values[:, reach - 1, None]
+            width += int(tied.view(torch.int8).sum(-1, dtype=torch.int32).numpy().max(initial=0))
+        return Descending(*(x[:, :width] for x in found))
+    return descending(scores, tie_break, finite)
 
 
 def _best(scores: Tensor, reach: int) -> tuple[Tensor, Tensor] | None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware import costs
+from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import by_numpy, every
 from torchrank.hardware.sorted_values import ascending
 from torchrank.ranking.entries import run_bounds, run_starts
@@ -27,12 +28,20 @@ class Descending(NamedTuple):
     #: int64 [row, place]: the columns of their elements
     order: Tensor
     #: bool [row, place]: the element, or its tie break, differs from the one before it; expanded from one True if no
-    #: elements are equal
+    #: elements are equal, as far as it is known without waiting
     begins: Tensor
 
+    @property
+    def distinct(self) -> bool:
+        """Whether it is known that no elements of a row are equal."""
+        return not any(self.begins.stride())
 
-def descending(x: Tensor, tie_break: Tensor | None = None) -> Descending:
-    """Sort each row of a matrix in descending order, and equal elements by ``tie_break``, which is like ``x``."""
+
+def descending(x: Tensor, tie_break: Tensor | None = None, finite: bool = False) -> Descending:
+    """Sort each row of a matrix in descending order, and equal elements by ``tie_break``, which is like ``x``.
+
+    ``finite``: whether all elements are known to be finite.
+    """
     if tie_break is not None:  # two stable sorts, by the less important key first
         by_tie = tie_break.argsort(dim=-1, descending=True, stable=True)
         values, order = x.gather(-1, by_tie).sort(dim=-1, descending=True, stable=True)
@@ -47,7 +56,7 @@ def descending(x: Tensor, tie_break: Tensor | None = None) -> Descending:
     # time of an indirect sort.
     low = (x.shape[1] - 1).bit_length() if x.dtype == torch.float64 else 32
     # Infinities of both signs count as NaN, which does no harm.
-    has_nan = x.is_floating_point() and math.isnan(x.sum())
+    has_nan = not finite and x.is_floating_point() and math.isnan(x.sum())
     key = _keys(x, low, has_nan)
     key.numpy()[:] |= numpy.arange(x.shape[1])
     key.numpy().sort(axis=-1)
@@ -55,7 +64,7 @@ def descending(x: Tensor, tie_break: Tensor | None = None) -> Descending:
     values = x.gather(-1, order)
     begins = _falls(values)
     if every(begins):
-        return Descending(values, order, begins.new_ones(()).expand(x.shape))
+        return Descending(values, order, scalar(True, torch.bool, x.device).expand(x.shape))
     if x.dtype == torch.float64:  # elements that differ in the lower bits only may be in the wrong order
         rows = (values[:, 1:] > values[:, :-1]).any(-1).nonzero().squeeze(-1)
         if len(rows):
