@@ -16,8 +16,8 @@ from torchrank.hardware.devices import all_finite, every, widest_float
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import DenseLayout, Need
 from torchrank.layouts.items import Pairs
-from torchrank.ranking.arithmetic import only
 from torchrank.ranking.entries import of_entries, run_bounds, run_starts
+from torchrank.ranking.intervals import Intervals
 from torchrank.ranking.ranking import Ranking
 
 
@@ -46,12 +46,12 @@ def _sorted(layout: DenseLayout, reach: int | None, best: bool) -> list[_Lists]:
     if layout.validate and not (finite and layout.exclude is None):  # NaN sorts first, so the first column suffices
         has_nan = ordered[:, 0].isnan() if layout.exclude is None else has_nan
         errors = count(Problem.NAN_SCORES, has_nan, others=errors)
-    retrieved, num_candidates = _retrieved(ordered, scores, finite)
+    retrieved, lengths = _retrieved(ordered, scores, finite)
     if retrieved is not None and readable:  # not retrieved is no tie; a device would make a kernel of it
         begins = begins | ~retrieved
     reach = None if ordered.shape == scores.shape else reach
     untied = found.distinct or (readable and every(begins))
-    lists = _Lists(begins, retrieved, num_candidates, order, grade, mask, layout.subtopics, errors, reach, untied)
+    lists = _Lists(begins, retrieved, lengths, order, grade, mask, layout.subtopics, errors, reach, untied)
     return lists.cut() if readable and not untied else [lists]
 
 
@@ -62,8 +62,8 @@ class _Lists(NamedTuple):
     begins: Tensor
     #: bool [query, entry]; None = all entries are retrieved
     retrieved: Tensor | None
-    #: floating [query]
-    num_candidates: Tensor
+    #: int64 [query]
+    lengths: Tensor
     #: int64 [query, entry]: the columns of the entries
     order: Tensor
     #: [query, candidate]
@@ -91,7 +91,7 @@ class _Lists(NamedTuple):
 
     def _take(self, queries: slice) -> _Lists:
         """The lists of consecutive queries."""
-        fields = ("begins", "retrieved", "num_candidates", "order", "grade", "mask", "subtopics")
+        fields = ("begins", "retrieved", "lengths", "order", "grade", "mask", "subtopics")
         taken: dict[str, Any] = {name: x[queries] for name in fields if (x := getattr(self, name)) is not None}
         return self._replace(**taken)
 
@@ -100,13 +100,12 @@ class _Lists(NamedTuple):
         reach, mask = self.reach, self.mask
         # Columns behind the reach are for ties with it, and for candidates that are not retrieved.
         order = self.order[:, : reach if self.untied and self.retrieved is None else None]
-        first, tied = self._intervals(order.shape[1])
-        return Ranking(
-            first,
-            tied,
+        dtype = widest_float(order.device)
+        return Ranking.of_intervals(
+            self._intervals(order.shape[1], dtype),
             self.grade.gather(-1, order),
             order.new_ones((), dtype=torch.bool).expand(order.shape) if mask is None else mask.gather(-1, order),
-            self.num_candidates,
+            self.lengths.to(dtype),
             self.errors,
             depth=1 if self.untied else order.shape[1],
             reach=reach,
@@ -116,40 +115,34 @@ class _Lists(NamedTuple):
             subtopics=None if self.subtopics is None else of_entries(self.subtopics, order),
         )
 
-    def _intervals(self, width: int) -> tuple[Tensor, Tensor]:
-        """``first`` and ``tied`` of the ranking, floating [query, entry] each, for ``width`` entries."""
+    def _intervals(self, width: int, dtype: torch.dtype) -> Intervals:
+        """The ranks of ``width`` entries of each list, in a floating dtype."""
         retrieved = None if self.retrieved is None else self.retrieved[:, :width]
-        lengths, dtype = self.num_candidates.unsqueeze(-1), self.num_candidates.dtype
+        lengths = self.lengths.unsqueeze(-1)
         if self.untied:
             # The rank of a retrieved entry is its column, in all queries alike. Later steps read this from the strides
             # of expanded tensors.
             first = torch.arange(1, width + 1, dtype=dtype, device=lengths.device).expand(len(lengths), -1)
             if retrieved is None or every(retrieved[:, -1:]):
-                return first, first.new_ones(()).expand(first.shape)
-            return torch.where(retrieved, first, lengths + 1), retrieved.to(dtype)
-        start, stop = run_bounds(self.begins)
-        if retrieved is None:
-            return (start + 1).to(dtype), (stop - start).to(dtype)
-        first = torch.where(retrieved, start.to(dtype), lengths) + 1
-        return first, only(retrieved, stop - start).to(dtype)
+                return Intervals(first, first.new_ones(()).expand(first.shape))
+            return Intervals(torch.where(retrieved, first, (lengths + 1).to(dtype)), retrieved.to(dtype))
+        ends = run_bounds(self.begins)
+        return Intervals.between(ends if retrieved is None else torch.where(retrieved, ends, lengths), dtype)
 
 
 def _retrieved(ordered: Tensor, scores: Tensor, finite: bool) -> tuple[Tensor | None, Tensor]:
-    """Whether each entry is retrieved, bool [query, entry], None = all are; and the lengths, floating [query].
+    """Whether each entry is retrieved, bool [query, entry], None = all are; and the lengths, int64 [query].
 
     NaN, a bad value that sorts first, counts as retrieved, so that the place of an entry in its row is its rank.
     """
-    dtype = widest_float(scores.device)
     if finite:
-        return None, scores.new_full((len(scores),), scores.shape[1], dtype=dtype)
+        return None, torch.full((len(scores),), scores.shape[1], device=scores.device)
     retrieved = ordered != float("-inf")
     complete = ordered.shape == scores.shape
-    return retrieved, (retrieved if complete else scores != float("-inf")).sum(-1, dtype=dtype)
+    return retrieved, (retrieved if complete else scores != float("-inf")).sum(-1)
 
 
-def _in_order(
-    scores: Tensor, tie_break: Tensor | None, reach: int | None, try_best: bool, finite: bool
-) -> Descending:
+def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None, try_best: bool, finite: bool) -> Descending:
     """Sort scores in descending order, at least up to the rank ``reach`` and all scores tied with it."""
     if reach is not None and reach < scores.shape[1] and tie_break is None:
         # If the first few queries have a tie at that rank, the whole batch probably has one, and the shortcut fails.

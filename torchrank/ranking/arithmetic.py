@@ -51,6 +51,13 @@ def row_sum(x: Tensor) -> Tensor:
     return x.squeeze(-1) if x.shape[-1] == 1 else x.sum(-1)
 
 
+def number_of(where: Tensor, dtype: torch.dtype) -> Tensor:
+    """Number of True in each row: [...] of ``where`` [..., column], in a floating dtype."""
+    if where.is_cpu:  # torch sums int8 to int32 in half the time
+        return where.view(torch.int8).sum(-1, dtype=torch.int32).to(dtype)
+    return where.sum(-1, dtype=dtype)
+
+
 def marked_rows(where: Tensor) -> Tensor:
     """Numbers of the rows with a True, int64; all rows if reading the values would wait for a device."""
     if not where.is_cpu:

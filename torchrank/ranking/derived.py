@@ -10,7 +10,7 @@ from typing import Any, Self, TypeGuard
 import torch
 from torch import Tensor
 
-from torchrank.ranking.arithmetic import as_numbers, either, only, ratio, row_sum, running_sum
+from torchrank.ranking.arithmetic import as_numbers, either, number_of, only, ratio, row_sum, running_sum
 from torchrank.ranking.caching import cached, of_ranks
 from torchrank.ranking.entries import RankIntervals, of_entries, rank_after_list, run_bounds, run_starts
 from torchrank.ranking.intervals import Intervals, LastGroup, first_discounts, prefix_differences
@@ -26,6 +26,13 @@ class Derived(RankIntervals):
     """
 
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @classmethod
+    def of_intervals(cls, ranks: Intervals, *fields: Any, **others: Any) -> Self:
+        """A ranking of entries with these intervals of ranks, which remember what was computed of them."""
+        made = cls(ranks.first, ranks.tied, *fields, **others)
+        vars(made)["_intervals_of_entries"] = ranks
+        return made
 
     def __getstate__(self) -> dict[str, Any]:
         # Keys of the cache may be functions, which cannot be pickled. So a copy begins with an empty cache.
@@ -164,18 +171,23 @@ class Derived(RankIntervals):
     @cached
     def hit(self, level: float) -> Tensor:
         """bool [query, entry]: relevant and retrieved."""
-        return self.relevant(level) & self.retrieved()
+        return self.relevant(level) if self.in_columns else self.relevant(level) & self.retrieved()
 
     @cached
     def num_relevant(self, level: float) -> Tensor:
         """float64 [query]: number of relevant candidates, retrieved or not, also beyond ``reach``."""
         relevant = self.relevant(level) if self.pool is None else at_least(self.pool, level)
-        return row_sum(relevant).to(self.first.dtype)
+        return number_of(relevant, self.first.dtype)
 
     @cached
     def without_relevant(self, level: float) -> Tensor:
         """bool [query]: no candidate is relevant."""
         return self.num_relevant(level) == 0
+
+    @cached_property
+    def in_columns(self) -> bool:
+        """Whether the rank of each entry is known to be its column, counted from 1: all are retrieved without ties."""
+        return self.complete and self.untied and not any(self.tied.stride())
 
     @cached_property
     def untied(self) -> bool:
@@ -211,9 +223,8 @@ class Derived(RankIntervals):
             running = self._running(piece, *args)
             if not self.untied:
                 return self.last_group(top_k).up_to_cutoff(running)
-            if self.distinct is not self:
-                inside = int(self.distinct.num_up_to(top_k))
-                return running[:, inside - 1] if inside else torch.zeros_like(self.num_candidates)
+            if self.in_columns:
+                return running[:, :top_k][:, -1]
             number = self.num_up_to(top_k)
             return only(number > 0, running.gather(-1, (number - 1).clamp_min(0))).squeeze(-1)
         x = piece(self, *args)
@@ -289,10 +300,9 @@ class Derived(RankIntervals):
     @cached
     def hits(self, level: float, top_k: int | None) -> Tensor:
         """float64 [query]: (expected) number of relevant candidates among the first ``top_k``."""
-        if self.untied and self.distinct is not self and self.shares_sums(top_k):
+        if self.in_columns and self.shares_sums(top_k):
             # Few columns are faster than running sums, and whole numbers have the same sum in any order.
-            hit = self.hit(level)[:, : int(self.distinct.num_up_to(top_k))]
-            return hit.view(torch.int8).sum(-1, dtype=torch.int32).to(self.first.dtype)
+            return number_of(self.hit(level)[:, :top_k], self.first.dtype)
         if top_k is not None and (expected := self.relevant_ranks(level)) is not None:
             return expected.hits[:, :top_k][:, -1]
         return self.sum_up_to(top_k, Derived.hit_numbers, level)
@@ -352,16 +362,14 @@ class Derived(RankIntervals):
     def _before_and_in_tie(self, sums: Tensor) -> tuple[Tensor, Tensor]:
         """:meth:`before_and_in_tie` from running sums: differences of them at the ends of each tie group."""
         so_far = torch.nn.functional.pad(sums.to(self.first.dtype), (1, 0))
-        start, stop = self.run_bounds()
-        before = so_far.gather(-1, start)
-        return before, so_far.gather(-1, stop) - before
+        before, up_to = so_far.expand(2, -1, -1).gather(-1, self.run_bounds()).unbind(0)
+        return before, up_to - before
 
     @cached
-    def run_bounds(self) -> tuple[Tensor, Tensor]:
-        """The columns where each entry's tie group starts and stops: int64 [query, entry] each."""
+    def run_bounds(self) -> Tensor:
+        """The columns where each entry's tie group starts and stops: int64 [2, query, entry]."""
         if self.complete:  # columns are ranks, so the interval of ranks gives the columns
-            start, stop = self._intervals_of_entries.ends
-            return start, stop
+            return self._intervals_of_entries.ends
         return run_bounds(run_starts(self.first))
 
     @cached
@@ -372,6 +380,9 @@ class Derived(RankIntervals):
 
     def mean_discount(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: (expected) ``discount(rank)``, 0 beyond ``top_k`` and if not retrieved."""
+        if self.in_columns:  # the same in every batch
+            size, like = self.first.shape, self.first
+            return first_discounts(discount, top_k, size[1], like.dtype, like.device).expand(size)
         return self.discount_sum(discount, top_k) if self.untied else self._mean_over_tie(discount, top_k)
 
     @cached

@@ -123,20 +123,20 @@ def run_starts(x: Tensor) -> Tensor:
     return torch.cat([first, x[:, 1:] != x[:, :-1]], -1)[:, : x.shape[1]]
 
 
-def run_bounds(begins: Tensor) -> tuple[Tensor, Tensor]:
-    """The columns where the run of each element starts and stops: int64 each, in the shape of ``begins``.
+def run_bounds(begins: Tensor) -> Tensor:
+    """The columns where the run of each element starts and stops: int64 [2, query, entry].
 
     ``begins`` is bool [query, entry], True where a run begins.
     """
-    position = columns(begins.shape[-1], begins.device)
+    position = columns(begins.shape[-1] + 1, begins.device)
     if begins.is_cpu and every(begins):
-        return position.expand_as(begins), (position + 1).expand_as(begins)
+        return position.unfold(0, 2, 1).T.unsqueeze(1).expand(2, *begins.shape)
     # Runs are numbered from 1. The table maps a run to its first column. Slot 0 absorbs the elements that do not begin
     # a run; slots without a run hold the width, so that the last run stops there.
-    run = begins.cumsum(-1)
-    table = position.new_full((len(begins), len(position) + 2), len(position))
-    table.scatter_(-1, run * begins, position.expand_as(begins))
-    return table.gather(-1, run), table[:, 1:].gather(-1, run)
+    run, width = begins.cumsum(-1), begins.shape[-1]
+    table = position.new_full((len(begins), width + 2), width)
+    table.scatter_(-1, run * begins, position[:-1].expand_as(begins))
+    return table.unfold(-1, 2, 1).movedim(-1, 0).gather(-1, run.expand(2, -1, -1))
 
 
 @constant

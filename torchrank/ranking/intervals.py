@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import constant
+from torchrank.hardware.constants import constant, scalar
 from torchrank.layouts.canonical import BLOCK
 from torchrank.ranking.arithmetic import only, running_sum
 
@@ -23,6 +23,14 @@ class Intervals:
 
     first: Tensor
     tied: Tensor
+
+    @classmethod
+    def between(cls, ends: Tensor, dtype: torch.dtype) -> Intervals:
+        """Intervals in a floating dtype, given by their :attr:`ends`."""
+        # A number of a floating dtype turns integers into this dtype in the same operation.
+        made = cls(ends[0] + scalar(1, dtype, ends.device), (ends[1] - ends[0]).to(dtype))
+        vars(made)["ends"] = ends
+        return made
 
     @functools.cached_property
     def number(self) -> Tensor:
