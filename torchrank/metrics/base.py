@@ -24,13 +24,10 @@ from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
 from torchrank.state.rank_tables import LONGEST
 from torchrank.state.scoring import score_batch
-from torchrank.state.values import Status, Values
+from torchrank.state.values import FILLS, Status, Values
 
 #: a clause of error messages on bounds of differences
 NONLINEAR = "whose value is not a sum over candidates with weights that judgments do not change"
-
-#: the value of an empty query by ``empty_target_action``
-FILLS = {"neg": 0.0, "pos": 1.0, "listed": 0.0, "skip": math.nan, "error": math.nan}
 
 
 class RankingMetric(Measure):
@@ -119,7 +116,7 @@ class RankingMetric(Measure):
 
     @property
     def empty_without_denominator(self) -> bool:
-        """Whether :meth:`empty` is where the :meth:`denominator` is 0. Both are computed once then."""
+        """Whether the :meth:`denominator` is 0 for :meth:`empty` queries alone, whose value nobody reads."""
         return False
 
     @classmethod
@@ -200,6 +197,11 @@ class RankingMetric(Measure):
         return False in (type(self).higher_is_better, self.higher_is_better)
 
     @functools.cached_property
+    def leaves_out_empty_lists(self) -> bool:
+        """Whether queries for which nothing was retrieved do not count, whatever is relevant for them."""
+        return self.empty_target_action == "listed" or self.lower_is_better
+
+    @functools.cached_property
     def rank_decides(self) -> bool:
         """Whether values for one relevant candidate can be looked up by its rank."""
         if self.relative or "of_one_rank" not in vars(type(self)) or not self.of_one_rank():
@@ -214,7 +216,7 @@ class RankingMetric(Measure):
     # ---- rank, score -------------------------------------------------------------------------------------------
 
     def per_query(self, ranking: Ranking) -> Values:
-        """The values of the queries of a ranking, with the policy for empty ones."""
+        """The values of the queries of a ranking, with any value for empty ones; :meth:`Values.measured` sets it."""
         ranking = ranking.condensed() if self.unjudged == "condensed" else ranking
         if self.relative:
             return self._of_each_cutoff(ranking, self.relative)
@@ -225,13 +227,11 @@ class RankingMetric(Measure):
                 self.values, ranking, self.unjudged == "upper", worth, self.reach_of_bounds, self.label
             )
         else:
-            values, empty = self.values(ranking)
+            values, empty = self.unfilled(ranking)
         status = empty.view(torch.int8)
-        if self.empty_target_action == "listed" or self.lower_is_better:
-            # NaN and a status of its own: the query is neither scored nor counted as empty
+        if self.leaves_out_empty_lists:  # they are neither scored nor counted as empty
             absent = ranking.num_candidates == 0
             absent = absent > empty if math.isnan(FILLS[self.empty_target_action]) else absent
-            values = torch.where(absent, scalar(math.nan, values.dtype, values.device), values)
             status = torch.where(absent, scalar(Status.ABSENT, status.dtype, status.device), status)
         errors = self.errors(ranking) if self.validate_args else torch.zeros_like(ranking.errors)
         weight = self.weight(ranking)
@@ -267,25 +267,23 @@ class RankingMetric(Measure):
 
     def values(self, ranking: Ranking) -> tuple[Tensor, Tensor]:
         """The value of each query, float64 [query], and whether the query is empty, bool [query]."""
+        value, empty = self.unfilled(ranking)
+        return torch.where(empty, scalar(FILLS[self.empty_target_action], value.dtype, value.device), value), empty
+
+    def unfilled(self, ranking: Ranking) -> tuple[Tensor, Tensor]:
+        """As :meth:`values`, with any value for empty queries."""
         resolved = self.resolve_ties(ranking)
-        fill = FILLS[self.empty_target_action]
-        filled = self.empty_without_denominator and type(self).measure is RankingMetric.measure
-        if filled:
+        if self.empty_without_denominator and type(self).measure is RankingMetric.measure:
             total, divisor = self.numerator(resolved), self.denominator(resolved)
             assert divisor is not None
-            empty = divisor == 0
-            value = (total / divisor).masked_fill_(empty, fill)
+            value, empty = total / divisor, self.empty(resolved)
         else:
             value, empty = self.measure(resolved), self.empty(ranking)
         if not isinstance(value, Tensor) or value.shape != empty.shape:
             got = f"shape {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
             wanted = f"a tensor [query], here {len(empty)} values"
             raise ValueError(f"Expected {type(self).__name__}.measure to return {wanted}, got {got}")
-        if not value.is_floating_point():
-            return torch.where(empty, fill, value), empty
-        if filled or (empty.is_cpu and not empty.numpy().any()):
-            return value, empty
-        return torch.where(empty, scalar(fill, value.dtype, value.device), value), empty
+        return value if value.is_floating_point() else value.to(torch.get_default_dtype()), empty
 
     def score(
         self,

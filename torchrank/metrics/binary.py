@@ -153,6 +153,7 @@ class Recall(BinaryMetric):
     name = "recall"
 
     normalize: Literal["relevant", "min"] = one_of(default="relevant")
+    empty_without_denominator = True
 
     def of_one_rank(self) -> bool:
         return True

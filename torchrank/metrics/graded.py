@@ -272,6 +272,9 @@ class NDCG(DCG):
     def empty_without_denominator(self) -> bool:
         return self.normalize == "ideal"
 
+    def empty(self, ranking: Ranking) -> Tensor:
+        return self.ideal(ranking) == 0
+
     def denominator(self, ranking: Ranking) -> Tensor:
         if self.normalize == "ideal":
             return self.ideal(ranking)

@@ -29,7 +29,7 @@ from torchrank.ranking.entries import run_starts
 from torchrank.state.measure import Measure
 from torchrank.state.scoring import score_batch
 from torchrank.state.sums import Sum
-from torchrank.state.values import Values
+from torchrank.state.values import Status, Values
 
 #: attributes of a metric that describe its catalogue, by name
 Catalogue = Mapping[str, Any]
@@ -212,7 +212,15 @@ class ListMetric(Measure):
         values = torch.where(empty, float("nan"), values)
         errors = errors if self.validate_args else torch.zeros_like(errors)
         extra = lists if self.num_extra_sums else None
-        return Values(values, empty.to(torch.int8), errors, self.weight(lists), extra, ignored=lists.ignored)
+        return Values(
+            values,
+            empty.to(torch.int8),
+            errors,
+            self.weight(lists),
+            extra,
+            ignored=lists.ignored,
+            limit=Status.EMPTY,
+        )
 
     def recommended(self, preds: Any, target: Any, mask: Any, exclude: Any, repeats: str) -> tuple[Recommended, Tensor]:
         """The first ranks of the lists, checked, and counts of bad values."""

@@ -20,7 +20,7 @@ from torchrank.ranking.arithmetic import only, ratio
 from torchrank.ranking.caching import cached
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.sums import SIZE, Sum
-from torchrank.state.values import Values
+from torchrank.state.values import FILLS, Status, Values
 
 __all__ = ["ElevenPoint", "InterpolatedPrecision", "PRCurve", "RecallAtPrecision"]
 
@@ -71,8 +71,9 @@ class PRCurve(Precision):
 
     def per_query(self, ranking: Ranking) -> Values:
         result = super().per_query(ranking)
-        # An empty query has the same value at every rank, set by `empty_target_action`.
-        return replace(result, extra=torch.where(result.status > 0, result.values, self.curves(ranking)))
+        # An empty query has the same value at every rank.
+        empty = torch.where(result.status == Status.EMPTY, FILLS[self.empty_target_action], math.nan)
+        return replace(result, extra=torch.where(result.status > 0, empty, self.curves(ranking)))
 
     def curves(self, ranking: Ranking) -> Tensor:
         """Precision at each rank, then recall at each rank, also of empty queries: float64 [2 * rank, query]."""

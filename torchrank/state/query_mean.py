@@ -123,7 +123,7 @@ class QueryMean(SummedMetric):
     def accumulate(self, result: Values) -> None:
         """Add the sums, and if they are kept the values, of one batch."""
         if self.keeps_values:
-            values = torch.where(result.skipped, float("nan"), result.values)
+            values = torch.where(result.kinds[2], result.values, float("nan"))
             more = [torch.stack([values, result.final_weights], dim=-1).detach()]
         name = f"{self._state}:sums"
         with LOCK:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torchrank.hardware.constants import cached_tensors, constant
 from torchrank.ranking.intervals import lost_digits_of
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.values import Status, Values, stacked
+from torchrank.state.values import Status, Values, limits, stacked
 
 # Largest cutoff of a metric that is looked up.
 LONGEST = 1024
@@ -49,7 +49,7 @@ class Table(NamedTuple):
             torch.cat([each.new_full((1,), -1), each, torch.full_like(each, math.inf)]),
             torch.cat([each.new_zeros(1), torch.full_like(each, reach + 2), each - 1]),
         )
-        values = Values.stack([metric.per_query(lists) for metric in metrics])
+        values = Values.measured(metrics, [metric.per_query(lists) for metric in metrics])
         values_by_rank, states = values.values, values.status
         for metric, behind in zip(metrics, values_by_rank[:, reach + 1].tolist()):
             if metric.top_k is not None and behind != 0:
@@ -89,7 +89,8 @@ def looked_up(metrics: Sequence[Any], ranking: Ranking) -> list[tuple[list[int],
         ]
         values, status = _read(members, ranking.under(ties), reach)
         none = (None,) * len(members)
-        tables.append((places, Values(values, status, stacked(each), None, none, ranking.queries, all_numbers=True)))
+        limit = limits([metric.empty_target_action for metric in members])
+        tables.append((places, Values(values, status, stacked(each), None, none, ranking.queries, limit=limit)))
     return tables
 
 

@@ -21,7 +21,7 @@ from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import FlatRows, RankedIds
 from torchrank.layouts.checks import check_tensor
-from torchrank.ranking.arithmetic import only
+from torchrank.ranking.arithmetic import as_numbers, number_of, only
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
 from torchrank.state.rank_tables import looked_up
@@ -159,9 +159,7 @@ def _chunks(rankings: Iterable[Ranking], step: int) -> Iterator[Ranking]:
 def per_query(metrics: Sequence[Any], ranking: Ranking) -> Values:
     """The values [metric, query] of a ranking, without policies and weights of the user."""
     if ranking.draw is not None:
-        return Values.stack(_over_draw(metrics, ranking), ranking.queries)
-    if len(metrics) == 1 and not ranking.of_labels:
-        return Values.stack([metrics[0].per_query(ranking)], ranking.queries)
+        return Values.measured(metrics, _over_draw(metrics, ranking), ranking.queries)
     tables = looked_up(metrics, ranking) if ranking.of_labels else []
     if len(tables) == 1 and len(tables[0][0]) == len(metrics):
         return tables[0][1]
@@ -171,7 +169,7 @@ def per_query(metrics: Sequence[Any], ranking: Ranking) -> Values:
     others.sort(key=[getattr(metric, "top_k", None) or math.inf for metric in metrics].__getitem__, reverse=True)
     for n in others:
         by_metric[n] = metrics[n].per_query(ranking)
-    return Values.stack(list(map(by_metric.__getitem__, range(len(metrics)))), ranking.queries)
+    return Values.measured(metrics, list(map(by_metric.__getitem__, range(len(metrics)))), ranking.queries)
 
 
 def _over_draw(metrics: Sequence[Any], ranking: Ranking) -> list[Values]:
@@ -184,7 +182,7 @@ def _over_draw(metrics: Sequence[Any], ranking: Ranking) -> list[Values]:
     like = ranking.num_candidates
     lists = Ranking.from_ranks(like.new_tensor(ranks), like.new_tensor(lengths))
     lists = replace(lists, grade=torch.full_like(lists.grade, draw.grade, dtype=ranking.grade.dtype))
-    tables = [_columns(metric.per_query(lists)) for metric in metrics]
+    tables = list(map(_columns, Values.measured(metrics, [metric.per_query(lists) for metric in metrics]).each()))
     by_metric: dict[int, Values] = {}
     for ties in {metric.ties: None for metric in metrics}:
         if ties not in ("expected", "optimistic", "pessimistic"):
@@ -245,21 +243,12 @@ def weighed(metrics: Sequence[Any], measured: Values, weights: Tensor | None) ->
     if left_out is not None:
         status = torch.where(left_out, scalar(Status.ABSENT, status.dtype, status.device), status)
         # A query of weight 0 can have a number.
-        measured = Values(
-            values,
-            status,
-            errors,
-            inner,
-            measured.extra,
-            measured.queries,
-            left_out,
-            measured.all_numbers and weights is None,
-        )
+        measured = Values(values, status, errors, inner, measured.extra, measured.queries, left_out, measured.limit)
     if not measured.all_scored:
         actions = list(map(_ACTION, metrics))
         if "error" in actions:
-            forbidden = [action == "error" for action in actions]
-            more = [count(Problem.EMPTY_QUERIES, row) * check for row, check in zip(measured.kinds[0], forbidden)]
+            empty = measured.status == Status.EMPTY
+            more = [count(Problem.EMPTY_QUERIES, row) * (action == "error") for row, action in zip(empty, actions)]
             measured = replace(measured, errors=errors + torch.stack(more))
     return measured
 
@@ -267,22 +256,24 @@ def weighed(metrics: Sequence[Any], measured: Values, weights: Tensor | None) ->
 def reduce(metrics: Sequence[Any], measured: Values) -> list[Tensor]:
     """The sums [SIZE + number] of each metric, from :func:`weighed` values [metric, query]."""
     values = measured.values
-    queries = num_empty = None
+    queries = empty = counted = None
     if not measured.all_scored:
-        num_empty, num_absent = measured.kinds.sum(-1, dtype=values.dtype)
-        queries = values.shape[1] - num_absent
+        scored, queries, counted = number_of(measured.kinds, values.dtype)
+        empty = queries - scored
     # Geometric and harmonic means sum a function of each value.
     aggregations = list(map(_AGGREGATION, metrics))
     if "geometric" in aggregations or "harmonic" in aggregations:
         values = torch.stack([metric.mean.inside(row) for metric, row in zip(metrics, values)])
-    alike = measured.weights is None
+    # Values of weight 0 can be NaN, and 0 * NaN would make the sum NaN.
     if measured.all_count and (measured.weights is None or _all_ones(measured.weights)):
-        added = sums.summed(values, None, queries, num_empty, measured.errors)
+        added = sums.summed(values, None, queries, empty, measured.errors)
+    elif measured.weights is None:
+        counts = measured.kinds[2]
+        weights, values = as_numbers(counts, values.dtype), only(counts, values)
+        added = sums.summed(values, weights, queries, empty, measured.errors, counted)
     else:
-        # Values of weight 0 can be NaN, and 0 * NaN would make the sum NaN.
-        weights, zero = measured.final_weights, scalar(0.0, values.dtype, values.device)
-        values = torch.where(measured.skipped, zero, values) if alike else only(weights > 0, values)
-        added = sums.summed(values, weights, queries, num_empty, measured.errors, zero_or_one=alike)
+        weights = measured.final_weights
+        added = sums.summed(only(weights > 0, values), weights, queries, empty, measured.errors)
     each = list(added)
     for n, extra in enumerate(measured.extra or ()):
         if extra is not None:

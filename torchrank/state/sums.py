@@ -7,7 +7,7 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import constant
+from torchrank.hardware.constants import constant, scalar
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.bad_values import Problem
 
@@ -101,7 +101,7 @@ def summed(
     queries: Tensor | None,
     empty: Tensor | None,
     errors: Tensor,
-    zero_or_one: bool = False,
+    counted: Tensor | None = None,
 ) -> Tensor:
     """The sums [metric, SIZE] of one batch.
 
@@ -117,12 +117,12 @@ def summed(
         queries: [metric]: number of queries; None = that of the values.
         empty: [metric]: number of empty queries; None = 0.
         errors: [metric, kind]: counters of bad values.
-        zero_or_one: every weight is known to be 0 or 1, and values of weight 0 are 0.
+        counted: [metric]: number of queries of weight 1, if the weight of all others is 0, and so is their value.
     """
-    factors = None if zero_or_one else weights  # a second factor of 0 or 1 changes nothing
+    factors = None if counted is not None else weights  # a second factor of 0 or 1 changes nothing
     wv = (values if factors is None else factors * values).sum(-1, keepdim=True)
     number = torch.full_like(wv, values.shape[-1]) if weights is None or queries is None else wv
-    w = number if weights is None else weights.sum(-1, keepdim=True)
+    w = number if weights is None else weights.sum(-1, keepdim=True) if counted is None else counted.unsqueeze(-1)
     w2 = w if factors is None else (factors**2).sum(-1, keepdim=True)
     centre = centres(torch.nan_to_num(wv / w, 0.0, 0.0, 0.0))
     # The number of metrics decides nothing here, so a metric alone has the bits that it has in a suite.
@@ -135,7 +135,7 @@ def summed(
         shifted = first + shift * w2
         first, second = shifted, second + shift * (first + shifted)
     number = number if queries is None else queries.unsqueeze(-1).to(w.dtype)
-    none = torch.zeros_like(w) if empty is None else empty.unsqueeze(-1).to(w.dtype)
+    none = scalar(0, w.dtype, w.device).expand_as(w) if empty is None else empty.unsqueeze(-1).to(w.dtype)
     return torch.cat([wv, w, number, none, second, first, w2, errors.to(w.dtype)], dim=-1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,10 @@ from torch import Tensor
 
 from torchrank.hardware.constants import constant, scalar
 from torchrank.hardware.sorted_values import order_of
+from torchrank.ranking.arithmetic import only
+
+#: the value of an empty query by ``empty_target_action``
+FILLS = {"neg": 0.0, "pos": 1.0, "listed": 0.0, "skip": math.nan, "error": math.nan}
 
 
 class Status(IntEnum):
@@ -29,7 +34,8 @@ class Status(IntEnum):
     ABSENT = 2
 
 
-_FIELDS = operator.attrgetter("values", "status", "errors", "weights", "extra")
+_FIELDS = operator.attrgetter("values", "status", "errors", "weights", "extra", "limit")
+_ACTION, _LEAVES_OUT = map(operator.attrgetter, ("empty_target_action", "leaves_out_empty_lists"))
 _is_none = functools.partial(operator.is_, None)
 _NOTHING = torch.empty(0, device="cpu")
 
@@ -55,8 +61,8 @@ class Values:
     queries: Tensor | None = None
     #: bool [query]: queries that do not count, also if the policy for empty queries differs; None = all count
     ignored: Tensor | None = None
-    #: whether every query that is not skipped is known to have a number, without a look at the values
-    all_numbers: bool = False
+    #: the first :class:`Status` of queries that do not count in the average; for several metrics it may be a tuple
+    limit: Any = Status.ABSENT
     #: the sums that the batch adds to the state of one metric: [SIZE + number]; empty if they were not asked for
     sums: Tensor = _NOTHING
     #: a state of the metric, and its sum with this batch; None = nobody has added them
@@ -65,10 +71,27 @@ class Values:
     @classmethod
     def stack(cls, each: Sequence[Values], queries: Tensor | None = None) -> Values:
         """The values of several metrics for the same queries."""
-        values, status, errors, each_weights, extra = zip(*map(_FIELDS, each))
+        values, status, errors, each_weights, extra, limit = zip(*map(_FIELDS, each))
         weights = None if all(map(_is_none, each_weights)) else stacked([record.own_weights for record in each])
         # Values are copied: a user may write into those of one metric, and rankings keep theirs.
-        return cls(torch.stack(values), stacked(status), stacked(errors), weights, extra, queries, each[0].ignored)
+        return cls(
+            torch.stack(values), stacked(status), stacked(errors), weights, extra, queries, each[0].ignored, limit
+        )
+
+    @classmethod
+    def measured(cls, metrics: Sequence[Any], each: Sequence[Values], queries: Tensor | None = None) -> Values:
+        """:meth:`stack`, with the policy of each metric for queries without a value, for which any value is given."""
+        made = cls.stack(each, queries)
+        if not made.all_scored:
+            actions = tuple(map(_ACTION, metrics))
+            made.limit = limits(actions)
+            scored, listed, _ = made.kinds
+            values = torch.where(scored, made.values, _fills(actions, made.values.dtype, made.values.device))
+            # A query that does not count is NaN under every policy.
+            if any(map(_LEAVES_OUT, metrics)) and Status.ABSENT in made.limit:
+                values = torch.where(listed, values, scalar(math.nan, values.dtype, values.device))
+            made.values = values
+        return made
 
     @classmethod
     def of_sums(cls, sums: Tensor) -> Values:
@@ -79,9 +102,10 @@ class Values:
         """The values of each metric, with its sums."""
         number = len(self.values)
         weights = repeat(None, number) if self.weights is None else self.weights
-        shared = map(repeat, (self.queries, self.ignored, self.all_numbers))
+        shared = map(repeat, (self.queries, self.ignored))
         extra = self.extra or repeat(None, number)
-        return map(Values, self.values, self.status, self.errors, weights, extra, *shared, sums)
+        limits = self.limit if isinstance(self.limit, tuple) else repeat(self.limit)
+        return map(Values, self.values, self.status, self.errors, weights, extra, *shared, limits, sums)
 
     @classmethod
     def join(cls, parts: Sequence[Values]) -> Values:
@@ -100,7 +124,7 @@ class Values:
                 tuple(map(_cat, zip(*(part.extra for part in parts)))),
                 _numbers([(part.values, part.queries) for part in parts]),
                 joined["ignored"],
-                all(part.all_numbers for part in parts),
+                result.limit,
             )
         return result if result.queries is None else replace(result.take(order_of(result.queries)), queries=None)
 
@@ -135,22 +159,14 @@ class Values:
 
     @cached_property
     def kinds(self) -> Tensor:
-        """bool [2, ..., query]: empty queries, and queries that do not count."""
-        kinds = _unscored(self.status.dtype, self.status.device)
-        return self.status == kinds.view(2, *[1] * self.status.dim())
-
-    @cached_property
-    def skipped(self) -> Tensor:
-        """bool [..., query]: the query does not count in the average."""
-        if self.all_numbers:
-            return self.values.isnan()
-        empty, absent = self.kinds
-        return absent | (empty & self.values.isnan())
+        """bool [3, ..., query]: queries with a value, with a value or empty, and queries that count in the average."""
+        limits = _limits(self.limit, self.status.dtype, self.status.device)
+        return self.status < limits.view(3, *[-1] * (self.status.dim() - 1), 1)
 
     @cached_property
     def all_count(self) -> bool:
         """Whether every query is known to count in the average."""
-        return self.all_scored or (self.status.is_cpu and not bool(self.skipped.any()))
+        return self.all_scored or (self.status.is_cpu and bool(self.kinds[2].numpy().all()))
 
     @property
     def own_weights(self) -> Tensor:
@@ -161,13 +177,25 @@ class Values:
     @cached_property
     def final_weights(self) -> Tensor:
         """float64 [..., query]: the weight of each query in the average, 0 for a skipped one."""
-        weights, zero = self.own_weights, scalar(0.0, self.values.dtype, self.values.device)
-        return weights if self.all_count else torch.where(self.skipped, zero, weights)
+        return self.own_weights if self.all_count else only(self.kinds[2], self.own_weights)
+
+
+def limits(actions: Sequence[str]) -> tuple[Status, ...]:
+    """:attr:`Values.limit` of metrics by ``empty_target_action``."""
+    return tuple(Status.EMPTY if math.isnan(FILLS[action]) else Status.ABSENT for action in actions)
 
 
 @constant
-def _unscored(dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.tensor([Status.EMPTY, Status.ABSENT], dtype=dtype, device=device)
+def _limits(limit: Status | tuple[Status, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The first status that each of :attr:`Values.kinds` does not have: [3] for a number, or [3, metric]."""
+    own = torch.tensor(limit, dtype=dtype, device=device)
+    return torch.stack([torch.full_like(own, Status.EMPTY), torch.full_like(own, Status.ABSENT), own])
+
+
+@constant
+def _fills(actions: tuple[str, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The values of empty queries by the ``empty_target_action`` of each metric: [metric, 1]."""
+    return torch.tensor([FILLS[action] for action in actions], dtype=dtype, device=device).unsqueeze(-1)
 
 
 def _numbers(parts: Sequence[tuple[Tensor, Tensor | None]]) -> Tensor | None:

@@ -458,7 +458,7 @@ def _difference(one: Values, other: Values) -> Values:
     """The differences of two systems, with the weights of the first."""
     values = other.values - one.values
     status = torch.where(values.isnan(), Status.ABSENT, one.status)
-    return replace(one, values=values, status=status.to(one.status), all_numbers=False)
+    return replace(one, values=values, status=status.to(one.status))
 
 
 def _kinds(judge: Values, people: Values) -> list[Values]:
@@ -467,7 +467,7 @@ def _kinds(judge: Values, people: Values) -> list[Values]:
     inside = ~gap.isnan()
     status = torch.where(inside, judge.status, Status.ABSENT).to(judge.status)
     sampled = [torch.where(inside, values, math.nan) for values in (judge.values, people.values, gap)]
-    rest = replace(judge, status=status, errors=people.errors, all_numbers=False)
+    rest = replace(judge, status=status, errors=people.errors)
     return [judge, *(replace(rest, values=values) for values in sampled)]
 
 

@@ -68,4 +68,4 @@ def within(values: Values, members: Members) -> Values:
     if members.is_cpu:  # then the sums of a small group cost little
         return values.take(members.nonzero().squeeze(-1))
     absent = scalar(Status.ABSENT, values.status.dtype, values.status.device)
-    return replace(values, status=torch.where(members, values.status, absent), all_numbers=False)
+    return replace(values, status=torch.where(members, values.status, absent))

@@ -291,6 +291,7 @@ class TieGroups:
     validate_args = False
     aggregation = "mean"
     empty_target_action = "neg"
+    leaves_out_empty_lists = False
     ties = "expected"
     mean = MEANS["mean"]
     rank_decides = False
