@@ -157,7 +157,7 @@ def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None, try_b
             # columns.
             tied = found.values[:, reach:] == found.values[:, reach - 1, None]
             width += int(tied.view(torch.int8).sum(-1, dtype=torch.int32).numpy().max(initial=0))
-        return Descending(*(x[:, :width] for x in found))
+        return Descending(found.values[:, :width], found.order[:, :width], found.begins[:, :width])
     return descending(scores, tie_break, finite)
 
 

@@ -13,8 +13,7 @@ from torch import Tensor
 from torchrank.engine.sorting import by_key, descending
 from torchrank.hardware.devices import every, widened, widest_float
 from torchrank.hardware.sorted_values import ascending
-from torchrank.ranking.caching import cached
-from torchrank.ranking.derived import Derived
+from torchrank.ranking.derived import Derived, cached
 from torchrank.ranking.entries import run_bounds, run_starts
 
 # A bucket has 2 ** 5 elements, and a group 2 ** 5 buckets. Pairs are compared within buckets, and counted by buckets

@@ -10,7 +10,7 @@ from torch import Tensor
 from torchrank.formulas.gains import RECIPROCAL
 from torchrank.formulas.random_ranking import chances_of_first
 from torchrank.ranking.arithmetic import marked_rows, only, ratio
-from torchrank.ranking.caching import cached
+from torchrank.ranking.derived import cached
 from torchrank.ranking.ranking import Ranking
 
 

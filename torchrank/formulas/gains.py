@@ -17,6 +17,7 @@ from torchrank.ranking.gain import Gain, as_gain
 class Linear(Gain):
     """The grade itself (Järvelin and Kekäläinen, TOIS 2002)."""
 
+    identity = True
     monotone = True
 
     def __call__(self, grade: Tensor) -> Tensor:

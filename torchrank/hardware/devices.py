@@ -16,7 +16,7 @@ from torch import Tensor
 
 from torchrank.hardware import costs
 
-_DENORMAL = torch.tensor(1e-40, device="cpu")
+_DENORMAL = 1e-310
 
 
 def widest_float(device: torch.device) -> torch.dtype:
@@ -59,7 +59,7 @@ def multiplying(precision: str | None, device: torch.device) -> Iterator[None]:
 
 def keeps_denormals(device: torch.device) -> bool:
     """Whether a device distinguishes denormal numbers from 0. A CPU can be told not to, and Metal never does."""
-    return bool(_DENORMAL > 0) if device.type == "cpu" else device.type != "mps"
+    return _DENORMAL > 0 if device.type == "cpu" else device.type != "mps"
 
 
 def by_numpy(device: torch.device) -> bool:

@@ -15,7 +15,7 @@ from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.parameters import one_of, parameter
 from torchrank.names.types import GainOption
 from torchrank.ranking.arithmetic import only, per, ratio, row_sum
-from torchrank.ranking.caching import cached
+from torchrank.ranking.derived import cached
 from torchrank.ranking.gain import Gain
 from torchrank.ranking.ranking import Ranking
 

@@ -77,6 +77,9 @@ class RankingMetric(Measure):
     #: divides by less, :meth:`numerator` over :meth:`denominator`; not inherited with another :meth:`measure`
     monotone_behind: ClassVar[bool] = False
 
+    #: whether the :meth:`denominator` is 0 for :meth:`empty` queries alone, whose value nobody reads
+    empty_without_denominator: ClassVar[Any] = False
+
     #: method of (preds, target) that raises for a layout from which the measure cannot be computed; None = any will do
     check: ClassVar[Any] = None
 
@@ -113,11 +116,6 @@ class RankingMetric(Measure):
         """
         total, divisor = self.numerator(ranking), self.denominator(ranking)
         return total if divisor is None else ratio(total, divisor)
-
-    @property
-    def empty_without_denominator(self) -> bool:
-        """Whether the :meth:`denominator` is 0 for :meth:`empty` queries alone, whose value nobody reads."""
-        return False
 
     @classmethod
     def linear(cls) -> bool:

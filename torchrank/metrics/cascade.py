@@ -11,7 +11,7 @@ from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import number
 from torchrank.ranking.arithmetic import only, ratio, running_sum
-from torchrank.ranking.caching import cached
+from torchrank.ranking.derived import cached
 from torchrank.ranking.gain import Gain
 from torchrank.ranking.ranking import Ranking
 

@@ -14,7 +14,7 @@ from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import flag, number
 from torchrank.ranking.arithmetic import ratio, running_sum
-from torchrank.ranking.caching import cached
+from torchrank.ranking.derived import cached
 from torchrank.ranking.entries import run_bounds, run_starts
 from torchrank.ranking.ranking import Ranking
 

@@ -268,8 +268,8 @@ class NDCG(DCG):
     def of_one_rank(self) -> bool:
         return self.built_in
 
-    @property
-    def empty_without_denominator(self) -> bool:
+    @functools.cached_property
+    def empty_without_denominator(self) -> bool:  # type: ignore[override]
         return self.normalize == "ideal"
 
     def empty(self, ranking: Ranking) -> Tensor:

@@ -18,7 +18,7 @@ from torchrank.metrics.binary import BinaryMetric, nothing_irrelevant
 from torchrank.names.parameters import one_of, parameter
 from torchrank.names.types import GainOption
 from torchrank.ranking.arithmetic import as_numbers, marked_rows, only, ratio, running_sum
-from torchrank.ranking.caching import cached
+from torchrank.ranking.derived import cached
 from torchrank.ranking.entries import run_bounds, run_starts
 from torchrank.ranking.gain import Gain
 from torchrank.ranking.ranking import Ranking

@@ -17,7 +17,7 @@ from torchrank.names.arguments import number as check_number
 from torchrank.names.parameters import integer, number, one_of, parameter
 from torchrank.names.types import call_of
 from torchrank.ranking.arithmetic import only, ratio
-from torchrank.ranking.caching import cached
+from torchrank.ranking.derived import cached
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.sums import SIZE, Sum
 from torchrank.state.values import FILLS, Status, Values

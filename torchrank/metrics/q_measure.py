@@ -10,7 +10,7 @@ from torch import Tensor
 from torchrank.metrics.graded import GradedMetric
 from torchrank.names.parameters import number, one_of
 from torchrank.ranking.arithmetic import as_numbers, only, ratio, running_sum
-from torchrank.ranking.caching import cached
+from torchrank.ranking.derived import cached
 from torchrank.ranking.gain import Gain
 from torchrank.ranking.ranking import Ranking
 

@@ -14,7 +14,7 @@ from torchrank.formulas.reciprocals import reciprocal_sums
 from torchrank.metrics.rank_correlation import ComparingMetric
 from torchrank.names.parameters import integer, number, one_of
 from torchrank.ranking.arithmetic import ratio, running_sum
-from torchrank.ranking.caching import cached
+from torchrank.ranking.derived import cached
 from torchrank.ranking.entries import of_entries
 from torchrank.ranking.ranking import Ranking
 

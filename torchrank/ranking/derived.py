@@ -2,20 +2,57 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self, TypeGuard
+from typing import Any, Concatenate, ParamSpec, Self, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
 
 from torchrank.ranking.arithmetic import as_numbers, either, number_of, only, ratio, row_sum, running_sum
-from torchrank.ranking.caching import cached, of_ranks
 from torchrank.ranking.entries import RankIntervals, of_entries, rank_after_list, run_bounds, run_starts
 from torchrank.ranking.intervals import Intervals, LastGroup, first_discounts, prefix_differences
 from torchrank.ranking.relevant_ranks import RelevantRanks
 from torchrank.ranking.sampled import Positive
+
+P = ParamSpec("P")
+
+T = TypeVar("T")
+
+_MISSING: Any = object()
+
+
+def cached(piece: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """Decorator that caches a method of a ranking by its arguments, so that measures share its result.
+
+    Pass gains and discounts that are equal if they compute the same, not a new lambda for each call.
+    """
+
+    @functools.wraps(piece)
+    def once(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
+        key = (piece, args, tuple(kwargs.items()))
+        result = self._cache.get(key, _MISSING)
+        if result is _MISSING:
+            result = self._cache[key] = piece(self, *args, **kwargs)
+        return result
+
+    return once
+
+
+def of_ranks(piece: Callable[Concatenate[Any, P], Tensor]) -> Callable[Concatenate[Any, P], Tensor]:
+    """:func:`cached` for a quantity [query, entry] of the ranks alone: for one query if all have the same ranks."""
+
+    @functools.wraps(piece)
+    def once(self: Any, *args: P.args, **kwargs: P.kwargs) -> Tensor:
+        key = (piece, args, tuple(kwargs.items()))
+        result = self._cache.get(key)
+        if result is None:
+            result = self._cache[key] = piece(self.distinct, *args, **kwargs).expand(self.first.shape)
+        return result
+
+    return once
 
 
 @dataclass(frozen=True, eq=False)

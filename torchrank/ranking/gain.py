@@ -11,6 +11,8 @@ from torch import Tensor
 class Gain:
     """A function from grades to gains. Gains with equal parameters are equal, so that their sums are cached once."""
 
+    #: whether the gain is the grade itself
+    identity: bool = False
     #: whether a larger grade never has a smaller gain
     monotone: bool = False
     #: grades below it have gain 0; None = no such level

@@ -14,8 +14,7 @@ from torchrank.hardware.constants import constant
 from torchrank.hardware.devices import every
 from torchrank.hardware.sorted_values import largest
 from torchrank.ranking.arithmetic import as_numbers, either, only, row_sum
-from torchrank.ranking.caching import cached
-from torchrank.ranking.derived import Derived, at_least
+from torchrank.ranking.derived import Derived, at_least, cached
 from torchrank.ranking.gain import Gain, as_gain
 from torchrank.ranking.intervals import of_first_ranks, prefix_sums
 
@@ -206,8 +205,7 @@ def gains_of(grade: Tensor, valid: Tensor | None, gain: Callable[[Tensor], Tenso
     all_valid = valid is None or (valid.is_cpu and every(valid))
     if gain.level is None and all_valid and not grade.is_floating_point():
         wide = grade.clamp_min(0).to(dtype)
-        gains = gain(wide)
-        return gains if gains is wide else only(_gaining(grade, gain), gains)
+        return wide if gain.identity else only(_gaining(grade, gain), gain(wide))
     gaining = _gaining(grade, gain) if valid is None or all_valid else _gaining(grade, gain) & valid
     # The level is compared in the grade's dtype: 0.1 in float16 is below 0.1 in float64. A grade at or above it is
     # lifted to the level, so that the gain function decides in the same way.
@@ -216,8 +214,7 @@ def gains_of(grade: Tensor, valid: Tensor | None, gain: Callable[[Tensor], Tenso
     wide = only(gaining, grade).to(dtype)
     if gain.level is not None:
         wide = only(at_least(grade, gain.level), wide.clamp_min(gain.level))
-    gains = gain(wide)
-    return gains if gains is wide else only(gaining, gains)
+    return wide if gain.identity else only(gaining, gain(wide))
 
 
 def _gaining(grade: Tensor, gain: Gain) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torchrank.layouts.checks import check_tensor
-from torchrank.ranking.caching import cached
+from torchrank.ranking.derived import cached
 from torchrank.ranking.gained import gains_of
 from torchrank.ranking.parts import Parted
 from torchrank.ranking.query_names import Named

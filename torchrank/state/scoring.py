@@ -160,6 +160,8 @@ def per_query(metrics: Sequence[Any], ranking: Ranking) -> Values:
     """The values [metric, query] of a ranking, without policies and weights of the user."""
     if ranking.draw is not None:
         return Values.measured(metrics, _over_draw(metrics, ranking), ranking.queries)
+    if len(metrics) == 1 and not ranking.of_labels:
+        return Values.measured(metrics, [metrics[0].per_query(ranking)], ranking.queries)
     tables = looked_up(metrics, ranking) if ranking.of_labels else []
     if len(tables) == 1 and len(tables[0][0]) == len(metrics):
         return tables[0][1]
