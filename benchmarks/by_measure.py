@@ -33,11 +33,11 @@ class Timed(dict[Any, Any]):
         self.spent = spent
         self._running: list[float] = []
 
-    def __contains__(self, key: object) -> bool:
-        if super().__contains__(key):
-            return True
+    def get(self, key: Any, default: Any = None) -> Any:
+        if key in self:
+            return self[key]
         self._running.append(time.perf_counter())  # `cached` computes a missing quantity and sets it
-        return False
+        return default
 
     def __setitem__(self, key: Any, value: Any) -> None:
         seconds = time.perf_counter() - self._running.pop()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware import costs
-from torchrank.hardware.constants import scalar
+from torchrank.hardware.constants import constant, scalar
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import Layout, RankedIds
 from torchrank.layouts.items import Pairs, repetitions
@@ -27,12 +27,17 @@ def found(items: Tensor, ids: Tensor) -> Tensor:
         ids: int64 [query, position], negative = padding.
     """
     if items.shape[1] <= costs.now.compared:  # compare each item with each id
-        position = torch.arange(1, ids.shape[1] + 1, dtype=torch.int32, device=ids.device)
+        position = _positions(ids.shape[1], ids.device)
         at = ((items.unsqueeze(-1) == ids.unsqueeze(-2)) * position).amax(-1).long()
     else:
         row = torch.arange(len(ids), device=ids.device).unsqueeze(-1)
         at = _looked_up(items, row, *ids.sort(dim=-1, stable=True))
     return torch.where(items >= 0, at, scalar(0, at.dtype, at.device))
+
+
+@constant
+def _positions(number: int, device: torch.device) -> Tensor:
+    return torch.arange(1, number + 1, dtype=torch.int32, device=device)
 
 
 def repeated(ids: Tensor) -> Tensor:

@@ -77,7 +77,7 @@ class RankingMetric(Measure):
     #: divides by less, :meth:`numerator` over :meth:`denominator`; not inherited with another :meth:`measure`
     monotone_behind: ClassVar[bool] = False
 
-    #: whether the :meth:`denominator` is 0 for :meth:`empty` queries alone, whose value nobody reads
+    #: whether :meth:`empty` is where the :meth:`denominator` is 0; both are computed once then
     empty_without_denominator: ClassVar[Any] = False
 
     #: method of (preds, target) that raises for a layout from which the measure cannot be computed; None = any will do
@@ -214,7 +214,7 @@ class RankingMetric(Measure):
     # ---- rank, score -------------------------------------------------------------------------------------------
 
     def per_query(self, ranking: Ranking) -> Values:
-        """The values of the queries of a ranking, with any value for empty ones; :meth:`Values.measured` sets it."""
+        """The values of the queries of a ranking. Those of empty queries mean nothing until the policy sets them."""
         ranking = ranking.condensed() if self.unjudged == "condensed" else ranking
         if self.relative:
             return self._of_each_cutoff(ranking, self.relative)
@@ -274,7 +274,7 @@ class RankingMetric(Measure):
         if self.empty_without_denominator and type(self).measure is RankingMetric.measure:
             total, divisor = self.numerator(resolved), self.denominator(resolved)
             assert divisor is not None
-            value, empty = total / divisor, self.empty(resolved)
+            value, empty = total / divisor, divisor == 0
         else:
             value, empty = self.measure(resolved), self.empty(ranking)
         if not isinstance(value, Tensor) or value.shape != empty.shape:

@@ -269,11 +269,8 @@ class NDCG(DCG):
         return self.built_in
 
     @functools.cached_property
-    def empty_without_denominator(self) -> bool:  # type: ignore[override]
+    def empty_without_denominator(self) -> bool:
         return self.normalize == "ideal"
-
-    def empty(self, ranking: Ranking) -> Tensor:
-        return self.ideal(ranking) == 0
 
     def denominator(self, ranking: Ranking) -> Tensor:
         if self.normalize == "ideal":

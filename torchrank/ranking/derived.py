@@ -262,8 +262,8 @@ class Derived(RankIntervals):
                 return self.last_group(top_k).up_to_cutoff(running)
             if self.in_columns:
                 return running[:, :top_k][:, -1]
-            number = self.num_up_to(top_k)
-            return only(number > 0, running.gather(-1, (number - 1).clamp_min(0))).squeeze(-1)
+            some, last = self._last_up_to(top_k)
+            return only(some, running.gather(-1, last)).squeeze(-1)
         x = piece(self, *args)
         if top_k is None:
             return row_sum(x)
@@ -279,25 +279,26 @@ class Derived(RankIntervals):
     @cached
     def last_group(self, top_k: int) -> LastGroup:
         """The last tie group that begins at or before a rank."""
-        number = self.num_up_to(top_k)
-        last = (number - 1).clamp_min(0)
+        some, last = self._last_up_to(top_k)
         first, tied = self.first.gather(-1, last).squeeze(-1), self.tied.gather(-1, last).squeeze(-1)
-        tied = only(number.squeeze(-1) > 0, tied)
+        tied = only(some.squeeze(-1), tied)
         if self.complete:
             start = (first - 1).long().unsqueeze(-1)
             stop = start + tied.long().unsqueeze(-1)
         else:
             start, stop = (x.gather(-1, last) for x in self.run_bounds())
         # Without an entry up to the rank, there is no group: the first entry is behind it.
-        columns = only(number > 0, torch.cat([start, stop], -1))
+        columns = only(some, torch.cat([start, stop], -1))
         return LastGroup(Intervals(first, tied), _ranks_up_to(first, tied, top_k), columns)
 
     @cached
-    def num_up_to(self, top_k: int) -> Tensor:
-        """int64 [query, 1]: number of entries that may be at or before a rank."""
+    def _last_up_to(self, top_k: int) -> tuple[Tensor, Tensor]:
+        """Whether entries may be at or before a rank, and the column of the last: bool and int64, [query, 1] each."""
         if self.complete:  # columns are ranks
-            return self._num_retrieved.clamp_max(top_k)
-        return (self.retrieved() & (self.first <= top_k)).sum(-1, keepdim=True)
+            number = self._num_retrieved.clamp_max(top_k)
+        else:
+            number = (self.retrieved() & (self.first <= top_k)).sum(-1, keepdim=True)
+        return number > 0, (number - 1).clamp_min(0)
 
     @cached_property
     def _num_retrieved(self) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -84,7 +85,7 @@ class RankIntervals:
         if not placed:
             first = torch.where(tied > 0, first, rank_after_list(num_candidates).unsqueeze(-1))
         if first.shape[-1] > 1:
-            order = torch.where(valid, first, float("inf")).argsort(dim=-1, stable=True)
+            order = torch.where(valid, first, scalar(math.inf, first.dtype, first.device)).argsort(dim=-1, stable=True)
             first, tied, grade, valid = (x.gather(-1, order) for x in (first, tied, grade, valid))
             subtopics = None if subtopics is None else of_entries(subtopics, order)
         others: dict[str, Any] = {"queries": queries, "subtopics": subtopics, "of_labels": of_labels}

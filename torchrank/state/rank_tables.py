@@ -7,6 +7,7 @@ matter are computed once, and a batch reads them: two cutoffs or fifty cost the 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -23,6 +24,9 @@ LONGEST = 1024
 
 # Largest number of metrics times ranks of a table with metrics without a cutoff: six numbers each, so that it is kept.
 ROOM = 2**17
+
+
+_ACTION = operator.attrgetter("empty_target_action")
 
 
 class Table(NamedTuple):
@@ -89,7 +93,7 @@ def looked_up(metrics: Sequence[Any], ranking: Ranking) -> list[tuple[list[int],
         ]
         values, status = _read(members, ranking.under(ties), reach)
         none = (None,) * len(members)
-        limit = limits([metric.empty_target_action for metric in members])
+        limit = limits(tuple(map(_ACTION, members)))
         tables.append((places, Values(values, status, stacked(each), None, none, ranking.queries, limit=limit)))
     return tables
 

@@ -180,7 +180,8 @@ class Values:
         return self.own_weights if self.all_count else only(self.kinds[2], self.own_weights)
 
 
-def limits(actions: Sequence[str]) -> tuple[Status, ...]:
+@functools.cache
+def limits(actions: tuple[str, ...]) -> tuple[Status, ...]:
     """:attr:`Values.limit` of metrics by ``empty_target_action``."""
     return tuple(Status.EMPTY if math.isnan(FILLS[action]) else Status.ABSENT for action in actions)
 
