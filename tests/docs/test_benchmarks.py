@@ -285,7 +285,7 @@ def test_short_table_needs_the_table(command, capsys):
 
 
 @pytest.mark.xdist_group("gpu")  # whose process has used the meta device, which takes seconds at first
-@pytest.mark.parametrize(("case", "most"), [("of_label", 60), ("of_grades", 283)])
+@pytest.mark.parametrize(("case", "most"), [("of_label", 58), ("of_grades", 120)])
 def test_a_batch_of_eight_measures_launches_few_kernels(parts, case, most):
     assert 40 < getattr(parts["launches"], case)().found.total() <= most
 
@@ -305,7 +305,7 @@ def test_kernels_are_counted_but_no_views_and_no_allocations(parts):
 
 
 def test_a_small_batch_makes_few_calls(parts, command, capsys):
-    assert 50 < len(parts["trace"].of_update()) <= 103
+    assert 50 < len(parts["trace"].of_update()) <= 96
     assert 500 < len(parts["trace"].of_evaluate()) <= 1300
     assert command("--trace") == 0
     assert "RankingMetric.update  metrics/base.py" in shown(capsys)
@@ -321,7 +321,7 @@ def test_the_plan_of_each_row_is_printed(parts):
     ]
 
 
-@pytest.mark.parametrize(("target", "most"), [((8, 10), 351), ((8,), 192)], ids=["grades", "labels"])
+@pytest.mark.parametrize(("target", "most"), [((8, 10), 320), ((8,), 182)], ids=["grades", "labels"])
 def test_a_small_batch_of_eight_measures_makes_few_calls(parts, target, most):
     generator = torch.Generator().manual_seed(0)
     suite = tr.RankingCollection(parts["launches"].SUITE)

@@ -225,6 +225,34 @@ def test_an_empty_list_has_no_value_in_any_layout_if_low_values_are_good(name, a
         assert [*map(math.isnan, (*means, difference))] == [False, False, True]
 
 
+@cases("kept", [True, False])
+def test_each_metric_of_a_suite_has_its_own_policy_for_empty_queries(kept):
+    # A relevant candidate; none; one, but nothing is retrieved; none, and nothing is retrieved.
+    scores = tensor([[0.9, 0.1], [0.9, 0.1], [-INF, -INF], [-INF, -INF]])
+    grades = tensor([[1, 0], [0, 0], [1, 0], [0, 0]])
+    fills = {"neg": 0.0, "pos": 1.0, "skip": math.nan, "listed": 0.0}
+    expected, numbers = {}, {}
+    for name in ("recall", "ndcg", "mr"):
+        for action, fill in fills.items():
+            left_out = name == "mr" or action == "listed"  # lists without candidates
+            key = f"{name}(empty_target_action={action})"
+            expected[key] = [1.0, fill, *([math.nan, math.nan] if left_out else [0.0, fill])]
+            # Under "skip", an empty list without a relevant candidate is an empty query all the same.
+            numbers[key] = (4, 2) if not left_out else (3, 2) if action == "skip" else (2, 1)
+    suite = tr.RankingCollection({key: tr.parse(key) for key in expected})
+    found = suite.score(scores, grades)
+    for key, values in expected.items():
+        assert found[key].tolist() == pytest.approx(values, nan_ok=True), key
+    if kept:  # by an aggregation that needs the values
+        suite.add_metrics({"kept": tr.Recall(aggregation="none")})
+    suite.update(scores, grades)
+    results = suite.compute()
+    for key, values in expected.items():
+        counted = [value for value in values if not math.isnan(value)]
+        assert float(results[key]) == pytest.approx(sum(counted) / len(counted))
+        assert (suite[key].num_queries, suite[key].num_empty) == numbers[key]
+
+
 def test_tables_of_systems_have_the_same_queries_if_one_system_retrieved_nothing_for_one():
     grades, a = tensor([[1, 0, 0]] * 3), tensor([[0.1, 0.9, 0.5], [0.9, 0.1, 0.5], [0.5, 0.9, 0.1]])
     tables = {}
