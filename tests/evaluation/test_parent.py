@@ -63,6 +63,16 @@ def test_chunks_count_as_their_document(way, judged_chunks):
             assert same(got, want)
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_ranking_of_a_run_has_the_documents_of_its_chunks(way):
+    qrels, run = chunked(way, judged_chunks=True)
+    suite = tr.RankingCollection(MEASURES)
+    got = suite.score(tr.Ranking.from_run(qrels, run, parent=WAYS[way]))
+    want = suite.score(tr.Ranking.from_run(of_documents(qrels), of_documents(run)))
+    assert all(got[label].tolist() == pytest.approx(want[label].tolist()) for label in want)
+    assert tr.Ranking.from_run(qrels, run, parent=WAYS[way]).num_queries == 12
+
+
 def test_no_value_of_repeated_documents_is_above_1():
     qrels, run = {"q": {"a": 1, "b": 1}}, {"q": {"a#0": 0.9, "a#1": 0.8, "a#2": 0.7, "b#0": 0.6}}
     found = tr.evaluate(qrels, run, "recall@3 ndcg@3 map", parent="#")
