@@ -26,6 +26,11 @@ def batch(seed, queries=6, items=7):
 BATCHES = [batch(seed) for seed in range(3)]
 
 
+def test_names_of_both_kinds_can_be_in_one_text():
+    assert list(tr.RankingCollection("mae rmse, ndcg@3")) == ["mae", "rmse", "ndcg@3"]
+    assert list(tr.RankingCollection("mae rmse")) == ["mae", "rmse"]
+
+
 def members():
     return [*NAMES, MeanSquaredError(squared=False), PearsonCorrCoef()]
 

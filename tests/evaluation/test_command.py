@@ -184,6 +184,8 @@ def test_a_note_has_a_few_values_and_the_option_that_prints_all(capsys, tmp_path
     (note,) = [line for line in text.splitlines() if "over the 2 queries" in line]
     assert "P@1 0.5000, P@3 0.1667, P@5 0.1000, P@10 0.0500, " in note
     assert note.endswith("20 more with queries 'judged'")
+    text = output(capsys, *call[:3], "-m", "mrr ndcg@1")[1]
+    assert "a: over the query that the run has, too: mrr 1.0000, ndcg@1 1.0000" in text.splitlines()
 
 
 def test_a_warning_is_a_note_of_the_command_also_where_python_shows_none(capsys, tmp_path):

@@ -35,8 +35,11 @@ def test_numbers_are_sorted_and_selected_as_by_plain_python(monkeypatch, assume,
         assert equal(sorted_values.ascending(x), want)
         assert torch.equal(x.nan_to_num(7), kept.nan_to_num(7))
         if not dtype.is_floating_point:
+            row = x.flatten()
             sorted_values.sort_in_place(x)
             assert x.tolist() == want
+            sorted_values.sort_in_place(row)
+            assert row.tolist() == sorted(kept.flatten().tolist())
 
 
 @pytest.mark.parametrize("numbers", [[], [0], [2, 0, 1], [5, 0, 9, 2], [7], [1, 2, 3]])

@@ -169,6 +169,13 @@ def test_category_entropy_by_hand(patience, smoothing):
         assert_equal(many, entropy_of(lambda i: [c for c in tags if TAGS[i][c]], tags, patience or 1, smoothing))
 
 
+@pytest.mark.parametrize("categories", [torch.zeros(0).long(), torch.zeros(0, 3).bool(), torch.ones(3), 3])
+def test_categories_of_another_kind_or_of_no_items_are_refused(categories):
+    for measure in (tr.CategoryEntropy, tr.IntraListDiversity):
+        with pytest.raises(TypeError, match=r"integer \[item\] or bool \[item, category\], got "):
+            measure(categories=categories)
+
+
 def test_tables_of_lists_and_categories_are_made_in_chunks(monkeypatch):
     sizes, whole = [], tr.CategoryEntropy.amounts
     monkeypatch.setattr("torchrank.metrics.item_lists.BLOCK", 1000)

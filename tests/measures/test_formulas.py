@@ -14,6 +14,7 @@ from tests.support.cases import cases
 from torchrank.formulas import cascades, judgment_bounds
 from torchrank.formulas.first_relevant import first_rank
 from torchrank.formulas.greedy import best_first
+from torchrank.metrics.compatibility import Tail
 
 
 def test_the_expected_rank_of_the_first_relevant_candidate_is_the_mean_over_all_orders():
@@ -97,6 +98,17 @@ def test_bounds_hold_for_levels_that_the_grades_dtype_cannot_hold(dtype, level):
         assert metric.score(scores, grades).item() == pytest.approx(best(values), rel=1e-12)
 
 
-def test_an_empty_table_of_gains_is_refused():
+@pytest.mark.parametrize("p", [0.5, 0.9, 0.999_9])
+def test_the_weight_of_a_common_candidate_is_the_series_from_its_depth_on(p):
+    depths = [1, 2, 7, 40]
+    whole = -math.log1p(-p) / p
+    wanted = [whole - sum(p ** (d - 1) / d for d in range(1, depth)) for depth in depths]
+    found = Tail(p)(torch.tensor(depths, dtype=torch.float64))
+    assert found.tolist() == pytest.approx(wanted, rel=1e-9)
+
+
+def test_an_unknown_gain_or_an_empty_table_of_gains_is_refused():
+    with pytest.raises(ValueError, match=r"gain to be one of .*, got 'exponental'; did you mean 'exponential'"):
+        tr.NDCG(gain="exponental")
     with pytest.raises(ValueError, match=r"Expected a table of gains by grade, e\.g\. .*, got an empty one"):
         tr.NDCG(gain={})

@@ -473,6 +473,20 @@ def read_or_none(name):
         return None
 
 
+def test_each_spelling_of_one_metric_is_suggested_and_none_of_several():
+    with pytest.raises(ValueError, match="did you mean 'set_p@7'"):
+        tr.parse("set_pp@7")
+    for name in ("rprec_mul", "iprec_at_recal"):  # "rprec_mult" stands for several metrics
+        with pytest.raises(ValueError, match="Expected") as raised:
+            tr.parse(name)
+        assert "'rprec_mult'" not in str(raised.value)
+        assert "'iprec_at_recall'" not in str(raised.value)
+
+
+def test_the_line_of_other_libraries_begins_with_those_of_trec():
+    assert also_in(tr.Precision).startswith("trec_eval and pytrec_eval (`P_k`, `set_P`), ")
+
+
 def test_every_suggestion_is_a_name():
     every = [without_optional(one.theirs) for m in measures().values() for one in known(m) if one.theirs]
     suggested = []

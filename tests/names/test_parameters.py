@@ -76,6 +76,7 @@ def test_a_signature_is_of_the_class_and_that_of_its_init_has_self():
         assert of_init.parameters["self"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
         assert of_init.replace(return_annotation=int).return_annotation is int
         assert list(of_init.replace(parameters=[]).parameters) == []
+        assert str(of_init).startswith("(self, ")
     metric = tr.NDCG()
     assert not hasattr(metric, "__signature__")
     assert inspect.signature(tr.NDCG).parameters["top_k"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD

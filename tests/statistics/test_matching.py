@@ -62,7 +62,7 @@ def test_ids_of_different_types_do_not_match():
         ({"a": "run.txt", "b": [0.1]}, TypeError, "got 'run.txt'"),
         ({"a": torch.zeros(2, 2), "b": [0.1]}, ValueError, r"got shape \[2, 2\]"),
         ({"a": [math.inf], "b": [0.1]}, ValueError, "finite or NaN"),
-        ({"a": Columns([1, 1], {"x": [0, 1]}), "b": Columns([1, 2], {"x": [0, 1]})}, ValueError, "got 1 twice"),
+        ({"a": Columns([2, 1, 1], {"x": [0, 1, 1]}), "b": Columns([1], {"x": [0]})}, ValueError, "got 1 twice"),
         ({"a": Columns([1, 2, 3], {"x": [0, 1]}), "b": Columns([1, 2], {"x": [0, 1]})}, ValueError, "equal length"),
     ],
 )

@@ -510,6 +510,14 @@ def test_estimates_of_linear_measures_are_exact_by_any_method():
             close(metric.estimate("auroc", method), 1 - x / 20)
 
 
+def test_the_mean_rank_among_many_items_is_linear_too():
+    metric = tr.SampledRanks(num_negatives=20, num_items=100_000)
+    metric.update(torch.arange(21.0).expand(2, -1), torch.tensor([20, 17]))  # at ranks 1 and 4
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert float(metric.estimate("mr")) == pytest.approx(1 + 100_000 * 1.5 / 20)
+
+
 def test_buckets_of_ranks_do_not_change_chances():
     parts = torch.cat([part for _, part in chances(20, N, True)])
     close(parts, table(20, N, True), 1e-11)
@@ -540,6 +548,7 @@ def test_wrong_estimates_are_refused(quiet):
         (lambda: metric.estimate("mrr", "bv", gamma=0), ValueError, "gamma to be a number > 0"),
         (lambda: metric.estimate("mrr", "bv", prior=torch.ones(3)), ValueError, r"shape \[41\]"),
         (lambda: metric.estimate("mrr", "bv", prior=torch.full((41,), -1.0)), ValueError, "weights >= 0"),
+        (lambda: metric.estimate("mrr", "bv", prior=torch.arange(-1.0, 40)), ValueError, "weights >= 0"),
         (lambda: metric.estimate("bpref"), ValueError, "measure of relevant candidates, got bpref"),
         (lambda: metric.estimate(tr.MRR(aggregation="median")), ValueError, "mean of a measure"),
         (lambda: metric.estimate(torchmetrics.MeanMetric()), TypeError, "got MeanMetric"),

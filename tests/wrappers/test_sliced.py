@@ -258,6 +258,8 @@ def test_worst_slice_of_a_rank_is_the_largest_and_small_slices_can_be_left_out()
     assert metric.worst(min_queries=3).notes[0].startswith("low and high: 95 % for all 2 slices")
     with pytest.raises(ValueError, match="Expected a slice with 5 queries or more"):
         metric.worst(5)
+    with pytest.raises(ValueError, match="min_queries to be an integer"):
+        metric.worst(min_queries=None)
 
 
 def test_bootstrap_level_is_that_of_the_constructor_unless_given():

@@ -455,7 +455,8 @@ class Evaluation:
             if len(values) > len(shown):
                 other = "both" if self.queries == "judged" else "judged"
                 shown = [*shown, f"{len(values) - len(shown)} more with queries {other!r}"]
-            notes.append(f"{name}: over the {len(table)} queries {where}: {', '.join(shown)}")
+            queries = "query" if len(table) == 1 else f"{len(table)} queries"
+            notes.append(f"{name}: over the {queries} {where}: {', '.join(shown)}")
             lower = [label for label, higher in table.higher_is_better.items() if not higher]
             if lower and self.queries == "judged":
                 count = len(self.tables[name]) - len(table)

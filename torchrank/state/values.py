@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
-from itertools import accumulate, repeat
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -122,7 +122,7 @@ class Values:
                 torch.stack([part.errors for part in parts]).sum(0),
                 joined["own_weights"],
                 tuple(map(_cat, zip(*(part.extra for part in parts)))),
-                _numbers([(part.values, part.queries) for part in parts]),
+                _cat([part.queries for part in parts]),
                 joined["ignored"],
                 result.limit,
             )
@@ -197,18 +197,6 @@ def _limits(limit: Status | tuple[Status, ...], dtype: torch.dtype, device: torc
 def _fills(actions: tuple[str, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """The values of empty queries by the ``empty_target_action`` of each metric: [metric, 1]."""
     return torch.tensor([FILLS[action] for action in actions], dtype=dtype, device=device).unsqueeze(-1)
-
-
-def _numbers(parts: Sequence[tuple[Tensor, Tensor | None]]) -> Tensor | None:
-    """The numbers of the queries of all parts in their batch; None = they are in order."""
-    if all(queries is None for _, queries in parts):
-        return None
-    ends = list(accumulate((values.shape[-1] for values, _ in parts), initial=0))
-    numbers = [
-        torch.arange(*ends[n : n + 2], device=values.device) if queries is None else queries
-        for n, (values, queries) in enumerate(parts)
-    ]
-    return torch.cat(numbers)
 
 
 def _cat(parts: Sequence[Tensor | None]) -> Tensor | None:
