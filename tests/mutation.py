@@ -209,17 +209,40 @@ def hit(place): hits[place] = 1
 
 
 def record(mutants: list[Mutant], paths: list[str], copy: Path) -> dict[str, Any]:
-    """Run tests on code without mutants, in which the place of each mutant says that it is executed."""
+    """Run tests on code without mutants, in which the place of each mutant says that it is executed.
+
+    Each file of tests has a process, because a value that a test of another file has cached executes no place.
+    """
     (copy / "hits").write_bytes(bytes(len(mutants)))
     (copy / "mutation_record.py").write_text(RECORD.format(str(copy / "hits")))
     for file in {mutant.file for mutant in mutants}:
         calls = {f"__import__('mutation_record').hit({i})": m for i, m in enumerate(mutants) if m.file == file}
         (copy / file).write_bytes(with_calls((copy / file).read_bytes(), calls))
-    with (copy / "hits").open("r+b") as file:
-        recorder = Recorder(mmap.mmap(file.fileno(), 0))
-    ran = recorder.run(paths) in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-    output = "" if ran else (copy / "output.txt").read_text()[-3000:]
-    return {"tests": recorder.tests, "failed": recorder.failed, "output": output}
+    recorded: dict[str, Any] = {"tests": {}, "failed": [], "output": ""}
+    for path in paths:
+        files = sorted((copy / path).rglob("test_*.py")) if path.startswith("tests/") and (copy / path).is_dir() else []
+        for each in [str(file.relative_to(copy)) for file in files] or [path]:
+            if not (process := os.fork()):
+                record_file(each, copy)
+            os.waitpid(process, 0)
+            part = json.loads((copy / "part.json").read_text())
+            recorded["tests"] |= part["tests"]
+            recorded["failed"] += part["failed"]
+            recorded["output"] += part["output"]
+    return recorded
+
+
+def record_file(path: str, copy: Path) -> None:
+    try:
+        (copy / "part.json").write_text(json.dumps({"tests": {}, "failed": [], "output": f"{path} ended its process"}))
+        with (copy / "hits").open("r+b") as file:
+            recorder = Recorder(mmap.mmap(file.fileno(), 0))
+        ran = recorder.run([path]) in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        output = "" if ran else (copy / "output.txt").read_text()[-3000:]
+        result = {"tests": recorder.tests, "failed": recorder.failed, "output": output}
+        (copy / "part.json").write_text(json.dumps(result))
+    finally:
+        os._exit(0)
 
 
 def attempt(mutant: Mutant, paths: list[str], chosen: Chosen, copy: Path) -> str:
