@@ -13,6 +13,7 @@ import torchrank as tr
 from tests.support.cases import cases
 from tests.support.optional import pytrec_eval
 from tests.support.peer_queries import assert_agree, by_trec_eval, collection, graded_batch
+from torchrank.names.parse import required
 from torchrank.names.presets import ALWAYS, CUTOFFS, LIBRARIES, rows
 
 CUTS = (1, 3, 40)
@@ -78,6 +79,19 @@ def test_every_label_is_a_metric(library, theirs, ours):
 def test_names_of_a_preset_are_understood_as_such(library):
     for theirs, ours in preset_rows(library, CUTS):
         assert tr.parse(theirs, **ALWAYS.get(library, {})).label == tr.parse(ours).label
+
+
+def test_a_preset_has_the_measures_of_a_catalogue_for_which_all_is_given():
+    catalogue = {"num_items": 100, "interactions": torch.arange(1, 101)}
+    shown = []
+    for library in LIBRARIES:
+        cells = tr.preset(library, 10, **catalogue)
+        metrics = [cell for cell in cells.values() if not isinstance(cell, str)]
+        assert not any(isinstance(metric, tr.Novelty) for metric in metrics)  # which needs the number of users, too
+        assert all(catalogue.get(key) is not None for metric in metrics for key in required(type(metric)))
+        shown += map(type, metrics)
+        assert all(isinstance(cell, str) for cell in tr.preset(library, 10).values())
+    assert {tr.Popularity, tr.Coverage} <= {*shown}
 
 
 def test_errors():
