@@ -24,15 +24,6 @@ from torchrank.version import __version__
 #: treatments of unjudged documents
 UNJUDGED = ("irrelevant", "condensed", "lower", "upper")
 
-#: the arguments of commands on files that are not optional
-USAGES = {
-    "eval": "QRELS RUN [RUN ...]",
-    "compare": "QRELS RUN RUN [RUN ...]",
-    "power": "--delta DELTA QRELS RUN RUN [RUN ...]",
-    "agree": "QRELS QRELS [QRELS ...] [--runs RUN RUN [RUN ...]]",
-    "convert": "IN OUT",
-}
-
 #: tests of `compare`
 TESTS = ("t", "randomization", "wilcoxon", "sign", "bootstrap", "anytime", "tukey", "randomized-tukey")
 
@@ -43,87 +34,6 @@ UNFORESEEN = 70
 STATUSES = """\
 exit status: 0 = done, 2 = wrong call or unreadable file, 3 = wrong data,
              70 = an error in torchrank, or too little memory"""
-
-#: end of the help of the command itself
-FIRST = """\
-examples:
-  torchrank eval qrels.txt bm25.run                        the values of a run
-  torchrank compare qrels.txt bm25.run dense.run           is dense better?
-  torchrank compare qrels.txt a.run b.run --html a_b.html  a report for a browser
-
-`torchrank COMMAND --help` has the options of a command and more examples."""
-
-EXAMPLES = {
-    "eval": """\
-examples:
-  torchrank eval qrels.txt bm25.run dense.run.gz
-  torchrank eval qrels.tsv old=a.json new=b.json -m ndcg@5,10 map --format csv
-  zcat dense.run.gz | torchrank eval qrels.txt dense=- -q values.tsv
-
-`torchrank measures` lists the measures. A table of the paper's form, with
-letters: `torchrank compare --table paper`. Columns that do not fit into the
-terminal are left out; --wide prints all. JSON has full precision:
-  ... --format json | jq '.means.bm25["ndcg@10"]'
-The formats jsonl, csv and latex print the values of runs, without the coverage.
-
-columns of the tables:
-  low, high             confidence interval of the mean
-  empty                 queries that have nothing to measure
-  missing               judged queries that the run lacks: they count 0
-  not in the judgments  queries of the run that are not judged: left out
-  no relevant           judged queries without a relevant document
-  unjudged@10           mean share of unjudged documents in the first 10
-  same id as query      queries that have retrieved a document with the same id
-
-`torchrank compare` tests whether a run is better than another.
-""",
-    "compare": """\
-examples:
-  torchrank compare qrels.txt bm25.run dense.run
-  torchrank compare qrels.txt old.run new.run --fail-if "ndcg@10 < -0.005"
-  torchrank compare qrels.txt a.run b.run c.run --test randomization --worst 10
-  torchrank compare qrels.txt a.run b.run c.run --table paper --format latex
-
-The first measure decides the first line. Differences are b - a, so the run to
-be replaced comes first.
-
-columns of the table:
-COLUMNS
-
-A gate concerns the difference from the baseline, by default the first run.
---fail-if fails if a loss is shown, so it is silent if there are few queries;
---require passes only if its condition is shown. Failed gates are printed to
-standard error, too. The formats jsonl, csv and latex hold one table: they print
-all verdicts there, and refuse --worst.
-
-exit status: 0 = passed, 1 = a gate failed, 2 = wrong call or unreadable file,
-             3 = wrong data, 70 = an error in torchrank, or too little memory
-""",
-    "convert": """\
-examples:
-  torchrank convert predictions.json dense.run.gz
-  zcat dense.run.gz | torchrank convert - dense.jsonl
-
-Scores are kept exactly. Documents are written by descending score, equal scores
-by descending id. OUT is written when all of IN is read, and must not be IN.
-""",
-    "agree": """\
-examples:
-  torchrank agree people.qrels model.qrels
-  torchrank agree a.qrels b.qrels c.qrels --runs bm25.run dense.run -m ndcg@10
-
-Krippendorff's alpha (report ordinal for grades): 1 = always equal, 0 = chance
-tau: Kendall's tau of the runs by the judgments of both, 1 = the same order
-""",
-    "power": """\
-examples:
-  torchrank power qrels.txt bm25.run dense.run --delta 0.01
-  torchrank power qrels.txt old.run new.run -m ndcg@10 --delta 0.005 --power 0.9
-
-Column needed: number of queries that show a difference of --delta. Column
-detectable: the difference that the n queries at hand show.
-""",
-}
 
 # A measure, but no path: ndcg@10, ndcg_cut.10, AP(rel=2)@100
 _NAME = re.compile(r"[A-Za-z]\w*(-\w+)*(\.\d[\d,.]*)?(\(.*\))?(@\d[\d,-]*)?(-l\d+)?,?")
@@ -190,7 +100,8 @@ def _escaped(error: UnicodeError) -> tuple[bytes, int]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="torchrank", description="Ranking metrics for PyTorch.", epilog=FIRST, formatter_class=_Help)
+    about, examples = "Ranking metrics for PyTorch.", _examples("torchrank")
+    parser = _Parser(prog="torchrank", description=about, epilog=examples, formatter_class=_Help)
     parser.add_argument("--version", action="version", version=f"torchrank {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     parser.set_defaults(run=lambda _: parser.print_help())
@@ -233,6 +144,22 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_evaluations(commands: Any) -> None:
     """Add the commands on files of judgments and runs."""
+
+    def command(name: str, arguments: str, parents: list[Any], about: str, description: str = "") -> Any:
+        """Add a command: its name, the arguments that it needs, parsers of its options, and texts of the help."""
+        ending = _examples(name)
+        parser = commands.add_parser(
+            name,
+            usage=f"torchrank {name} [OPTION ...] {arguments}",  # all options would hide the error behind them
+            parents=parents,
+            help=about,
+            description=description,
+            epilog=ending if "exit status" in ending else f"{ending}\n{STATUSES}",
+            formatter_class=_Help,
+        )
+        parser.set_defaults(run=lambda options: _evaluation(name, options))
+        return parser
+
     reading = argparse.ArgumentParser(add_help=False)
     reading.add_argument(
         "--duplicates",
@@ -295,28 +222,20 @@ def _add_evaluations(commands: Any) -> None:
     )
     results.add_argument("--html", type=_new_file(".html", ".htm"), metavar="FILE", help="write a report for a browser")
 
-    evaluate = commands.add_parser(
-        "eval",
-        parents=[results],
-        **_ending("eval"),
-        help="print the measures of runs, with intervals",
-        description="Print the measures of one or several runs with confidence intervals, and how judgments and runs"
-        " fit together.",
-    )
+    evaluate = command(
+        "eval", "QRELS RUN [RUN ...]", [results], "print the measures of runs, with intervals",
+        "Print the measures of one or several runs with confidence intervals, and how judgments and runs fit together.",
+    )  # fmt: skip
     evaluate.add_argument(
         "--interval", type=_share, default=0.95, metavar="LEVEL", help="of intervals (default: %(default)s)"
     )
     about = "with --human: print how many queries people have to judge for an interval of this width"
     evaluate.add_argument("--width", type=_difference, metavar="W", help=about)
-    evaluate.set_defaults(run=lambda options: _evaluation("eval", options))
 
-    compare = commands.add_parser(
-        "compare",
-        parents=[results],
-        **_ending("compare"),
-        help="print the differences of runs, with tests and gates",
-        description="Compare runs query by query.",
-    )
+    compare = command(
+        "compare", "QRELS RUN RUN [RUN ...]", [results], "print the differences of runs, with tests and gates",
+        "Compare runs query by query.",
+    )  # fmt: skip
     compare.add_argument(
         "--table",
         choices=("pairs", "paper"),
@@ -355,51 +274,33 @@ def _add_evaluations(commands: Any) -> None:
         "--require", action="append", default=[], metavar="COND", help="'ndcg@10 > -0.01': pass only if significant"
     )
     compare.texts = _about_compare
-    compare.set_defaults(run=lambda options: _evaluation("compare", options))
 
-    convert = commands.add_parser(
-        "convert",
-        parents=[reading],
-        **_ending("convert"),
-        help="write a run in another format",
-    )
+    convert = command("convert", "IN OUT", [reading], "write a run in another format")
     convert.add_argument("source", metavar="IN", help="file of a run; - = standard input")
     convert.add_argument("out", type=_new_file(), metavar="OUT", help="file to write; its ending selects the format")
     convert.texts = _about_convert
     convert.set_defaults(run=_convert)
 
-    power = commands.add_parser(
-        "power",
-        parents=[files],
-        **_ending("power"),
-        help="print how many queries show a difference",
-        description="Print the number of queries that show a difference of two runs, and the differences that the"
-        " queries at hand show.",
-    )
+    power = command(
+        "power", "--delta DELTA QRELS RUN RUN [RUN ...]", [files], "print how many queries show a difference",
+        "Print the number of queries that show a difference of two runs, and the differences that the queries at hand"
+        " show.",
+    )  # fmt: skip
     power.add_argument("--delta", type=_difference, required=True, help="the difference that matters")
     power.add_argument("--power", type=_share, default=0.8, help="probability to show it (default: %(default)s)")
     power.add_argument("--alpha", type=_share, default=0.05, help="error rate of tests (default: %(default)s)")
-    power.set_defaults(run=lambda options: _evaluation("power", options))
 
-    agree = commands.add_parser(
-        "agree",
-        parents=[reading, printing],
-        **_ending("agree"),
-        help="print how far judges agree",
-        description="Print how far two or more judges agree on documents, and on the order of runs.",
-    )
+    agree = command(
+        "agree", "QRELS QRELS [QRELS ...] [--runs RUN RUN [RUN ...]]", [reading, printing],
+        "print how far judges agree", "Print how far two or more judges agree on documents, and on the order of runs.",
+    )  # fmt: skip
     agree.add_argument("judgments", nargs="+", metavar="QRELS", help="file of judgments, or name=file")
     agree.add_argument("--runs", nargs="+", metavar="RUN", help="files of runs, or name=file")
-    agree.set_defaults(run=lambda options: _evaluation("agree", options))
 
 
-def _ending(command: str) -> dict[str, Any]:
-    """The end of the help of a command: examples and exit statuses, in lines of at most 80 characters."""
-    text = EXAMPLES[command]
-    if "exit status" not in text:
-        text = f"{text}\n{STATUSES}"
-    usage = f"torchrank {command} [OPTION ...] {USAGES[command]}"  # all options would hide the error behind them
-    return {"epilog": text, "formatter_class": _Help, "usage": usage}
+def _examples(command: str) -> str:
+    """The end of the help of a command: examples, in lines of at most 80 characters."""
+    return (Path(__file__).parent / "help" / f"{command}.txt").read_text(encoding="utf-8")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -450,7 +351,7 @@ def _about_compare() -> dict[str, str]:
 
     printed = (column for column in COLUMNS if column.printed and not column.margin)
     columns = "\n".join(f"  {column.name:13}{column.about}" for column in printed)
-    return {"epilog": EXAMPLES["compare"].replace("COLUMNS", columns)}
+    return {"epilog": _examples("compare").replace("COLUMNS", columns)}
 
 
 def _convert(options: argparse.Namespace) -> int:
@@ -515,18 +416,6 @@ def _old_file(text: str) -> str:
     return text
 
 
-def _share(text: str) -> float:
-    if not 0 < (value := _float(text)) < 1:
-        raise argparse.ArgumentTypeError(f"Expected a number between 0 and 1, got {text!r}")
-    return value
-
-
-def _difference(text: str) -> float:
-    if not (value := _float(text)) or not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"Expected a difference other than 0, as 0.01, got {text!r}")
-    return value
-
-
 def _float(text: str) -> float:
     """The number of a text; NaN if it is none."""
     try:
@@ -539,11 +428,20 @@ def _grade(text: str) -> float:
     return int(text) if text.isdecimal() else float(text)
 
 
-def _least(bound: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        value = _float(text)
-        if not (value >= bound and value.is_integer()):
-            raise argparse.ArgumentTypeError(f"Expected an integer >= {bound}, got {text!r}")
-        return int(value)
+def _number(expected: str, holds: Callable[[float], bool], kind: type = float) -> Callable[[str], Any]:
+    """Argument type: a number with a property."""
+
+    def number(text: str) -> Any:
+        if not holds(value := _float(text)):
+            raise argparse.ArgumentTypeError(f"Expected {expected}, got {text!r}")
+        return kind(value)
 
     return number
+
+
+_share = _number("a number between 0 and 1", lambda value: 0 < value < 1)
+_difference = _number("a difference other than 0, as 0.01", lambda value: value != 0 and math.isfinite(value))
+
+
+def _least(bound: int) -> Callable[[str], int]:
+    return _number(f"an integer >= {bound}", lambda value: value >= bound and value.is_integer(), int)
