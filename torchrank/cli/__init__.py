@@ -177,7 +177,7 @@ def _add_evaluations(commands: Any) -> None:
     printing = argparse.ArgumentParser(add_help=False)
     printing.add_argument(
         *("-m", "--measures"),
-        action=_Names,
+        action="append",
         metavar="NAME",
         help="names of measures, one or several (default: ndcg@10 map mrr recall@100, or all of --preset)",
     )
@@ -329,14 +329,6 @@ class _Help(argparse.HelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return text if "\n" in text else super()._fill_text(text, width, indent)
-
-
-class _Names(argparse.Action):
-    """Names that are given once or several times."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        before = getattr(namespace, self.dest)
-        setattr(namespace, self.dest, values if before is None else f"{before} {values}")
 
 
 def _about_convert() -> dict[str, str]:

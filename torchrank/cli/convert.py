@@ -19,8 +19,9 @@ def converted(options: argparse.Namespace) -> int:
         if not endings or endings[-1] not in WRITERS:
             raise ValueError(f"Expected OUT to end in {', '.join(WRITERS)}, or this and .gz, got {options.out}")
         check_readable(options.source, folder=True)
-        if Path(options.out).exists() and Path(options.source).exists():
-            _refuse_same(options.source, options.out)
+        source, out = Path(options.source), Path(options.out)
+        if source.exists() and out.exists() and source.samefile(out):
+            raise ValueError(f"Expected OUT to be another file than IN, got {options.out} for both; write a new file")
         run = read_run(options.source, duplicates=options.duplicates, expansion=options.expansion).to_dict()
         # Equal scores by document id, the larger first, as trec_eval ranks them.
         ranked = {
@@ -31,8 +32,3 @@ def converted(options: argparse.Namespace) -> int:
     except (ReadingError, OSError, ImportError, ValueError) as error:
         return refused("convert", error, 3 if isinstance(error, ReadingError) else 2)
     return 0
-
-
-def _refuse_same(source: str, out: str) -> None:
-    if Path(source).samefile(out):
-        raise ValueError(f"Expected OUT to be another file than IN, got {out} for both; write a new file")

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import hashlib
 import html
+import json
 import platform
 import sys
 import threading
@@ -20,18 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from torchrank.cli import formats
 from torchrank.cli.files import STANDARD, Input, check_readable, in_shell, refused, source_of, write
-from torchrank.cli.formats import (
-    SEVERAL,
-    formatted,
-    means_of,
-    per_query,
-    print_json,
-    rows_of,
-    show,
-    width_of,
-    wrapped,
-)  # fmt: skip
 from torchrank.cli.gates import Gate, Verdict
 from torchrank.statistics.table import Table, printable
 from torchrank.tables.chunks import of_large
@@ -87,6 +78,7 @@ class Result:
 
 def run(command: str, options: argparse.Namespace) -> int:
     """Run "eval", "compare" or "power", and print its result, or why there is none; the exit status."""
+    options.measures = options.measures and " ".join(options.measures)
     try:
         result = {"eval": evaluated, "compare": compared, "power": powered, "agree": agreed}[command](options)
     except BrokenPipeError:
@@ -98,9 +90,9 @@ def run(command: str, options: argparse.Namespace) -> int:
         return refused("", error, DATA if wrong_data else UNREADABLE)
     # The status is set now: it stays if nothing can be written.
     options.status = PASSED if all(outcome.passed for outcome in result.verdicts) else FAILED
-    _print(result, options.format, width_of(options.wide))
+    _print(result, options.format, formats.width_of(options.wide))
     for outcome in result.verdicts:
-        if not outcome.passed or options.format not in SEVERAL:
+        if not outcome.passed or options.format not in formats.SEVERAL:
             print(f"torchrank {command}: {printable(outcome.judged)}", file=sys.stderr)
     return int(options.status)
 
@@ -118,13 +110,13 @@ def evaluated(options: argparse.Namespace) -> Result:
             raise ValueError("Expected judgments of people with --width, got none; give --human FILE")
         tables["needed"] = evaluation.rectified.queries_needed(options.width, options.interval)
     notes = [note for table in tables.values() for note in table.notes]
-    return Result(tables, {"means": means_of(evaluation), "notes": notes, **_about(options)})
+    return Result(tables, {"means": formats.means_of(evaluation), "notes": notes, **_about(options)})
 
 
 def compared(options: argparse.Namespace) -> Result:
     """The differences of runs, and the verdicts of gates."""
-    if options.worst and options.format not in SEVERAL:
-        several = ", ".join(SEVERAL)
+    if options.worst and options.format not in formats.SEVERAL:
+        several = ", ".join(formats.SEVERAL)
         raise ValueError(f"Expected one of --format {several} with --worst, got {options.format}; leave --worst out")
     evaluation, slices = _evaluation(options, least=2)
     comparison = evaluation.compare(
@@ -144,7 +136,7 @@ def compared(options: argparse.Namespace) -> Result:
     if options.worst:
         tables["worst"] = _worst(evaluation, options.worst)
     document = {
-        "means": means_of(evaluation), **comparison.to_dict(), "seed": options.seed,
+        "means": formats.means_of(evaluation), **comparison.to_dict(), "seed": options.seed,
         "gates": [vars(outcome) for outcome in verdicts], **_about(options),
     }  # fmt: skip
     return Result(tables, document, verdict(evaluation, comparison), verdicts)
@@ -163,7 +155,7 @@ def powered(options: argparse.Namespace) -> Result:
         f"both with probability {options.power:g}, by a t test at {options.alpha:g} without correction",
     ]
     settings = {"delta": options.delta, "power": options.power, "alpha": options.alpha}
-    document = {"means": means_of(evaluation), "notes": notes, **settings, **_about(options)}
+    document = {"means": formats.means_of(evaluation), "notes": notes, **settings, **_about(options)}
     return Result({"rows": Table(columns, notes=notes)}, document)
 
 
@@ -186,19 +178,20 @@ def agreed(options: argparse.Namespace) -> Result:
 def _print(result: Result, kind: str, width: float) -> None:
     """Print a result in one of the formats."""
     if kind == "json":
-        print_json({**{name: rows_of(table) for name, table in result.tables.items()}, **result.document})
+        document = {**{name: formats.rows_of(table) for name, table in result.tables.items()}, **result.document}
+        print(json.dumps(document, allow_nan=False))
         return
-    parts = [formatted(table, kind, width) for table in result.tables.values()]
-    if kind in SEVERAL:
+    parts = [formats.formatted(table, kind, width) for table in result.tables.values()]
+    if kind in formats.SEVERAL:
         judged = [printable(outcome.judged) for outcome in result.verdicts]
         bullet = "- " if kind == "markdown" else ""
         texts = [printable(result.first), "\n".join(bullet + line for line in judged)]
         if kind == "html":
             texts = [f"<p>{html.escape(text)}</p>" * bool(text) for text in texts]
         if kind == "table":
-            texts = [wrapped(text, width) for text in texts]
+            texts = [formats.wrapped(text, width) for text in texts]
         parts = [text for text in (texts[0], *parts, texts[1]) if text]
-    show("\n\n".join(parts if kind in SEVERAL else parts[:1]))
+    formats.show("\n\n".join(parts if kind in formats.SEVERAL else parts[:1]))
 
 
 def _write(
@@ -210,9 +203,9 @@ def _write(
 ) -> None:
     """Write the files of the options -q, --plot and --html."""
     if options.per_query == STANDARD:
-        show(per_query(evaluation))
+        formats.show(formats.per_query(evaluation))
     elif options.per_query:
-        write(options.per_query, per_query(evaluation))
+        write(options.per_query, formats.per_query(evaluation))
     if options.plot:
         _plot(evaluation, comparison, options)
     if options.html:

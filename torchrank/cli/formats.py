@@ -9,7 +9,6 @@ import math
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from torchrank.statistics.drawing import shortened
@@ -94,11 +93,6 @@ def means_of(evaluation: Evaluation) -> dict[str, dict[str, Any]]:
 def show(text: str) -> None:
     """Print a result; on a terminal without the characters that command it, which ids may have."""
     print(printable(text, "\t\n") if sys.stdout.isatty() else text)
-
-
-def print_json(values: Mapping[str, Any]) -> None:
-    """Print a document in JSON; NaN is refused."""
-    print(json.dumps(values, allow_nan=False))
 
 
 def per_query(evaluation: Evaluation) -> str:
