@@ -31,6 +31,10 @@ def lines(kind):
         return "".join(json.dumps(dict(zip(("qid", "docid", "score"), row))) + "\n" for row in ROWS)
     if kind == "tsv":
         return "query-id\tcorpus-id\tscore\r\n" + "".join(f"{q}\t{d}\t{s}\r\n" for q, d, s in ROWS)
+    if kind == "comment":
+        return "# made by a tool\n" + lines("trec")
+    if kind == "blank":
+        return "\n" + lines("tsv")
     if kind == "mark":
         return "\ufeff\n" + lines("trec").rstrip("\n")
     return "".join(f"{q} Q0 {d}  1 {s} tag\n" + "\n" * (n % 97 == 0) for n, (q, d, s) in enumerate(ROWS))
@@ -58,7 +62,10 @@ def numbers(values, place=()):
         yield place, values
 
 
-@pytest.mark.parametrize(("kind", "compressed"), [("trec", True), ("tsv", False), ("jsonl", False), ("mark", False)])
+@pytest.mark.parametrize(
+    ("kind", "compressed"),
+    [("trec", True), ("tsv", False), ("jsonl", False), ("mark", False), ("comment", False), ("blank", False)],
+)
 def test_chunks_of_a_file_are_whole_queries_and_give_the_same_evaluation(tmp_path, kind, compressed):
     path = written(tmp_path, kind, compressed)
     whole = tr.evaluate(QRELS, path, "ndcg map mrr")

@@ -230,7 +230,7 @@ class Lines:
         header, width = header_of(text, reading)
 
         def parse(piece: Text) -> Rows:
-            if piece.first_line > 1 and header:
+            if header and piece is not text:
                 joined = np.concatenate([np.frombuffer(header, np.uint8), piece.buffer])
                 piece = Text(piece.name, joined, 0, piece.first_line - 1)
             elif header_of(piece, reading)[1] != width:

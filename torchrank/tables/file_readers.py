@@ -37,8 +37,6 @@ OTHERS = {
 # Columns of files without a header, by the number of fields: query, document, score or grade, and subtopic.
 RUN_FIELDS = {5: (0, 2, 4), 6: (0, 2, 4)}
 QRELS_FIELDS = {4: (0, 2, 3, 1)}
-# Of fields between tabs; the third field of a run is a rank (MS MARCO).
-BETWEEN_TABS = (0, 1, 2)
 
 
 def open_text(source: Any, value: str, expansion: int) -> Text:
@@ -165,10 +163,7 @@ def delimited(text: Text, value: str, chosen: names.Columns, tabs: bool) -> Rows
     Raises:
         ReadingError: a line cannot be read, or the number of fields is none of a known format.
     """
-    while text.begin < text.end and (not (line := text.first_line_bytes()).strip() or is_comment(line)):
-        text = text.after_first_line()
-    if text.begin == text.end:
-        raise ReadingError("Expected lines of text, got comments only", text.name)
+    text = _from_first_row(text)
     line = text.first_line_bytes()
     refuse_control_characters(text, text.begin, np.frombuffer(line, np.uint8))
     header, columns, between_tabs = _header(line, text, value, chosen, tabs)
@@ -194,11 +189,18 @@ def delimited(text: Text, value: str, chosen: names.Columns, tabs: bool) -> Rows
 
 def header_of(text: Text, value: str, chosen: names.Columns, tabs: bool) -> tuple[bytes, int]:
     """The line with the names of the columns, b"" if there is none, and the number of fields of a line."""
-    while text.begin < text.end and not text.first_line_bytes().strip():
-        text = text.after_first_line()
-    line = text.first_line_bytes()
+    line = _from_first_row(text).first_line_bytes()
     header, columns, _ = _header(line, text, value, chosen, tabs)
     return b"" if columns is None else line + b"\n", len(header)
+
+
+def _from_first_row(text: Text) -> Text:
+    """A text without the blank lines and comments at its beginning."""
+    while text.begin < text.end and (not (line := text.first_line_bytes()).strip() or is_comment(line)):
+        text = text.after_first_line()
+    if text.begin == text.end:
+        raise ReadingError("Expected lines of text, got comments only", text.name)
+    return text
 
 
 def _header(
@@ -239,8 +241,7 @@ def _without_header(text: Text, width: int, value: str, chosen: names.Columns, b
         return asked
     usual = (RUN_FIELDS if value == "score" else QRELS_FIELDS).get(width)
     if usual is None and width == 3 and by_tabs:
-        third = "rank" if value == "score" else value
-        return dict(zip(("query", "item", third), BETWEEN_TABS))
+        return {"query": 0, "item": 1, "rank" if value == "score" else value: 2}  # MS MARCO has ranks
     if usual is None:
         form = "query Q0 document rank score tag" if value == "score" else "query 0 document grade"
         third = f", '{value}': ..." if width > 2 or value == "score" else ""
