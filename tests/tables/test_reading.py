@@ -133,7 +133,7 @@ def test_columns_are_chosen_by_name_or_number():
     assert tr.read_run(frame, columns={"query": "who", "item": "movie", "score": "p"}).to_dict() == {1: {2: 0.5}}
     with pytest.raises(tr.ReadingError, match=r"one of the columns who, movie, p, rank, got 'pp'"):
         tr.read_run(frame, columns=["who", "movie", "pp"])
-    with pytest.raises(ValueError, match="among query, item, grade, subtopic, got 'score'"):
+    with pytest.raises(ValueError, match="one of 'query', 'item', 'grade', 'subtopic', got 'score'"):
         tr.read_qrels(frame, columns={"score": "p"})
 
 

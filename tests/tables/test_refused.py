@@ -9,7 +9,8 @@ import torch
 import torchrank as tr
 from tests.support import usual_defaults
 from tests.support.cases import cases
-from torchrank.tables import chunks, id_columns, native
+from torchrank.names.optional import installed
+from torchrank.tables import chunks, id_columns
 from torchrank.tables.file_formats import _field
 from torchrank.tables.native import text_of
 
@@ -34,9 +35,13 @@ RUN = [("q1", "a", 0.5), ("q1", "b", 0.7)]
         (
             lambda: tr.read_run(RUN, columns={"itm": 1}),
             ValueError,
-            "among query, item, score, rank, got 'itm'; did you mean 'item'",
+            "one of 'query', 'item', 'score', 'rank', got 'itm'; did you mean 'item'",
         ),
-        (lambda: tr.read_qrels(RUN, columns={"rank": 1}), ValueError, "among query, item, grade, subtopic, got 'rank'"),
+        (
+            lambda: tr.read_qrels(RUN, columns={"rank": 1}),
+            ValueError,
+            "one of 'query', 'item', 'grade', 'subtopic', got 'rank'",
+        ),
         (
             lambda: tr.read_run(io.BytesIO(b"q1 d1 0.5\n"), columns={"query": 0, "item": 1}),
             ValueError,
@@ -241,8 +246,8 @@ def test_columns_of_text_of_other_libraries_are_read_without_objects_or_not_at_a
         assert text_of(column) is None, column
     assert text_of(pyarrow.chunked_array([pyarrow.array([], pyarrow.string())])).tolist() == []
     assert text_of(pyarrow.chunked_array([["", ""]])).tolist() == ["", ""]
-    assert not native.installed("no_such_package_at_all")
-    assert native.installed("json")
+    assert not installed("no_such_package_at_all")
+    assert installed("json")
 
 
 def test_grades_and_scores_are_those_that_were_given():

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torchrank.names.arguments import warn
+from torchrank.names.arguments import one_of, warn
 from torchrank.names.nearest import did_you_mean
 from torchrank.tables.errors import ReadingError
 
@@ -141,9 +141,7 @@ def chosen_columns(columns: Columns, value: str) -> dict[str, Any]:
             raise ValueError(f"Expected columns to be query, item and {value}, got {list(columns)!r}")
         return dict(zip(known[:3], columns))
     for name in columns:
-        if name not in known:
-            hint = did_you_mean(str(name), known)
-            raise ValueError(f"Expected columns to be among {', '.join(known)}, got {name!r}{hint}")
+        one_of("each key of columns", name, known)
     return dict(columns)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 # Longest piece of a source that a message shows.
 SHOWN = 120
@@ -23,6 +23,10 @@ class ReadingError(ValueError):
         place = f"{source}, {unit} {line}" if line is not None else source
         shown = f": {self.text!r}" if text else ""
         super().__init__(f"{place}: {message}{shown}" if place else f"{message}{shown}")
+
+
+#: returns the error of a row, given a message and the number of the row, from 0
+RowError = Callable[[str, int], ReadingError]
 
 
 class NoCommonQueryError(ValueError):

@@ -33,10 +33,6 @@ class Reading:
     expansion: int = file_readers.EXPANSION
 
 
-def _nowhere(text: Text) -> bool:
-    return False
-
-
 @dataclass(frozen=True)
 class FileFormat:
     """A format of files."""
@@ -45,7 +41,7 @@ class FileFormat:
     about: str
     read: Callable[[Text, Reading], Content]
     #: whether a text is in this format; the last format of :data:`FORMATS` that recognises a text reads it
-    recognises: Callable[[Text], bool] = _nowhere
+    recognises: Callable[[Text], bool] = lambda text: False
     #: the line with the names of columns, b"" if there is none, and the number of fields; None = no file of lines
     header: Callable[[Text, Reading], tuple[bytes, int]] | None = None
     #: the endings of files that are written in this format

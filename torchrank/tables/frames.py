@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,15 +16,16 @@ from torchrank.tables.errors import ReadingError
 from torchrank.tables.pair_tables import Rows
 from torchrank.tables.records import float_column, id_column, of_columns, of_lists
 
+#: libraries whose objects are data frames
+LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf", "duckdb", "dask", "pyspark")
+
 
 def is_frame(source: Any) -> bool:
     """Whether a source is a data frame, or another object with columns."""
     if isinstance(source, type | str | bytes | list | tuple) or len(getattr(source, "shape", "qd")) == 1:  # or a series
         return False
     methods = ("__arrow_c_stream__", "__dataframe__", "__narwhals_dataframe__", "__narwhals_lazyframe__", "to_pandas")
-    return any(map(functools.partial(hasattr, source), methods)) or native.library_of(source) in (
-        *("pandas", "polars", "pyarrow", "modin", "cudf", "duckdb", "dask", "pyspark"),
-    )
+    return native.library_of(source) in LIBRARIES or any(hasattr(source, method) for method in methods)
 
 
 def is_columns(source: Any, chosen: names.Columns = None) -> bool:

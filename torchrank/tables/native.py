@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import Any
 
 import numpy as np
 
+from torchrank.names.optional import installed
 from torchrank.tables.id_columns import PADDING, TextIds
 
 
 def library_of(native: Any) -> str:
     """The name of the package that defines the type of an object."""
     return type(native).__module__.split(".")[0]
-
-
-def installed(library: str) -> bool:
-    """Whether a library can be imported."""
-    try:
-        importlib.import_module(library)
-    except ImportError:
-        return False
-    return True
 
 
 def text_of(native: Any) -> TextIds | None:
@@ -41,9 +32,7 @@ def text_of(native: Any) -> TextIds | None:
 
 def _text(data: Any, start: np.ndarray, length: np.ndarray) -> TextIds:
     """The column of ids in a buffer, which is copied, because a word may be read past its end."""
-    buffer = np.zeros(len(data) + PADDING, np.uint8)
-    buffer[: len(data)] = np.frombuffer(data, np.uint8)
-    return TextIds(buffer, start, length)
+    return TextIds(np.pad(np.frombuffer(data, np.uint8), (0, PADDING)), start, length)
 
 
 def _of_polars(series: Any) -> TextIds | None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from torchrank.tables.errors import ReadingError, shown
+from torchrank.tables.errors import ReadingError, RowError, shown
 from torchrank.tables.id_columns import Ids, KeyIds, NumberIds, TextIds, factorise, of_objects, pair_hashes, text_order
 
 Array = np.ndarray
@@ -42,22 +42,8 @@ class Rows:
     item: TextIds | NumberIds
     value: Array
     source: str
-    error: Callable[[str, int], ReadingError]
+    error: RowError
     subtopic: Array | None = None
-
-    @classmethod
-    def of(
-        cls,
-        query: TextIds | NumberIds,
-        item: TextIds | NumberIds,
-        value: Array,
-        source: str,
-        error: Callable[[str, int], ReadingError],
-        subtopic: TextIds | NumberIds | None = None,
-    ) -> Self:
-        """Rows whose queries and subtopics are given by the ids of each row."""
-        numbers, queries = factorise(query)
-        return cls(queries, numbers, item, value, source, error, subtopics_of(numbers, subtopic))
 
     def take(self, rows: Array | None) -> Rows:
         """The chosen rows, int64 [n]; None = all."""

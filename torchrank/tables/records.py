@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -12,36 +11,10 @@ import numpy as np
 
 from torchrank.names.arguments import warn
 from torchrank.tables import column_names as names
-from torchrank.tables.errors import ReadingError, shorten, shown
-from torchrank.tables.id_columns import LONGEST_ID, NumberIds, TextIds, of_objects
-from torchrank.tables.pair_tables import Rows
+from torchrank.tables.errors import ReadingError, RowError, shorten, shown
+from torchrank.tables.id_columns import LONGEST_ID, NumberIds, TextIds, factorise, of_objects
+from torchrank.tables.pair_tables import Rows, subtopics_of
 from torchrank.tables.text import LONGEST_LINE, Text
-
-
-def rows_of(
-    query: Any,
-    item: Any,
-    value: Sequence[Any] | None,
-    source: str,
-    what: str,
-    error: Callable[[str, int], ReadingError] | None = None,
-    subtopic: Any = None,
-) -> Rows:
-    """Rows of columns that are lists, arrays or columns of ids; ``value`` None = interactions, of grade 1.
-
-    Raises:
-        ReadingError: an id is neither text nor an integer, or a column has both; a value is not a number.
-    """
-
-    def error_of_row(message: str, row: int) -> ReadingError:
-        text = ", ".join(shown(_value(column, row)) for column in (query, item, value) if column is not None)
-        return ReadingError(message, source, row + 1, text, "row")
-
-    error = error or error_of_row
-    values = relevant(len(item), source) if value is None else float_column(value, what, error)
-    queries, items = id_column(query, "query ids", error), id_column(item, "document ids", error)
-    subtopics = None if subtopic is None else id_column(subtopic, "subtopics", error)
-    return Rows.of(queries, items, values, source, error, subtopics)
 
 
 def relevant(rows: int, source: str) -> np.ndarray:
@@ -50,7 +23,7 @@ def relevant(rows: int, source: str) -> np.ndarray:
     return np.ones(rows, dtype=np.float64)
 
 
-def id_column(values: Any, what: str, error: Callable[[str, int], ReadingError]) -> TextIds | NumberIds:
+def id_column(values: Any, what: str, error: RowError) -> TextIds | NumberIds:
     """The column of ids that are text or integers.
 
     Raises:
@@ -62,8 +35,6 @@ def id_column(values: Any, what: str, error: Callable[[str, int], ReadingError])
         if values.dtype == np.uint64 and len(values) and values.max() >= 2**63:
             raise error(f"Expected {what} that int64 can hold; pass them as text", int(values.argmax()))
         return NumberIds(values.astype(np.int64))
-    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
-        values = values.tolist()
     listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
     kinds = {kind: issubclass(kind, int | np.integer) and kind is not bool for kind in set(map(type, listed))}
     texts = {kind for kind in kinds if issubclass(kind, str)}
@@ -88,7 +59,7 @@ def id_column(values: Any, what: str, error: Callable[[str, int], ReadingError])
     raise error(f"Expected {what} to be {wanted}, got {shown(listed[row])} of type {kind.__name__}{way_out}", row)
 
 
-def _refuse_lengths(column: Any, what: str, error: Callable[[str, int], ReadingError]) -> Any:
+def _refuse_lengths(column: Any, what: str, error: RowError) -> Any:
     if isinstance(column, TextIds) and len(column) and int(column.length.min()) == 0:
         raise error(f"Expected {what} to be text, got an empty one", int(column.length.argmin()))
     if isinstance(column, TextIds) and (longest := int(column.length.max(initial=0))) > LONGEST_ID:
@@ -103,9 +74,7 @@ def _value(column: Any, row: int) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def float_column(
-    values: Any, what: str, error: Callable[[str, int], ReadingError], or_missing: bool = False
-) -> np.ndarray:
+def float_column(values: Any, what: str, error: RowError, or_missing: bool = False) -> np.ndarray:
     """A column of numbers, float64 [row]; if ``or_missing``, with NaN in place of None.
 
     Raises:
@@ -167,12 +136,12 @@ def of_tuples(tuples: Iterable[Any], value: str, chosen: names.Columns, source: 
     """
     rows = _objects(tuples).tolist() if hasattr(tuples, "tolist") else list(tuples)
     if not rows:
-        return rows_of([], [], [], source, value)
+        return of_columns({"query": [], "item": [], value: []}, value, source)
     if isinstance(rows[0], np.ndarray) and len({np.shape(row) for row in rows}) == 1:
         rows = _objects(rows).tolist()
     first = rows[0]
     if isinstance(first, Mapping):
-        return of_dictionaries(rows, value, chosen, source, None)
+        return of_dictionaries(rows, value, chosen, source)
     fields = getattr(first, "_fields", None)
     if not isinstance(first, Sequence) or isinstance(first, str | bytes):
         raise ReadingError(
@@ -209,18 +178,35 @@ def _objects(table: Any) -> np.ndarray:
     return array
 
 
-def of_columns(
-    columns: dict[str, Any], value: str, source: str, error: Callable[[str, int], ReadingError] | None = None
-) -> Rows:
-    """Rows of the columns query, item, value or rank or none of both, and subtopic."""
-    by_rank = "rank" in columns
-    third, subtopic = columns.get("rank" if by_rank else value), columns.get("subtopic")
-    rows = rows_of(columns["query"], columns["item"], third, source, value, error, subtopic)
-    return replace(rows, value=-rows.value) if by_rank else rows
+def of_columns(columns: Mapping[str, Any], value: str, source: str, error: RowError | None = None) -> Rows:
+    """Rows of the columns query, item, value or rank or none of both, and subtopic.
+
+    Args:
+        columns: lists, arrays or columns of ids by name. Without a value and a rank they are interactions, of grade 1.
+        value: "score" or "grade".
+        source: the name of the source.
+        error: the function that returns the error of a row; None = one with the row itself.
+
+    Raises:
+        ReadingError: an id is neither text nor an integer, or a column has both; a value is not a number.
+    """
+    query, item, third = columns["query"], columns["item"], columns.get(value, columns.get("rank"))
+
+    def error_of_row(message: str, row: int) -> ReadingError:
+        text = ", ".join(shown(_value(column, row)) for column in (query, item, third) if column is not None)
+        return ReadingError(message, source, row + 1, text, "row")
+
+    error = error or error_of_row
+    values = relevant(len(item), source) if third is None else float_column(third, value, error)
+    ids, items = id_column(query, "query ids", error), id_column(item, "document ids", error)
+    subtopics = id_column(columns["subtopic"], "subtopics", error) if "subtopic" in columns else None
+    codes, queries = factorise(ids)
+    values = -values if "rank" in columns else values
+    return Rows(queries, codes, items, values, source, error, subtopics_of(codes, subtopics))
 
 
 def of_dictionaries(
-    rows: list[Any], value: str, chosen: names.Columns, source: str, error: Callable[[str, int], ReadingError] | None
+    rows: list[Any], value: str, chosen: names.Columns, source: str, error: RowError | None = None
 ) -> Rows:
     """Rows that are dictionaries with the same keys, as in JSON lines."""
     keys = list(rows[0])
