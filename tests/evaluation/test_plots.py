@@ -336,7 +336,7 @@ def test_queries_without_a_value_are_left_out():
         (lambda e: e.plot_cutoffs("ndcg", cutoffs=[]), ValueError, "at least one rank"),
         (lambda e: e.plot_ranks(bins=[0, 5]), ValueError, "bins to be an integer >= 1"),
         (lambda e: e.plot_precision_recall(points=1), ValueError, "points to be an integer >= 2"),
-        (lambda e: e.plot_intervals("map"), ValueError, "Expected one of ndcg@10, mrr, mr, got 'map'"),
+        (lambda e: e.plot_intervals("map"), ValueError, "measure to be one of 'ndcg@10', 'mrr', 'mr', got 'map'"),
         (lambda e: e.plot_differences("dense", "dence", "mrr"), KeyError, "did you mean 'dense'"),
         (lambda e: e.plot_differences("dense", "dense", "mrr", level=2), ValueError, "level"),
     ],

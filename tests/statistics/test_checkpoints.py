@@ -94,7 +94,7 @@ def test_weights_and_other_aggregations_are_warned_of():
     [
         (lambda: tr.best_of({1: [0.1, 0.2]}), "two or more checkpoints"),
         (lambda: tr.best_of({1: [0.1, 0.2], 2: [0.1, 0.2]}, level=95), "level to be between 0 and 1"),
-        (lambda: tr.best_of({1: [0.1, 0.2], 2: [0.1, 0.2]}, replicates=0), "replicates to be at least 1"),
+        (lambda: tr.best_of({1: [0.1, 0.2], 2: [0.1, 0.2]}, replicates=0), "replicates to be an integer >= 1"),
         (lambda: tr.best_of({1: {"mrr": [0.1]}, 2: {"map": [0.1]}}), "same measures"),
     ],
 )

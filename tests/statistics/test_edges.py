@@ -90,12 +90,12 @@ class Keeps:
         (
             lambda: tr.compare({"a": ONE, "b": ONE}).forest(measure="mrrr"),
             ValueError,
-            "Expected one of value, got 'mrrr'",
+            "measure to be one of 'value', got 'mrrr'",
         ),
         (
             lambda: tr.compare({"a": ONE, "b": ONE}, margin={"mrr": 0.1}),
             ValueError,
-            "Expected margin of value, got 'mrr'",
+            "each label of margin to be one of 'value', got 'mrr'",
         ),
     ],
 )
@@ -107,8 +107,10 @@ def test_wrong_calls_name_the_argument_and_the_way_out(call, error, message):
 def test_a_margin_belongs_to_a_measure_that_is_compared():
     pair = tr.compare({"a": ONE, "b": {"q1": 0.75, "q2": 0.5, "q3": 0.25}}).rows[0].pair
     assert comparison_of([pair], margin={"value": 0.1}).rows[0].pair is pair
-    with pytest.raises(ValueError, match="Expected margin of a compared measure, got 'valu'; did you mean 'value'"):
+    with pytest.raises(ValueError, match="each label of margin to be one of 'value', got 'valu'; did you mean 'value'"):
         comparison_of([pair], margin={"value": 0.1, "valu": 0.1})
+    with pytest.raises(ValueError, match="Expected margin to be positive"):
+        comparison_of([pair], margin=-0.1)
 
 
 @pytest.mark.parametrize("level", [0, 1, -0.1, 1.5, NAN])

@@ -76,14 +76,14 @@ def test_systems_that_do_not_match_are_errors(systems, error, message):
     [
         ({"test": "student"}, "Expected test to be one of t,"),
         ({"correction": "holms"}, "did you mean 'holm'"),
-        ({"baseline": "bb"}, "Expected baseline to be one of a, b, c, got 'bb'"),
+        ({"baseline": "bb"}, "Expected baseline to be one of 'a', 'b', 'c', got 'bb'"),
         ({"family": "al"}, "did you mean 'all'"),
-        ({"missing": "skip"}, "missing to be 'error', 'drop' or 'zero'"),
+        ({"missing": "skip"}, "missing to be one of 'error', 'drop', 'zero'"),
         ({"alpha": 5}, "alpha to be between 0 and 1, got 5"),
         ({"level": 95}, "level to be between 0 and 1, got 95"),
         ({"margin": 0}, "margin to be positive, got 0"),
         ({"test": "tukey", "correction": "holm"}, "p-values cover all pairs"),
-        ({"higher_is_better": {"mr": False}}, "higher_is_better of value, got 'mr'"),
+        ({"higher_is_better": {"mr": False}}, "each label of higher_is_better to be one of 'value', got 'mr'"),
     ],
 )
 def test_wrong_arguments_are_errors(options, message):

@@ -226,9 +226,9 @@ def test_unknown_names_are_errors_with_the_nearest_known_one():
         family_p(crossed(5, 3), "randomised-tukey")
     with pytest.raises(ValueError, match="did you mean 'holm'"):
         correct([0.1], "hölm")
-    with pytest.raises(ValueError, match="zeros to be 'pratt' or 'zsplit', got 'wilcox'"):
+    with pytest.raises(ValueError, match="zeros to be one of 'pratt', 'zsplit', got 'wilcox'"):
         Drawing(zeros="wilcox")
-    with pytest.raises(ValueError, match="replicates to be at least 1"):
+    with pytest.raises(ValueError, match="replicates to be an integer >= 1"):
         Drawing(replicates=0)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from torchrank.evaluation import curves
 from torchrank.evaluation.curves import Curve, FirstRanks, Rankings
 from torchrank.metrics.base import RankingMetric
-from torchrank.names.nearest import did_you_mean
+from torchrank.names.arguments import one_of
 from torchrank.names.optional import imported
 from torchrank.statistics.drawing import (
     COLOURS,
@@ -138,9 +138,7 @@ def plot_intervals(tables: Mapping[str, QueryTable], measure: str, ax: Any = Non
     """
     rows = []
     for table in tables.values():
-        if measure not in table.columns:
-            hint = did_you_mean(measure, table.labels)
-            raise ValueError(f"Expected one of {', '.join(table.labels)}, got {measure!r}{hint}")
+        one_of("measure", measure, table.labels)
         rows += [row for row in table.summary(level) if row["measure"] == measure]
     axes = axes_of(ax, height=1.2 + 0.3 * len(rows))
     queries = curves.queries_of([row["queries"] - row["empty"] for row in rows])

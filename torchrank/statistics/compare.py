@@ -9,18 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from torchrank.names.arguments import with_hints
-from torchrank.names.nearest import did_you_mean
-from torchrank.statistics.comparison import Comparison, comparison_of
+from torchrank.names.arguments import one_of, with_hints
+from torchrank.statistics.comparison import Comparison, check_settings, comparison_of
 from torchrank.statistics.corrections import correct
 from torchrank.statistics.matching import Matched, cluster_numbers, match
-from torchrank.statistics.mean_intervals import check_share
-from torchrank.statistics.pair_statistics import (
-    PairStatistics,
-    differences_of,
-    paired_statistics,
-    statistics_of_runs,
-)
+from torchrank.statistics.pair_statistics import PairStatistics, differences_of, paired_statistics, statistics_of_runs
 from torchrank.statistics.paired_tests import FAMILY_TESTS, PAIR_TESTS, Drawing, family_p, paired_p, unknown_test
 from torchrank.statistics.reading import FEW_CLUSTERS
 
@@ -121,17 +114,14 @@ def compare(
         >>> round(row["difference"], 3), round(row["p"], 4), row["winner"], row["n"]
         (0.164, 0.0051, 'dense', 5)
     """
-    for name, value in (("alpha", alpha), ("level", 1 - alpha if level is None else level), ("power", power)):
-        check_share(name, value)
     correction = _check(test, correction, family)
     drawing = Drawing(replicates, seed, zeros)
     matched = match(systems, missing)
-    if baseline is not None and baseline not in systems:
-        hint = did_you_mean(baseline, map(str, systems))
-        raise ValueError(f"Expected baseline to be one of {', '.join(map(str, systems))}, got {baseline!r}{hint}")
+    check_settings(matched.values, alpha, level, power, margin)
+    if baseline is not None:
+        one_of("baseline", baseline, map(str, systems))
     names = _pairs(list(map(str, systems)), baseline)
     directions = _directions(matched, higher_is_better)
-    _check_margin(margin, matched)
     groups, warnings = _clusters(matched, clusters, test)
     tables = [table for runs in systems.values() for table in (runs if isinstance(runs, list | tuple) else [runs])]
     warnings = [*warnings, *of_plain_means(tables)]
@@ -216,10 +206,7 @@ def _check(test: str, correction: str | None, family: str) -> str:
     """The correction. Raises ValueError for names that are unknown or exclude each other."""
     if test not in {**PAIR_TESTS, **FAMILY_TESTS}:
         raise ValueError(unknown_test(test, [*PAIR_TESTS, *FAMILY_TESTS]))
-    if family not in ("measure", "all"):
-        raise ValueError(
-            f"Expected family to be 'measure' or 'all', got {family!r}{did_you_mean(family, ['measure', 'all'])}"
-        )
+    one_of("family", family, ("measure", "all"))
     if correction is not None:
         correct([], correction)
     if test not in FAMILY_TESTS:
@@ -241,23 +228,10 @@ def _pairs(names: Sequence[str], baseline: str | None) -> list[tuple[str, str]]:
 def _directions(matched: Matched, directions: bool | Mapping[str, bool] | None) -> dict[str, bool]:
     if isinstance(directions, bool):
         return dict.fromkeys(matched.values, directions)
-    _check_labels("higher_is_better", directions or {}, matched)
+    for label in directions or ():
+        one_of("each label of higher_is_better", label, matched.values)
     known = {**matched.higher_is_better, **(directions or {})}
     return {measure: bool(known.get(measure, True)) for measure in matched.values}
-
-
-def _check_margin(margin: float | Mapping[str, float] | None, matched: Matched) -> None:
-    if isinstance(margin, Mapping):
-        _check_labels("margin", margin, matched)
-    for value in margin.values() if isinstance(margin, Mapping) else [margin]:
-        if value is not None and not 0 < value < float("inf"):
-            raise ValueError(f"Expected margin to be positive, got {value}; give the largest that does not matter")
-
-
-def _check_labels(argument: str, by_label: Mapping[str, Any], matched: Matched) -> None:
-    if unknown := [label for label in by_label if label not in matched.values]:
-        hint = did_you_mean(unknown[0], matched.values)
-        raise ValueError(f"Expected {argument} of {', '.join(matched.values)}, got {unknown[0]!r}{hint}")
 
 
 def _clusters(matched: Matched, clusters: Any, test: str) -> tuple[Array | None, list[str]]:

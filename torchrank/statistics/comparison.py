@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from torchrank.names.arguments import one_of
 from torchrank.names.docstrings import with_texts
-from torchrank.names.nearest import did_you_mean
 from torchrank.statistics.corrections import correct
 from torchrank.statistics.forest import Effect, draw_forest
 from torchrank.statistics.mean_intervals import check_share
@@ -387,9 +387,8 @@ class Comparison:
             ImportError: matplotlib is not installed.
             ValueError: there is no such measure.
         """
-        if measure not in (None, *self.measures):
-            hint = did_you_mean(str(measure), self.measures)
-            raise ValueError(f"Expected one of {', '.join(self.measures)}, got {measure!r}{hint}")
+        if measure is not None:
+            one_of("measure", measure, self.measures)
         about = f"difference with its {100 * self.level:g} % interval\nfilled dot: {self.significant}; hollow dot: not"
         return draw_forest(self.effects(measure), about, self.margin, ax)
 
@@ -431,11 +430,7 @@ def comparison_of(
         >>> comparison_of([pair]).table.rows[0]["p"] == pair.p
         True
     """
-    for name, share in (("alpha", alpha), ("power", power), ("level", 1 - alpha if level is None else level)):
-        check_share(name, share)
-    if isinstance(margin, Mapping) and (unknown := [name for name in margin if name not in {p.measure for p in pairs}]):
-        hint = did_you_mean(unknown[0], {pair.measure for pair in pairs})
-        raise ValueError(f"Expected margin of a compared measure, got {unknown[0]!r}{hint}")
+    check_settings({pair.measure for pair in pairs}, alpha, level, power, margin)
     level = 1 - alpha if level is None else level
     p_values = [pair.p for pair in pairs] if p_values is None else list(p_values)
     groups = _groups(pairs, family)
@@ -451,6 +446,19 @@ def comparison_of(
         tuple(rows), test, correction, family, alpha, level, power, margin, baseline,
         (*about, *notes), (*warnings_on(pairs, test), *warnings),
     )  # fmt: skip
+
+
+def check_settings(
+    measures: Iterable[str], alpha: float, level: float | None, power: float, margin: float | Mapping[str, float] | None
+) -> None:
+    """Raise ValueError for a share that is not between 0 and 1, or a margin not above 0 or of another measure."""
+    for name, share in (("alpha", alpha), ("level", 1 - alpha if level is None else level), ("power", power)):
+        check_share(name, share)
+    for label in margin if isinstance(margin, Mapping) else ():
+        one_of("each label of margin", label, measures)
+    for width in margin.values() if isinstance(margin, Mapping) else [margin]:
+        if width is not None and not 0 < width < math.inf:
+            raise ValueError(f"Expected margin to be positive, got {width}; give the largest that does not matter")
 
 
 def _groups(pairs: Sequence[PairStatistics], family: str) -> list[list[int]]:
@@ -480,12 +488,10 @@ def _mean(system: str, rows: Sequence[Row]) -> float:
 
 
 def _marks(count: int) -> list[str]:
-    letters = list(SUPERSCRIPTS)[:25]
-    return (
-        letters[:count]
-        if count <= 25
-        else ["".join(list(SUPERSCRIPTS)[25 + int(d)] for d in str(i + 1)) for i in range(count)]
-    )
+    letters, digits = list(SUPERSCRIPTS)[:25], list(SUPERSCRIPTS)[25:]
+    if count <= 25:
+        return letters[:count]
+    return ["".join(digits[int(digit)] for digit in str(number)) for number in range(1, count + 1)]
 
 
 def _lowered(mark: str) -> str:

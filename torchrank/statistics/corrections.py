@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from torchrank.names.nearest import did_you_mean
+from torchrank.names.arguments import one_of
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -68,9 +68,7 @@ def correct(p_values: Sequence[float], correction: str) -> list[float]:
         >>> correct([0.01, float("nan"), 0.04], "holm")
         [0.02, nan, 0.04]
     """
-    if correction not in CORRECTIONS:
-        hint = did_you_mean(correction, CORRECTIONS)
-        raise ValueError(f"Expected correction to be one of {', '.join(CORRECTIONS)}, got {correction!r}{hint}")
+    one_of("correction", correction, CORRECTIONS)
     return CORRECTIONS[correction](p_values)
 
 

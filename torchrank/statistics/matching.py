@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from torchrank.names.nearest import did_you_mean
+from torchrank.names.arguments import one_of
 
 Array = np.ndarray
 
@@ -64,9 +64,7 @@ def match(systems: Mapping[str, Any], missing: str = "error") -> Matched:
         >>> match({"a": {"q2": 0.2, "q1": 0.1}, "b": {"q1": 0.5, "q2": 0.6}}).values["value"]["a"].tolist()
         [[0.1], [0.2]]
     """
-    if missing not in ("error", "drop", "zero"):
-        hint = did_you_mean(missing, ("error", "drop", "zero"))
-        raise ValueError(f"Expected missing to be 'error', 'drop' or 'zero', got {missing!r}{hint}")
+    one_of("missing", missing, ("error", "drop", "zero"))
     if not isinstance(systems, Mapping):
         raise ValueError(f'Expected a dictionary of systems, got {type(systems).__name__}; pass {{"a": ..., "b": ...}}')
     if len(systems) < 2:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from torchrank.names.arguments import integer, one_of
 from torchrank.names.nearest import did_you_mean
 from torchrank.names.optional import imported
 from torchrank.statistics.pair_statistics import paired_statistics
@@ -41,11 +42,8 @@ class Drawing:
     zeros: str = "pratt"
 
     def __post_init__(self) -> None:
-        if self.replicates < 1:
-            raise ValueError(f"Expected replicates to be at least 1, got {self.replicates}; leave it at 10,000")
-        if self.zeros not in ("pratt", "zsplit"):
-            hint = did_you_mean(self.zeros, ("pratt", "zsplit"))
-            raise ValueError(f"Expected zeros to be 'pratt' or 'zsplit', got {self.zeros!r}{hint}")
+        integer("replicates", self.replicates, least=1, or_none=False)
+        one_of("zeros", self.zeros, ("pratt", "zsplit"))
 
     def chunks(self, width: int) -> Iterator[tuple[np.random.Generator, int]]:
         """The generator, and the number of replicates that are drawn at a time if each has ``width`` numbers."""
