@@ -163,7 +163,7 @@ def test_a_tied_first_document_has_its_mean_rank_over_all_orders():
     for _ in range(60):
         scores = [draw.choice([1.0, 2.0, 3.0]) for _ in range(5)]
         target = [draw.choice([0, 0, 1]) for _ in scores]
-        (one,) = curves.first_ranks(tr.Ranking.from_scores(torch.tensor([scores]), torch.tensor([target])))
+        (one,) = curves.first_ranks({"run": tr.Ranking.from_scores(torch.tensor([scores]), torch.tensor([target]))})
         if not any(target):
             assert (one.no_relevant, math.isnan(one.ranks[0])) == (1, True)
             continue
@@ -232,15 +232,15 @@ def test_rows_of_runs_have_their_intervals(judged, found):
 def test_default_cutoffs_spread_over_the_longest_list_up_to_1000():
     for length, wanted in ((7, [1, 2, 3, 4, 5, 6, 7]), (300, [1, 300]), (10**6, [1, 1000])):
         ranking = tr.Ranking.from_ranks(torch.tensor([3, 2]), num_candidates=length)
-        x = curves.over_cutoffs(ranking, "hitrate")[0].x
+        x = curves.over_cutoffs({"run": ranking}, "hitrate")[0].x
         assert [x[0], x[-1]] == [wanted[0], wanted[-1]]
         assert length > 7 or list(x) == wanted
         assert length == 7 or 18 <= len(x) <= 25
         assert list(x) == sorted(set(x))
     unknown = tr.Ranking.from_ranks(torch.tensor([3.0, math.inf]))
-    assert curves.over_cutoffs(unknown, "hitrate")[0].y == (0, 0, 0.5)
+    assert curves.over_cutoffs({"run": unknown}, "hitrate")[0].y == (0, 0, 0.5)
     deep = tr.Ranking.from_ranks(torch.tensor([3, 70_000]), num_candidates=10**6)
-    (one,) = curves.first_ranks(deep)
+    (one,) = curves.first_ranks({"run": deep})
     assert (one.bins[:4], one.bins[-1], sum(one.counts)) == ((1, 3, 10, 30), 10**6, 2)
     assert [one.bins[i] for i, count in enumerate(one.counts) if count] == [3, 100_000]
 
@@ -351,8 +351,8 @@ def test_rankings_without_exact_ranks_are_refused():
     sampled = tr.Ranking.from_ranks(torch.tensor([5]), num_candidates=100).sampled(10)
     for ranking, message in ((cut, "all ranks exact"), (sampled, "by sampled()")):
         with pytest.raises(ValueError, match=message):
-            curves.first_ranks(ranking)
-    assert curves.over_cutoffs(cut, "hitrate")[0].x == (1,)
+            curves.first_ranks({"run": ranking})
+    assert curves.over_cutoffs({"run": cut}, "hitrate")[0].x == (1,)
 
 
 def test_missing_matplotlib_is_named(found, monkeypatch):

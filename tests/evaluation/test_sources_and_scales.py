@@ -131,13 +131,13 @@ def test_ids_of_any_type_are_told_apart_in_parts():
 
 def test_ranks_between_two_bins_and_behind_the_last_one_are_counted():
     ranking = tr.Ranking.from_ranks(torch.tensor([1, 3, 5, 2, 4]), num_candidates=9)
-    (found,) = curves.first_ranks(ranking, [2, 4])
+    (found,) = curves.first_ranks({"run": ranking}, [2, 4])
     assert (found.ranks, found.bins, found.counts) == ((1, 3, 5, 2, 4), (2, 4, 5), (2, 2, 1))
     half = tr.Ranking.from_scores(torch.tensor([[1.0, 1.0], [2.0, 1.0]]), torch.tensor([[1, 0], [0, 1]]))
-    (found,) = curves.first_ranks(half, [1])
+    (found,) = curves.first_ranks({"run": half}, [1])
     assert (found.ranks, found.bins, found.counts, found.not_retrieved) == ((1.5, 2), (1, 2), (0, 2), 0)
     scores = torch.tensor([[1.0, 2.0], [2.0, 1.0], [3.0, 1.0]])
-    (found,) = curves.first_ranks(tr.Ranking.from_label(scores, torch.tensor([0, -100, 0])), [1, 2])
+    (found,) = curves.first_ranks({"run": tr.Ranking.from_label(scores, torch.tensor([0, -100, 0]))}, [1, 2])
     assert (found.ranks, found.counts) == ((2, 1), (1, 1))
     evaluation = tr.evaluate(QRELS, {"q1": {"a": 1.0}, "q2": {"x": 2.0, "b": 1.0}}, "mrr")
     (found,) = evaluation.first_ranks()

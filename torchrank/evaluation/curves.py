@@ -22,8 +22,8 @@ from torchrank.statistics.table import Table
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.suites import values_of
 
-#: one ranking, or the rankings of several runs by name
-Rankings = Ranking | Mapping[str, Ranking]
+#: the rankings of runs by name
+Rankings = Mapping[str, Ranking]
 
 #: largest default cutoff, and about how many there are
 DEEPEST, CUTOFFS = 1000, 25
@@ -114,25 +114,24 @@ def over_cutoffs(
 ) -> tuple[Curve, ...]:
     """The aggregate, mostly a mean over queries, of one measure at each cutoff k.
 
-    ``rankings`` is a ranking, or rankings by the name of their run. The rest is as in
+    ``rankings`` are those of runs by name. The rest is as in
     :meth:`torchrank.Evaluation.over_cutoffs`.
     """
-    named = _named(rankings)
-    wanted = _ranks(_spread(_depth(named.values())) if cutoffs is None else cutoffs, "cutoffs")
+    wanted = _ranks(_spread(_depth(rankings.values())) if cutoffs is None else cutoffs, "cutoffs")
     metrics = [_cut(measure, k) for k in wanted]
-    return tuple(Curve(run, wanted, *_means(ranking, metrics)) for run, ranking in named.items())
+    return tuple(Curve(run, wanted, *_means(ranking, metrics)) for run, ranking in rankings.items())
 
 
 def precision_recall(rankings: Rankings, points: int = 11, relevance_level: int = 1) -> tuple[Curve, ...]:
     """The mean over queries of the interpolated precision, over the recall to reach.
 
-    ``rankings`` is a ranking, or rankings by the name of their run. The rest is as in
+    ``rankings`` are those of runs by name. The rest is as in
     :meth:`torchrank.Evaluation.precision_recall`.
     """
     integer("points", points, least=2, or_none=False)
     recall = tuple(point / (points - 1) for point in range(points))
     metrics = [InterpolatedPrecision(recall=level, relevance_level=relevance_level) for level in recall]
-    return tuple(Curve(run, recall, *_means(ranking, metrics)) for run, ranking in _named(rankings).items())
+    return tuple(Curve(run, recall, *_means(ranking, metrics)) for run, ranking in rankings.items())
 
 
 def first_ranks(
@@ -140,16 +139,15 @@ def first_ranks(
 ) -> tuple[FirstRanks, ...]:
     """The rank of the first relevant document of each query, and its distribution.
 
-    ``rankings`` is a ranking, or rankings by the name of their run. The rest is as in
+    ``rankings`` are those of runs by name. The rest is as in
     :meth:`torchrank.Evaluation.first_ranks`.
     """
-    named = _named(rankings)
-    for ranking in named.values():
+    for ranking in rankings.values():
         ranking.check(Need(relevant=True), "ranks of first relevant documents")
         if ranking.draw is not None:
             raise ValueError("Expected a ranking of all candidates, got one by sampled(); read the ranking before it")
-    ranks_of = {run: _first(ranking, relevance_level) for run, ranking in named.items()}
-    lasts = _ranks(_round(_depth(named.values(), deepest=2**53)) if bins is None else bins, "bins")
+    ranks_of = {run: _first(ranking, relevance_level) for run, ranking in rankings.items()}
+    lasts = _ranks(_round(_depth(rankings.values(), deepest=2**53)) if bins is None else bins, "bins")
     largest = max((float(rank[np.isfinite(rank)].max(initial=1)) for rank in ranks_of.values()), default=1.0)
     if largest > lasts[-1]:
         lasts = (*lasts, math.ceil(largest))
@@ -166,10 +164,6 @@ def _binned(run: str, ranks: np.ndarray, lasts: tuple[int, ...]) -> FirstRanks:
     places = np.searchsorted(lasts, ranks[np.isfinite(ranks)])  # the first bin whose last rank is at or beyond the rank
     counts = tuple(np.bincount(places, minlength=len(lasts)).tolist())
     return FirstRanks(run, tuple(ranks.tolist()), lasts, counts, int(np.isinf(ranks).sum()), int(np.isnan(ranks).sum()))
-
-
-def _named(rankings: Rankings) -> Mapping[str, Ranking]:
-    return {"run": rankings} if isinstance(rankings, Ranking) else rankings
 
 
 def _means(ranking: Ranking, metrics: Sequence[RankingMetric]) -> tuple[tuple[float, ...], int]:

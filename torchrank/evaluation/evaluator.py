@@ -164,7 +164,8 @@ class Evaluator:
     @property
     def no_relevant(self) -> int:
         """Number of judged queries without a relevant document, at the lowest level of the measures."""
-        level = min((metric.relevance_level for metric in self.metrics.values() if _has_level(metric)), default=1)
+        levels = (getattr(metric, "relevance_level", None) for metric in self.metrics.values())
+        level = min((level for level in levels if level is not None), default=1)
         relevant = self.qrels.query[self.qrels.value >= level]
         return len(self.numbers) - len(np.unique(relevant))
 
@@ -180,7 +181,10 @@ class Evaluator:
             return Part(numbers, {label: np.zeros(0) for label in self.metrics}, None, np.zeros(0), ())
         pairs = Pairs.of(self._judgments(numbers), run, in_run)
         ranking = ranking_of(pairs)
-        values, weights = (_arrays(by_label) for by_label in values_of(self.metrics, ranking))
+        values, weights = (
+            {label: column.numpy() for label, column in (by_label or {}).items()}
+            for by_label in values_of(self.metrics, ranking)
+        )
         judged, rankings = np.zeros(len(numbers)), []
         for part in numbered(ranking.parts()):
             judged[part.queries] = ratio(judged_within(part, self.depth), part.num_within(self.depth))
@@ -201,14 +205,6 @@ class Evaluator:
         query = number[qrels.query[rows]].astype(qrels.query.dtype)
         subtopics = None if qrels.subtopics is None else qrels.subtopics[rows]
         return Qrels(qrels.queries.take(numbers), query, items, qrels.value[rows], qrels.source, subtopics=subtopics)
-
-
-def _arrays(columns: Mapping[str, torch.Tensor] | None) -> dict[str, Array]:
-    return {label: values.numpy() for label, values in (columns or {}).items()}
-
-
-def _has_level(metric: Any) -> bool:
-    return hasattr(metric, "relevance_level")
 
 
 def check_queries(evaluator: Evaluator, parts: Sequence[Part], name: str) -> None:

@@ -44,11 +44,9 @@ class PartialEvaluation:
     metrics: Mapping[str, QueryMean]
     #: by name: the facts that must be equal in all parts
     facts: Mapping[str, Any]
-    #: sums of the values of the queries in the parts, by label
+    #: sums of the values of the queries in the parts, minus those that the same queries have in `absent`, by label
     sums: Mapping[str, ExactSums]
-    #: sums of the values that the same queries have without a run, by label
-    replaced: Mapping[str, ExactSums]
-    #: sums of the values that all judged queries have without a run, by label
+    #: sums of the values that all judged queries have without a run, by label; of no query if means are over both
     absent: Mapping[str, ExactSums]
     #: int32 [bucket]: number of judged queries, and of judged queries in the parts
     judged: np.ndarray
@@ -94,9 +92,7 @@ class PartialEvaluation:
         return {label: self._estimate(label, level) for label in self.metrics}
 
     def _estimate(self, label: str, level: float) -> Estimate:
-        sums = self.sums[label]
-        if self.facts["queries"] == "judged":
-            sums = sums + self.absent[label] - self.replaced[label]
+        sums = self.sums[label] + self.absent[label]
         result = estimate(self.metrics[label], sums.vector(), None, level, "auto")
         return replace(result, queries=self.num_queries, empty=self.num_queries - sums.count)
 
@@ -168,7 +164,8 @@ def partial(
     everything = evaluator.absent_of_all if queries == "judged" else evaluator.absent(in_run.query_numbers[:0])
     answered = in_run.query_numbers if queries == "judged" else in_run.query_numbers[:0]
     _refuse_weights(in_run, everything)
-    digest, judged = _digest(evaluator)
+    replaced = _sums(evaluator, {label: values[answered] for label, values in everything.values.items()})
+    digest, judged = evaluator.made_once("digest", lambda: _digest(evaluator.qrels.columns))
     facts = {
         "version": __version__,
         "measures": tuple((label, metric.definition_name) for label, metric in evaluator.metrics.items()),
@@ -184,8 +181,7 @@ def partial(
     return PartialEvaluation(
         dict(evaluator.metrics),
         facts,
-        _sums(evaluator, in_run.values),
-        _sums(evaluator, {label: values[answered] for label, values in everything.values.items()}),
+        {label: sums - replaced[label] for label, sums in _sums(evaluator, in_run.values).items()},
         _sums(evaluator, everything.values),
         np.bincount(judged, minlength=BUCKETS).astype(np.int32),
         np.bincount(judged[in_run.query_numbers], minlength=BUCKETS).astype(np.int32),
@@ -243,7 +239,6 @@ def _added(first: PartialEvaluation, second: PartialEvaluation) -> PartialEvalua
     return replace(
         first,
         sums=both("sums"),
-        replaced=both("replaced"),
         counts=both("counts"),
         seen=first.seen + second.seen,
         shares=first.shares + second.shares,
@@ -270,12 +265,8 @@ def _sums(evaluator: Evaluator, values: Mapping[str, np.ndarray]) -> dict[str, E
     return sums
 
 
-def _digest(evaluator: Evaluator) -> tuple[str, np.ndarray]:
+def _digest(qrels: Qrels) -> tuple[str, np.ndarray]:
     """A digest of all judgments in any order, and the bucket of each judged query, int64 [query]."""
-    return evaluator.made_once("digest", lambda: _digest_of(evaluator.qrels.columns))
-
-
-def _digest_of(qrels: Qrels) -> tuple[str, np.ndarray]:
     queries = mixed(_hashes(qrels.queries))
     grades = np.zeros(len(qrels), np.uint64)
     for column in (qrels.value[:, None] if qrels.subtopics is None else qrels.subtopics).T:

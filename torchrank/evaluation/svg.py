@@ -229,9 +229,9 @@ def _axes(x: Scale, y: Scale, x_label: str, y_label: str) -> str:
     return _x_axis(x, bottom, None, x_label) + tag("path", d=grid, class_="grid") + texts + name
 
 
-def _x_axis(x: Scale, bottom: float, top: float | None, label: str, most: int = 6) -> str:
+def _x_axis(x: Scale, bottom: float, top: float | None, label: str) -> str:
     """Ticks and their texts; lines up to ``top`` if it is given."""
-    ticks, length = x.ticks(most), 4 if top is None else top - bottom
+    ticks, length = x.ticks(), 4 if top is None else top - bottom
     kind = "axis" if top is None else "grid"
     digits = _digits(ticks)
     paths = tag("path", d="".join(f"M{x(tick)} {_short(bottom)}v{_short(length)}" for tick in ticks), class_=kind)

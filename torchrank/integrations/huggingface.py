@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import numpy as np
@@ -126,17 +127,9 @@ def _batches(prediction: Prediction) -> Iterator[Any]:
         return
     fields = {name: getattr(prediction, name, None) for name in ("predictions", "label_ids", "inputs", "losses")}
     for number in range(len(prediction.predictions)):
-        yield Batch(**{name: values[number] if isinstance(values, list) else None for name, values in fields.items()})
-
-
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """One batch, with the attributes of an ``EvalPrediction``."""
-
-    predictions: Any
-    label_ids: Any
-    inputs: Any = None
-    losses: Any = None
+        yield SimpleNamespace(
+            **{name: values[number] if isinstance(values, list) else None for name, values in fields.items()}
+        )
 
 
 def _tensors(value: Any) -> Any:
