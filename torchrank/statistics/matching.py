@@ -148,26 +148,21 @@ def _runs(name: str, system: Any) -> list[_Run]:
 
 
 def _run(name: str, values: Any) -> _Run:
+    ids, columns, directions = None, values, {}
     if hasattr(values, "ids") and hasattr(values, "columns"):
-        ids = _listed(values.ids)
-        columns = {str(label): _vector(f"{name!r}, {label!r}", values.columns[label]) for label in values.columns}
-        return _checked(_Run(name, ids, columns, dict(getattr(values, "higher_is_better", None) or {})))
-    if hasattr(values, "compute") and not hasattr(values, "__array__"):
+        ids, columns = _listed(values.ids), {label: values.columns[label] for label in values.columns}
+        directions = dict(getattr(values, "higher_is_better", None) or {})
+    elif hasattr(values, "compute") and not hasattr(values, "__array__"):
         raise TypeError(f"Expected {name!r} to be values, got {type(values).__name__}; pass its compute()")
-    if not isinstance(values, Mapping):
+    elif not isinstance(values, Mapping):
         return _checked(_Run(name, None, {UNNAMED: _vector(f"{name!r}", values)}, {}))
-    if all(_is_number(value) for value in values.values()):
-        values = {UNNAMED: values}
-    if all(isinstance(column, Mapping) for column in values.values()):
-        ids = list(dict.fromkeys(query for column in values.values() for query in column))
-        columns = {
-            str(label): _vector(f"{name!r}, {label!r}", [column.get(query, np.nan) for query in ids])
-            for label, column in values.items()
-        }
-        return _checked(_Run(name, ids, columns, {}))
-    return _checked(
-        _Run(name, None, {str(label): _vector(f"{name!r}, {label!r}", column) for label, column in values.items()}, {})
-    )
+    else:
+        columns = {UNNAMED: values} if all(map(_is_number, values.values())) else values
+        if all(isinstance(column, Mapping) for column in columns.values()):
+            ids = list(dict.fromkeys(query for column in columns.values() for query in column))
+            columns = {label: [column.get(query, np.nan) for query in ids] for label, column in columns.items()}
+    vectors = {str(label): _vector(f"{name!r}, {label!r}", column) for label, column in columns.items()}
+    return _checked(_Run(name, ids, vectors, directions))
 
 
 def _checked(run: _Run) -> _Run:
