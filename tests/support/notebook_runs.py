@@ -18,15 +18,17 @@ FOLDER = Path(__file__).parents[2] / "notebooks"
 CLIENT = NotebookClient(new_notebook(), timeout=300, kernel_name="python3", shutdown_kernel="immediate")
 
 # Each notebook begins with no names, no figures and in a folder of its own. "%reset" collects garbage twice, a second
-# each time where libraries are not frozen.
+# each time where libraries are not frozen. What other libraries warn of at their own lines changes with their versions;
+# a warning of this library has the line of a cell.
 FRESH = """
 %reset -f
-import gc, os, sys
+import gc, os, sys, warnings
 os.chdir({folder!r})
+warnings.filterwarnings("ignore", module="(?!__main__|torchrank)")
 if "matplotlib.pyplot" in sys.modules:
     sys.modules["matplotlib.pyplot"].close("all")
 gc.freeze()
-del gc, os, sys
+del gc, os, sys, warnings
 """
 
 

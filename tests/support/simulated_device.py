@@ -137,6 +137,9 @@ class _Names(TorchFunctionMode):
         if func is Tensor.__getitem__ and type(args[0]) is There:
             index = args[1] if isinstance(args[1], tuple) else (args[1],)
             args = args[0], tuple(torch.tensor(x).to(META) if isinstance(x, list) else x for x in index)
+        if func is Tensor.quantile and not self.owner.float64 and type(args[0]) is There:
+            # From torch 2.15 on its ranks are float64, unless the code in C++ is told of "mps".
+            return There(func(*_here(args), **kwargs), self.owner)
         self.owner.shown = META
         try:
             return func(*args, **kwargs)
