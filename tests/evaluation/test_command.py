@@ -264,6 +264,8 @@ def test_warnings_are_lines_of_the_command(tmp_path, capsys):
 def test_integers_and_texts_that_never_meet_are_told_apart():
     with pytest.raises(ValueError, match="an integer never equals a text"):
         tr.evaluate({1: {"a": 1}}, {"1": {"a": 0.5}}, "mrr")
+    with pytest.raises(ValueError, match="use the same ids in both"):
+        tr.evaluate({"q1": {"a": 1}}, {"1": {"a": 0.5}}, "mrr")
 
 
 def test_power_prints_numbers_of_queries(files, capsys):

@@ -361,6 +361,8 @@ def test_a_comparison_of_other_runs_or_measures_is_refused():
         found.to_html(comparison=of({"a": BASE, "b": BASE}, "map").compare())
     with pytest.raises(ValueError, match="worst"):
         found.to_html(worst=0)
+    with pytest.raises(ValueError, match="worst to be an integer >= 1, got None"):
+        found.to_html(worst=None)
 
 
 # ---- charts ----------------------------------------------------------------------------------------------------------

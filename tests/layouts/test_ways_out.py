@@ -250,3 +250,10 @@ def test_the_type_of_an_argument_that_is_no_tensor_says_how_to_make_one():
         tr.MRR().score([["a", "b"], ["c", "d"]], torch.tensor([1]))
     with pytest.raises(TypeError, match=r"got lists of 1 to 2 numbers; pass torch\.nn\.utils\.rnn\.pad_sequence"):
         tr.MRR().score([[1, 2], [3]], torch.tensor([1, 1]))
+
+
+def test_sets_of_relevant_ids_have_a_way_out():
+    target = [{1}, {0, 2}]
+    with pytest.raises((TypeError, ValueError), match=r"pass \[list\(x\) for x in target\]") as error:
+        tr.MRR().score(SCORES, target)
+    assert len(tr.MRR().score(SCORES, way_out(error, target=target))) == 2

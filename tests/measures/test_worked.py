@@ -335,3 +335,16 @@ def test_a_gain_that_overflows_is_counted_once_and_in_its_own_query_only(grade):
     metric.update(torch.rand(3, 2), torch.tensor([[1.0, 0.0], [grade, 1.0], [0.0, 1.0]]))
     with pytest.raises(ValueError, match=r"dcg.*: 1 relevance grade, or gain of it"):
         metric.compute()
+
+
+@pytest.mark.parametrize("name", "ndcg map mrr recall hitrate precision f1 auroc err rbp mr kendalltau".split())
+def test_the_best_value_of_the_usual_measures_is_an_end_of_their_range(name):
+    metric = tr.parse(name)
+    if name == "kendalltau":
+        value = metric.score(torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([[3, 2, 1]])).item()
+    else:
+        value = metric.score(torch.tensor([[0.9, 0.1]]), torch.tensor([[1, 0]])).item()
+    if name in ("err", "rbp", "precision", "f1"):  # which longer lists of relevant candidates come near or reach
+        assert value < metric.value_range[1] == 1
+    else:
+        assert value == metric.value_range[metric.higher_is_better]

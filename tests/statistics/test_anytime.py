@@ -267,3 +267,12 @@ def test_equal_losses_on_all_queries_have_the_p_value_of_bets_on_every_probabili
         wealth = np.mean([(2 * p) ** n for p in (np.arange(10_000) + 0.5) / 10_000])  # bets on each probability alike
         assert pair.p_constant == 0.5**n
         assert pair.anytime().p_constant == pytest.approx(1 / wealth, rel=1e-5)
+
+
+def test_differences_around_zero_have_no_anytime_evidence_and_others_that_of_their_mean():
+    level, around = [0.5] * 30, [0.1, -0.1, 0.2, -0.2, 0.3, -0.3] * 5
+    for shift in (0.0, 0.3):
+        other = [value + difference + shift for value, difference in zip(level, around)]
+        (row,) = tr.compare({"a": level, "b": other}, test="anytime").rows
+        assert row.p == pytest.approx(anytime_p(stats.ttest_rel(other, level).pvalue, 30), rel=1e-6)
+        assert (row.p == 1) == (shift == 0)

@@ -181,6 +181,11 @@ def test_rows_of_arrays_are_rows(rows):
     assert tr.read_run(rows).to_dict() == {1: {2: 0.5, 3: 2.0}}
 
 
+def test_columns_of_a_structured_array_are_found_by_their_names():
+    rows = np.array([(0.5, 2, 1), (2.0, 3, 1)], dtype=[("score", "f8"), ("item", "i8"), ("user", "i8")])
+    assert tr.read_run(rows).to_dict() == {1: {2: 0.5, 3: 2.0}}
+
+
 def test_ids_of_an_array_that_are_no_integers_are_refused():
     with pytest.raises(tr.ReadingError, match=r"row 1: Expected document ids to be text or integers, got 2.5"):
         tr.read_run(np.array([[1, 2.5, 0.5]]))

@@ -165,6 +165,7 @@ RECORD = '{"qid": "a", "docid": "b", "score": 1}\n'
         ("q\td\t1\nq\te\t1.5\n", 2, "the third field to be a rank"),
         ("q\td\t1\nq\te\t1\n", 2, "the third field to be a rank"),
         ("q\td\t1\nq\te\t-1\n", 2, "the third field to be a rank"),
+        ("p\td\t1\nq\td\t1\nq\te\t1\n", 3, "the third field to be a rank"),
         ("qid\tdocid\tscore\nq\td\n", 2, "3 fields between tabs, as in the first line, got 2: 'q"),
         ("qid\tdocid\tscore\nq\t\t1\n", 2, "got an empty one"),
         (RECORD + '{"qid": "a", "docid": "c"}\n', 2, "Expected the keys 'qid', 'docid', 'score'"),

@@ -105,6 +105,11 @@ SOURCES = {
 }
 
 
+def test_documents_of_adjacent_queries_are_different():
+    rows = [("p", "1", "a", 1), ("p", "1", "b", 2), ("q", "1", "a", 3), ("q", "2", "b", 4)]
+    assert tr.read_qrels(rows).to_dict() == {"p": {"a": 1.0, "b": 2.0}, "q": {"a": 3.0, "b": 4.0}}
+
+
 @pytest.mark.parametrize("source", SOURCES)
 def test_every_source_has_the_numbers_of_plain_python_and_of_tensors(source):
     rows, run = made(source)
