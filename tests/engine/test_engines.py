@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -664,7 +665,8 @@ def test_on_a_device_the_kernel_itself_searches_for_nan(monkeypatch, compiled):
     compiled(True)
     found = tr.Ranking.from_label(scores.as_subclass(Elsewhere), label)
     assert found.errors.sum() == 2
-    assert_same(found, want)
+    assert want.depth <= found.depth == 50  # a device does not tell which rank is the largest
+    assert_same(replace(found, depth=want.depth), want)
 
 
 def test_where_compiling_fails_the_eager_kernel_goes_on(monkeypatch, compiled):

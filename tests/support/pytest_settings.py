@@ -6,6 +6,7 @@ import functools
 import gc
 import os
 import sys
+import zlib
 
 # A worker of pytest-xdist ends without taking all its objects apart. Registered first, this is called last.
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -79,7 +80,8 @@ NEEDED = {
 
 
 def pytest_runtest_setup(item):
-    """Skip a test whose packages are not all installed."""
+    """Seed the random numbers of a test by its name, and skip a test whose packages are not all installed."""
+    torch.default_generator.manual_seed(zlib.crc32(item.nodeid.encode()))
     names = [name for mark in item.iter_markers("needs") for name in mark.args]
     for name in names + [name for start, name in NEEDED.items() if item.name.startswith(start)]:
         pytest.importorskip(name)
