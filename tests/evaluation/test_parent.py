@@ -113,6 +113,8 @@ def test_a_run_of_chunks_that_are_not_judged_is_told_of_their_documents():
     with pytest.warns(UserWarning, match=r"in both, or parent='#' \(--parent '#'\) to evaluate chunks"):
         assert tr.evaluate(qrels, run, "mrr").means["run"]["mrr"] == 0
     assert tr.evaluate(qrels, run, "mrr", parent="#").means["run"]["mrr"] == 1
+    with pytest.warns(UserWarning, match=r"use the same ids in both$"):
+        tr.evaluate(qrels, {"q": {"d7": 0.5}}, "mrr")
 
 
 def test_a_parent_that_is_none_of_the_three_raises():

@@ -4,6 +4,7 @@
 """
 
 import copy
+import importlib
 import pickle
 from typing import Any, NamedTuple
 
@@ -58,6 +59,15 @@ def test_whole_predictions_and_batches_have_the_values_of_the_suite():
     assert {type(value) for value in call(Prediction(scores, grades)).values()} == {float}
     assert in_batches(call, scores, grades) == pytest.approx(expected, rel=1e-6)
     assert in_batches(call, scores, grades) == pytest.approx(expected, rel=1e-6)  # nothing is left of the first one
+
+
+def test_integrations_are_attributes_of_their_package():
+    package = importlib.import_module("torchrank.integrations")
+    assert package.huggingface is importlib.import_module("torchrank.integrations.huggingface")
+    vars(package).pop("huggingface")
+    assert package.huggingface.compute_metrics
+    with pytest.raises(AttributeError, match=r"'torchrank\.integrations' has no attribute 'face'"):
+        _ = package.face
 
 
 def test_batches_that_trainer_has_not_concatenated():

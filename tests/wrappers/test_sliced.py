@@ -250,6 +250,12 @@ def test_worst_of_equal_slices_looks_worse_but_its_interval_holds():
     assert fmean(inside) >= 0.88
 
 
+def test_several_numbers_have_no_best_direction():
+    suite = tr.RankingCollection("ndcg mr")
+    for metric in (tr.Sliced(suite, 2), tr.Bootstrapped(suite), tr.TieReport(suite)):
+        assert metric.higher_is_better is None
+
+
 def test_worst_slice_of_a_rank_is_the_largest_and_small_slices_can_be_left_out():
     scores, labels = torch.tensor([[0.9, 0.8, 0.1]]).repeat(9, 1), torch.tensor([0, 0, 1, 1, 2, 2, 0, 1, 2])
     metric = sliced(scores, labels, torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 2]), 4, ["mr", "mrr"])
