@@ -177,7 +177,7 @@ def plot(rows: list[dict[str, float]], suite: RankingCollection, file: str) -> N
 # ---- all together --------------------------------------------------------------------------------------------------
 
 
-def quiet_trainer(epochs: int, workers: int, **options: Any) -> L.Trainer:
+def quiet_trainer(epochs: int, workers: int = 1, **options: Any) -> L.Trainer:
     """A Trainer without output of its own: on GPUs if there is one for each worker, else on the CPU."""
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
