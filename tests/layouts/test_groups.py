@@ -421,6 +421,11 @@ SCORES, GRADES, IDS = torch.rand(2, 3), torch.ones(2, 3), torch.tensor([[0, 1], 
         (ValueError, "'hold'", lambda: tr.MRR().score(IDS, IDS[:, 0], groups=[0, 1, 2], repeats="hold")),
         (
             ValueError,
+            r"ids_of \[item\], or both with one more dimension.* \[2, 1, 1\]",
+            lambda: tr.Ranking.from_generated(IDS[:, :, None, None], IDS[:, 0], torch.zeros(2, 1, 1).long()),
+        ),
+        (
+            ValueError,
             "got groups",
             lambda: tr.NDCG().score(tr.Ranking.from_scores(SCORES, GRADES), groups=[0, 1, 2]),
         ),
@@ -434,6 +439,12 @@ SCORES, GRADES, IDS = torch.rand(2, 3), torch.ones(2, 3), torch.tensor([[0, 1], 
 def test_wrong_groups_and_repeats_raise(error, message, call):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_generated_identifiers_of_one_code_and_of_several_are_ranked_alike():
+    beams, target = torch.tensor([[8, 5, 7], [7, 8, 5]]), torch.tensor([2, 0])  # no item has the identifier 8
+    for x, ids_of in ((beams, torch.tensor([5, 6, 7])), (beams[..., None], torch.tensor([[5], [6], [7]]))):
+        assert tr.MRR().score(tr.Ranking.from_generated(x, target, ids_of)).tolist() == pytest.approx([1 / 3, 1 / 3])
 
 
 # ---- no value above 1 ------------------------------------------------------------------------------------------------

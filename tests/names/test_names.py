@@ -14,7 +14,7 @@ import torch
 import torchrank as tr
 from tests.support.cases import cases
 from torchrank.cli.spellings import read_here, read_there, table
-from torchrank.names.labels import read
+from torchrank.names.labels import quantity_of, read
 from torchrank.names.nearest import did_you_mean
 from torchrank.names.optional import imported
 from torchrank.names.parse import parse_all, resolve
@@ -471,6 +471,17 @@ def read_or_none(name):
         return [(one.name, one.parameters, one.cutoff) for one in resolve(name)]
     except ValueError:
         return None
+
+
+def test_defaults_are_for_the_measures_that_have_such_an_argument():
+    metrics = parse_all("ndcg@5 mrr", {"gain": "exponential"})
+    assert [metric.label for metric in metrics] == ["ndcg(gain=exponential)@5", "mrr"]
+
+
+def test_quantities_have_a_number_and_a_unit():
+    assert [quantity_of(text) for text in ("10%", "2000tok", "100%")] == [(10, "%"), (2000, "tok"), (100, "%")]
+    for text in ("ten%", "%", "101%", "0tok"):
+        assert math.isnan(quantity_of(text)[0])
 
 
 def test_each_spelling_of_one_metric_is_suggested_and_none_of_several():
