@@ -5,8 +5,8 @@ import torch
 
 import torchrank as tr
 from tests.support.unread import Elsewhere
-from torchrank.hardware import constants
-from torchrank.layouts.batch import Batch
+from torchrank.hardware import devices
+from torchrank.layouts.arrange import Batch
 from torchrank.state import query_mean
 from torchrank.state.scoring import score_batch
 
@@ -14,7 +14,7 @@ from torchrank.state.scoring import score_batch
 def test_constants_are_made_once_for_each_argument_and_are_bounded():
     made = []
 
-    @constants.constant
+    @devices.constant
     def filled(number):
         made.append(number)
         return torch.full((2,), float(number))
@@ -28,9 +28,9 @@ def test_constants_are_made_once_for_each_argument_and_are_bounded():
 
 @pytest.mark.parametrize("large", [False, True])
 def test_small_and_large_constants_do_not_displace_each_other(large):
-    sizes = {False: constants.SMALL, True: constants.SMALL + 1}
-    most = {False: constants.MANY, True: constants.MOST}
-    made = constants.constant(lambda number, size: torch.full((size,), float(number)))
+    sizes = {False: devices.SMALL, True: devices.SMALL + 1}
+    most = {False: devices.MANY, True: devices.MOST}
+    made = devices.constant(lambda number, size: torch.full((size,), float(number)))
     other = made(-1, sizes[not large])
     first = made(-1, sizes[large])
     for number in range(most[large] - 1):
@@ -39,14 +39,14 @@ def test_small_and_large_constants_do_not_displace_each_other(large):
     made(most[large], sizes[large])
     assert made(-1, sizes[large]) is not first  # the oldest had to go
     assert made(-1, sizes[not large]) is other
-    assert len(constants._tensors) <= constants.MANY + constants.MOST
+    assert len(devices._tensors) <= devices.MANY + devices.MOST
 
 
 def test_constants_of_a_tracing_mode_are_not_kept():
     def of(first):
-        return constants.cached_tensors(("pair",), lambda: (first, torch.ones(2)))
+        return devices.cached_tensors(("pair",), lambda: (first, torch.ones(2)))
 
-    made = constants.constant(lambda number: torch.full((2,), float(number)))
+    made = devices.constant(lambda number: torch.full((2,), float(number)))
     with torch._subclasses.FakeTensorMode():
         traced = made(1)
     assert made(1).tolist() == [1, 1]

@@ -16,8 +16,8 @@ from tests.support import oracles
 from tests.support.cases import cases
 from tests.support.optional import sklearn_metrics
 from tests.support.unread import Elsewhere
+from torchrank.hardware.devices import running_sum
 from torchrank.metrics.rank_correlation import ComparingMetric
-from torchrank.ranking.arithmetic import running_sum
 from torchrank.ranking.intervals import NEAR, lost_digits_of
 
 NAN, INF = float("nan"), float("inf")

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 import torchrank as tr
 from tests.support.oracle_comparison import MANY
-from torchrank.hardware import constants
+from torchrank.hardware import devices
 from torchrank.layouts.arrange import arrange
 from torchrank.state import rank_tables, scoring, sums
 
@@ -249,7 +249,7 @@ def test_functions_of_the_user_and_long_cutoffs_are_not_looked_up():
 
 def test_a_table_is_made_once(monkeypatch):
     made = []
-    monkeypatch.setattr(constants, "_tensors", {})
+    monkeypatch.setattr(devices, "_tensors", {})
     monkeypatch.setattr(rank_tables.Table, "of", lambda *args, make=rank_tables.Table.of: made.append(1) or make(*args))
     for _ in range(3):
         tr.RankingCollection(["ndcg@3", "mrr@7"]).score(*labels(ties=True))

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from torchrank.hardware import constants
+from torchrank.hardware import devices
 
 # C++ code takes the tensors for those of the meta device, which has no values to read. Other devices need a library.
 META = torch.device("meta")
@@ -83,13 +83,13 @@ class Device(contextlib.ExitStack):
         self.waits: list[str] = []
         self._constants: dict[Any, Any] = {}
         self.makes_a_constant = False
-        self._make = constants._make
+        self._make = devices._make
 
     def __enter__(self) -> Device:
         super().__enter__()
         self.enter_context(_Operations(self))
         self.enter_context(_Names(self))
-        self.enter_context(unittest.mock.patch.object(constants, "_make", self._constant))
+        self.enter_context(unittest.mock.patch.object(devices, "_make", self._constant))
         return self
 
     def _constant(self, key: Any, make: Any) -> Any:

@@ -16,7 +16,7 @@ from torchrank.collection.line_plots import plot_over_k, plot_results
 from torchrank.collection.members import Member, Metrics, keyed
 from torchrank.collection.pointwise import Pointwise
 from torchrank.hardware.graphs import eager
-from torchrank.layouts.batch import Batch, Options, with_options
+from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.item_lists import ListMetric, PerUserMetric
 from torchrank.names.arguments import one_of, unknown, warn

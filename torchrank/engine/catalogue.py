@@ -22,8 +22,7 @@ from torchrank.engine.plan import Counting, cheapest
 from torchrank.engine.thresholds import Thresholds
 from torchrank.engine.topk import Top, count_among_best
 from torchrank.hardware import costs
-from torchrank.hardware.constants import scalar
-from torchrank.hardware.devices import widest_float
+from torchrank.hardware.devices import scalar, widest_float
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import CatalogueLayout, Need
 from torchrank.layouts.cutting import groups

@@ -14,7 +14,7 @@ from torchrank.engine.sorting import descending
 from torchrank.engine.thresholds import Thresholds, compared_dtype, next_below
 from torchrank.engine.tiles import strips, tile_shape
 from torchrank.hardware import costs
-from torchrank.hardware.devices import all_finite, every
+from torchrank.hardware.devices import all_finite
 from torchrank.hardware.sorted_values import ascending
 from torchrank.ranking.entries import run_bounds
 
@@ -174,7 +174,7 @@ def count_retrieved(scores: Tensor, mask: Tensor | None = None, finite: bool = F
 def find_nan(scores: Tensor, retrieved: Tensor, mask: Tensor | None = None) -> Tensor:
     """Whether a score is NaN: bool [query]. ``retrieved`` [query] is the number of scores above -inf."""
     # Most data has no -inf, and then this number saves another reading.
-    if mask is None and scores.is_cpu and every(retrieved == scores.shape[1]):
+    if mask is None and scores.is_cpu and (retrieved.numpy() == scores.shape[1]).all():
         return torch.zeros_like(retrieved, dtype=torch.bool)
     smallest = []
     all_rows, all_columns = strips(scores, 1)
@@ -194,19 +194,20 @@ def count_above(scores: Tensor, bounds: Tensor, mask: Tensor | None = None, dtyp
     bounds = bounds.to(wide).unsqueeze(-1)
     # torch sums floats with vector instructions, but not bool. So on a CPU comparisons are written as floats.
     as_floats = scores.is_cpu
-    buffer = torch.empty(0, dtype=wide if as_floats else torch.bool, device=scores.device)
-    counts = []
+    buffer, counts = None, []
     height, all_columns = tile_shape(scores, bounds.shape[1])
     limits = bounds.split(height)
     for columns in all_columns:
         # A short way from one tile to the next: each operation on a tile takes some twenty microseconds.
-        parts: Iterable[Tensor] = scores[:, columns].split(height)
+        tile = scores[:, columns]
+        parts: Iterable[Tensor] = tile.split(height)
         if mask is not None or scores.dtype != wide:
             starts = range(0, max(1, len(scores)), height)
             parts = (_candidates(scores, mask, slice(start, start + height), columns) for start in starts)
-        shape = min(height, len(bounds)), bounds.shape[1], scores[:0, columns].shape[1]
-        buffer = buffer if len(buffer) >= (size := math.prod(shape)) else buffer.new_empty(size)
-        out, sums = buffer[:size].view(shape), []
+        shape = min(height, len(bounds)), bounds.shape[1], tile.shape[1]
+        if buffer is None:  # the first tile is the widest
+            buffer = torch.empty(math.prod(shape), dtype=wide if as_floats else torch.bool, device=scores.device)
+        out, sums = buffer[: math.prod(shape)].view(shape), []
         for part, limit in zip(parts, limits):
             above = torch.gt(part.unsqueeze(1), limit, out=out if len(part) == len(out) else out[: len(part)])
             sums.append(above.sum(-1, dtype=None if as_floats else dtype))

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware import costs
-from torchrank.hardware.constants import scalar
-from torchrank.hardware.devices import by_numpy, every
+from torchrank.hardware.devices import by_numpy, every, scalar
 from torchrank.hardware.sorted_values import ascending
 from torchrank.ranking.entries import run_bounds, run_starts
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import scalar
-from torchrank.hardware.devices import keeps_denormals
+from torchrank.hardware.devices import keeps_denormals, scalar
 
 
 @dataclass(frozen=True, eq=False)

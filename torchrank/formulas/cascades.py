@@ -13,9 +13,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import running_sum
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.cutting import groups
-from torchrank.ranking.arithmetic import only, running_sum
+from torchrank.ranking.arithmetic import only
 from torchrank.ranking.derived import Derived
 from torchrank.ranking.entries import depth_of
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchrank.ranking.arithmetic import only, ratio, running_sum
+from torchrank.hardware.devices import running_sum
+from torchrank.ranking.arithmetic import only, ratio
 from torchrank.ranking.ranking import Ranking
 
 

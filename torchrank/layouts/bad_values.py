@@ -12,7 +12,7 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import constant
+from torchrank.hardware.devices import constant
 
 
 class Problem(IntEnum):

@@ -11,8 +11,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import scalar
-from torchrank.hardware.devices import every
+from torchrank.hardware.devices import every, scalar
 from torchrank.layouts.bad_values import Problem, count, no_errors
 from torchrank.layouts.checks import check_tensor, grades, integer_ids, shape_of, tensor_of, type_of
 from torchrank.layouts.items import JudgedItems, Padded, Pairs, Ragged

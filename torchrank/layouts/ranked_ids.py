@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware import costs
-from torchrank.hardware.constants import constant, scalar
+from torchrank.hardware.devices import constant, scalar
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import Layout, RankedIds
 from torchrank.layouts.items import Pairs, repetitions

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.judgment_bounds import bound
-from torchrank.hardware.constants import scalar
+from torchrank.hardware.devices import scalar
 from torchrank.hardware.graphs import eager
-from torchrank.layouts.batch import Batch
+from torchrank.layouts.arrange import Batch
 from torchrank.layouts.canonical import Need
 from torchrank.names.labels import quantity_of
 from torchrank.names.parameters import cutoff, one_of, parameter
@@ -166,12 +166,9 @@ class RankingMetric(Measure):
         """The reach behind which bounds need not try the candidates one by one; None = they try all."""
         return self.need().reach if self.monotone_behind else None
 
-    def weight(self, ranking: Ranking) -> Tensor:
-        """float64 [query]: the weight of each query in the mean, to be multiplied by the user's weight.
-
-        All metrics share the tensor that this method returns, so a subclass must not change it in place.
-        """
-        return ranking.ones
+    def weight(self, ranking: Ranking) -> Tensor | None:
+        """float64 [query]: the weight of each query in the mean, to be multiplied by the user's; None = 1 for each."""
+        return None
 
     def errors(self, ranking: Ranking) -> Tensor:
         """int64 [kind]: counters of bad values, found by the ranking or by the measure itself."""
@@ -232,9 +229,7 @@ class RankingMetric(Measure):
             absent = absent > empty if math.isnan(FILLS[self.empty_target_action]) else absent
             status = torch.where(absent, scalar(Status.ABSENT, status.dtype, status.device), status)
         errors = self.errors(ranking) if self.validate_args else torch.zeros_like(ranking.errors)
-        weight = self.weight(ranking)
-        # A single number could have been changed in place.
-        return Values(values, status, errors, None if weight is ranking.ones and len(weight) > 1 else weight)
+        return Values(values, status, errors, self.weight(ranking))
 
     def _of_each_cutoff(self, ranking: Ranking, relative: str) -> Values:
         """:meth:`per_query` of the queries of each cutoff; the mean over the orders of a tie group that decides it."""

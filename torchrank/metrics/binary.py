@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.gains import Logarithmic
-from torchrank.hardware.constants import scalar
+from torchrank.hardware.devices import scalar
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import flag, number, one_of

@@ -7,10 +7,11 @@ from torch import Tensor
 
 from torchrank.formulas.cascades import Reader
 from torchrank.formulas.gains import RECIPROCAL, UNDISCOUNTED, Satisfying
+from torchrank.hardware.devices import running_sum
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import number
-from torchrank.ranking.arithmetic import only, ratio, running_sum
+from torchrank.ranking.arithmetic import only, ratio
 from torchrank.ranking.derived import cached
 from torchrank.ranking.gain import Gain
 from torchrank.ranking.ranking import Ranking

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from torchrank.engine.sorting import descending
 from torchrank.formulas.gains import LINEAR, POSITIVE
+from torchrank.hardware.devices import running_sum
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import flag, number
-from torchrank.ranking.arithmetic import ratio, running_sum
+from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.derived import cached
 from torchrank.ranking.entries import run_bounds, run_starts
 from torchrank.ranking.ranking import Ranking

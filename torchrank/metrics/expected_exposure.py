@@ -8,11 +8,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import running_sum
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.rank_discount import Discount, RankDiscount
 from torchrank.names.types import EmptyAction
-from torchrank.ranking.arithmetic import ratio, running_sum
+from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.entries import run_bounds, run_starts
 from torchrank.ranking.ranking import Ranking
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torchrank.layouts.batch import Batch
+from torchrank.layouts.arrange import Batch
 from torchrank.layouts.checks import check_tensor
 from torchrank.layouts.generated import identifiers
 from torchrank.metrics.item_lists import Catalogue, PerUserMetric, Recommended

@@ -20,12 +20,13 @@ from torchrank.formulas.gains import (
     checked_gain,
     gain_of,
 )
+from torchrank.hardware.devices import running_sum
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import number, one_of, parameter
 from torchrank.names.types import EmptyAction, GainOption
-from torchrank.ranking.arithmetic import only, ratio, running_sum
+from torchrank.ranking.arithmetic import only, ratio
 from torchrank.ranking.gain import Gain
 from torchrank.ranking.intervals import sum_over_ranks
 from torchrank.ranking.ranking import Ranking

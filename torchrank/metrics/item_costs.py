@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.gains import gain_of
+from torchrank.hardware.devices import running_sum
 from torchrank.metrics.item_data import item_numbers
 from torchrank.metrics.item_lists import Catalogue, PerUserMetric, Recommended
 from torchrank.metrics.user_models import BoundedGain, UserModel
 from torchrank.names.parameters import described, fixed, number, one_of
 from torchrank.names.types import Described
-from torchrank.ranking.arithmetic import running_sum
 
 __all__ = ["TBG", "CWLCost", "UMeasure"]
 

@@ -16,9 +16,8 @@ from torchrank.hardware.devices import widest_float
 from torchrank.hardware.graphs import eager
 from torchrank.hardware.sorted_values import ascending
 from torchrank.hardware.threads import in_batch
-from torchrank.layouts.arrange import arrange
+from torchrank.layouts.arrange import Batch, arrange
 from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import ALL, BLOCK, RankedIds
 from torchrank.layouts.checks import check_tensor, tensor_of
 from torchrank.layouts.ranked_ids import HELD, found, listed_ids
@@ -151,9 +150,9 @@ class ListMetric(Measure):
         """bool [query]: lists without a value, which are left out of the result."""
         return lists.length < self.fewest
 
-    def weight(self, lists: Recommended) -> Tensor:
-        """float64 [query]: the weight of each list in the mean, to be multiplied by the user's weight."""
-        return torch.ones_like(lists.length)
+    def weight(self, lists: Recommended) -> Tensor | None:
+        """float64 [query]: the weight of each list in the mean, to be multiplied by the user's; None = 1 for each."""
+        return None
 
     def measure(self, lists: Recommended) -> Tensor:
         """The formula: float64 [query]. Values of empty lists are discarded."""

@@ -11,13 +11,14 @@ from torch import Tensor
 
 from torchrank.engine.sorting import by_key, descending
 from torchrank.formulas.gains import POSITIVE, checked_weighing, gain_of
+from torchrank.hardware.devices import running_sum
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.average_precision import precisions
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.binary import BinaryMetric, nothing_irrelevant
 from torchrank.names.parameters import one_of, parameter
 from torchrank.names.types import GainOption
-from torchrank.ranking.arithmetic import as_numbers, marked_rows, only, ratio, running_sum
+from torchrank.ranking.arithmetic import as_numbers, marked_rows, only, ratio
 from torchrank.ranking.derived import cached
 from torchrank.ranking.entries import run_bounds, run_starts
 from torchrank.ranking.gain import Gain
@@ -227,7 +228,7 @@ class OPA(RankingMetric):
         # Candidates that were not retrieved are tied with each other, also in a ranking without other ties.
         return ranking if self.ties == "expected" else ranking.resolved(self.ties)
 
-    def weight(self, ranking: Ranking) -> Tensor:
+    def weight(self, ranking: Ranking) -> Tensor | None:
         # A mean of ratios, weighted by their denominators, is the ratio of the sums.
         return super().weight(ranking) if self.average == "query" else different_grades(ranking, self.weighing)
 

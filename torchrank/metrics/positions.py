@@ -136,12 +136,13 @@ class PositionMetric(BinaryMetric):
     def no_bounds_reason(self) -> str:
         return UNEQUAL if self.average == "positive" or self.adjusted else ""
 
-    def weight(self, ranking: Ranking) -> Tensor:
-        weight = ranking.num_relevant(self.relevance_level) if self.average == "positive" else ranking.ones
+    def weight(self, ranking: Ranking) -> Tensor | None:
+        weight = ranking.num_relevant(self.relevance_level) if self.average == "positive" else None
         if self.adjusted is None or self.aggregation != "mean":
             return weight
         # With these weights, the mean of the adjusted queries is the adjusted mean (for "z", up to a factor).
-        return weight * self.by_chance(ranking).weight(self.adjusted)
+        by_chance = self.by_chance(ranking).weight(self.adjusted)
+        return by_chance if weight is None else weight * by_chance
 
     def transform_result(self, average: Tensor, sums: Tensor) -> Tensor:
         if self.adjusted is None or self.aggregation != "mean":

@@ -59,7 +59,7 @@ class PropensityScored(InverseGrades):
     def no_bounds_reason(self) -> str:
         return "" if self.average == "query" else UNEQUAL
 
-    def weight(self, ranking: Ranking) -> Tensor:
+    def weight(self, ranking: Ranking) -> Tensor | None:
         # A mean of ratios, weighted by their denominators, is the ratio of the sums.
         return super().weight(ranking) if self.average == "query" else self.ideal(ranking)
 
@@ -126,12 +126,11 @@ class PSNDCG(PropensityScored, DCG):
     name = "psndcg"
     averages = ("query", "pooled", "scaled")
 
-    def weight(self, ranking: Ranking) -> Tensor:
-        weight = super().weight(ranking)
+    def weight(self, ranking: Ranking) -> Tensor | None:
         if self.average != "scaled":
-            return weight
+            return super().weight(ranking)
         # With a gain of 1 for each relevant candidate, the ideal is the sum of the first min(k, R) discounts.
-        return ratio(weight, ranking.ideal(POSITIVE, self.discount_function, self.top_k))
+        return ratio(self.ideal(ranking), ranking.ideal(POSITIVE, self.discount_function, self.top_k))
 
 
 class IPS(InverseGrades):
@@ -188,7 +187,7 @@ class IPS(InverseGrades):
     def no_bounds_reason(self) -> str:
         return UNEQUAL if self.self_normalized is True else ""
 
-    def weight(self, ranking: Ranking) -> Tensor:
+    def weight(self, ranking: Ranking) -> Tensor | None:
         # As in PropensityScored.weight: the weighted mean of the ratios is the ratio of the sums.
         return ranking.total_gain(self.gain_function) if self.self_normalized is True else super().weight(ranking)
 

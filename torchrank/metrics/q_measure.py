@@ -7,9 +7,10 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import running_sum
 from torchrank.metrics.graded import GradedMetric
 from torchrank.names.parameters import number, one_of
-from torchrank.ranking.arithmetic import as_numbers, only, ratio, running_sum
+from torchrank.ranking.arithmetic import as_numbers, only, ratio
 from torchrank.ranking.derived import cached
 from torchrank.ranking.gain import Gain
 from torchrank.ranking.ranking import Ranking

@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.concordance import Orders, orders
-from torchrank.hardware.devices import widened, widest_float
+from torchrank.hardware.devices import running_sum, widened, widest_float
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import flag, number, one_of
 from torchrank.names.types import EmptyAction
-from torchrank.ranking.arithmetic import running_sum
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["APTau", "KendallDistance", "KendallTau", "Spearman", "WeightedTau"]

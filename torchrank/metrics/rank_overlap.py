@@ -11,9 +11,10 @@ from torch import Tensor
 
 from torchrank.formulas.concordance import Orders, orders
 from torchrank.formulas.reciprocals import reciprocal_sums
+from torchrank.hardware.devices import running_sum
 from torchrank.metrics.rank_correlation import ComparingMetric
 from torchrank.names.parameters import integer, number, one_of
-from torchrank.ranking.arithmetic import ratio, running_sum
+from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.derived import cached
 from torchrank.ranking.entries import of_entries
 from torchrank.ranking.ranking import Ranking

@@ -6,11 +6,12 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.cutoff_tie import CutoffTie
+from torchrank.hardware.devices import running_sum
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.binary import BinaryMetric, nothing_irrelevant, uncounted
 from torchrank.names.parameters import number
 from torchrank.names.types import EmptyAction
-from torchrank.ranking.arithmetic import marked_rows, only, ratio, running_sum
+from torchrank.ranking.arithmetic import marked_rows, only, ratio
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["AUROC", "PAP", "PartialAUC"]

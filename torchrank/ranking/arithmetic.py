@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import scalar
+from torchrank.hardware.devices import scalar
 
 # Types whose elements :func:`only` chooses by their 64 bits.
 WIDE = {torch.float64, torch.int64}
@@ -63,15 +63,3 @@ def marked_rows(where: Tensor) -> Tensor:
     if not where.is_cpu:
         return torch.arange(len(where), device=where.device)
     return where.any(-1).nonzero().squeeze(-1)
-
-
-def running_sum(x: Tensor) -> Tensor:
-    """Cumulative sum of floats over the last dimension, the same in every run."""
-    if x.is_cpu:
-        return x.cumsum(-1)
-    # torch.cumsum is not deterministic on accelerators, so add shifted copies, with shifts 1, 2, 4, ...
-    step = 1
-    while step < x.shape[-1]:
-        x = x + torch.nn.functional.pad(x[..., :-step], (step, 0))
-        step *= 2
-    return x

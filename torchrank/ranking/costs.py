@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import widened
-from torchrank.layouts.batch import Batch
+from torchrank.layouts.arrange import Batch
 from torchrank.layouts.checks import check_tensor
 from torchrank.ranking.entries import run_bounds, run_starts
 

@@ -11,7 +11,8 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeGuard, TypeVar
 import torch
 from torch import Tensor
 
-from torchrank.ranking.arithmetic import as_numbers, either, number_of, only, ratio, row_sum, running_sum
+from torchrank.hardware.devices import running_sum
+from torchrank.ranking.arithmetic import as_numbers, either, number_of, only, ratio, row_sum
 from torchrank.ranking.entries import RankIntervals, of_entries, rank_after_list, run_bounds, run_starts
 from torchrank.ranking.intervals import Intervals, LastGroup, first_discounts, prefix_differences
 from torchrank.ranking.relevant_ranks import RelevantRanks
@@ -167,11 +168,6 @@ class Derived(RankIntervals):
     def num_queries(self) -> int:
         """Number of queries."""
         return len(self.num_candidates)
-
-    @cached_property
-    def ones(self) -> Tensor:
-        """1 for each query, float64 [query], expanded from a single one."""
-        return self.num_candidates.new_ones(()).expand(self.num_candidates.shape)  # a measure may write into it
 
     @property
     def num_subtopics(self) -> int:

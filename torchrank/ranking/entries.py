@@ -9,8 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import constant, scalar
-from torchrank.hardware.devices import every
+from torchrank.hardware.devices import constant, every, scalar
 from torchrank.ranking.sampled import Draw
 
 

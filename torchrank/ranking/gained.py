@@ -10,8 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import constant
-from torchrank.hardware.devices import every
+from torchrank.hardware.devices import constant, every
 from torchrank.hardware.sorted_values import largest
 from torchrank.ranking.arithmetic import as_numbers, either, only, row_sum
 from torchrank.ranking.derived import Derived, at_least, cached

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import constant, scalar
+from torchrank.hardware.devices import constant, running_sum, scalar
 from torchrank.layouts.canonical import BLOCK
-from torchrank.ranking.arithmetic import only, running_sum
+from torchrank.ranking.arithmetic import only
 
 # Prefix sums up to this rank are accurate enough. Longer ones come with the digits that rounding has taken from them.
 NEAR = 2**8

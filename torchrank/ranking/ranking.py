@@ -14,9 +14,8 @@ from torch.nn.functional import pad
 
 from torchrank.hardware.devices import autocast_off, widened, widest_float
 from torchrank.hardware.graphs import eager
-from torchrank.layouts.arrange import arrange
+from torchrank.layouts.arrange import Batch, arrange
 from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import Need
 from torchrank.layouts.catalogues import embedded, streamed
 from torchrank.layouts.checks import check_tensor, tensor_of

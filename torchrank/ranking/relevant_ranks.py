@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import constant
-from torchrank.ranking.arithmetic import running_sum
+from torchrank.hardware.devices import constant, running_sum
 from torchrank.ranking.intervals import Intervals
 
 

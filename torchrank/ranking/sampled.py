@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from torchrank.hardware.devices import running_sum
 from torchrank.layouts.canonical import BLOCK
 from torchrank.names.arguments import integer, one_of
-from torchrank.ranking.arithmetic import running_sum
 
 
 @dataclass(frozen=True, eq=False)

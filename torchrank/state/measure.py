@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 import torchrank.names.labels as labels
+from torchrank.layouts.arrange import Batch
 from torchrank.layouts.bad_values import explain
-from torchrank.layouts.batch import Batch
 from torchrank.names.arguments import plain, unknown
 from torchrank.names.parameters import REQUIRED, Parametrised, bind, integer, of_torchmetrics, signature
 from torchrank.names.registry import KINDS

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import cached_tensors, constant
+from torchrank.hardware.devices import cached_tensors, constant
 from torchrank.ranking.intervals import lost_digits_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.values import Status, Values, limits, stacked

@@ -13,12 +13,10 @@ import torch
 from torch import Tensor
 
 from torchrank.engine import rank
-from torchrank.hardware.constants import scalar
-from torchrank.hardware.devices import autocast_off
+from torchrank.hardware.devices import autocast_off, scalar
 from torchrank.hardware.threads import in_batch
-from torchrank.layouts.arrange import arrange_batch, notice_scores
+from torchrank.layouts.arrange import Batch, arrange_batch, notice_scores
 from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import FlatRows, RankedIds
 from torchrank.layouts.checks import check_tensor
 from torchrank.ranking.arithmetic import as_numbers, number_of, only

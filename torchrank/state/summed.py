@@ -12,8 +12,8 @@ from torch import Tensor
 from torchmetrics import Metric
 
 import torchrank.state.sums as state
+from torchrank.layouts.arrange import Batch
 from torchrank.layouts.bad_values import explain
-from torchrank.layouts.batch import Batch
 from torchrank.names.arguments import warn
 from torchrank.state.sums import Sum
 from torchrank.state.synchronisation import appended

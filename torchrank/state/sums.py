@@ -7,8 +7,7 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import constant, scalar
-from torchrank.hardware.devices import widest_float
+from torchrank.hardware.devices import constant, widest_float
 from torchrank.layouts.bad_values import Problem
 
 
@@ -135,7 +134,7 @@ def summed(
         shifted = first + shift * w2
         first, second = shifted, second + shift * (first + shifted)
     number = number if queries is None else queries.unsqueeze(-1).to(w.dtype)
-    none = scalar(0, w.dtype, w.device).expand_as(w) if empty is None else empty.unsqueeze(-1).to(w.dtype)
+    none = torch.zeros_like(w) if empty is None else empty.unsqueeze(-1).to(w.dtype)
     return torch.cat([wv, w, number, none, second, first, w2, errors.to(w.dtype)], dim=-1)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import constant, scalar
+from torchrank.hardware.devices import constant, scalar
 from torchrank.hardware.sorted_values import order_of
 from torchrank.ranking.arithmetic import only
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import widest_float
-from torchrank.layouts.batch import Batch, Options, with_options
+from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.checks import check_tensor, tensor_of
 from torchrank.names.arguments import one_of

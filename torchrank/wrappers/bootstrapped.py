@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.threads import in_batch
-from torchrank.layouts.batch import Batch, Options, with_options
+from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.names.arguments import integer, one_of
 from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import torchrank.state.sums as state
-from torchrank.layouts.batch import Batch, Options, with_options
+from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.names.nearest import did_you_mean
 from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking

@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import widest_float
-from torchrank.layouts.arrange import arrange_batch
+from torchrank.layouts.arrange import Batch, arrange_batch
 from torchrank.layouts.bad_values import explain
-from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import BLOCK, DenseLayout
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parse import parse

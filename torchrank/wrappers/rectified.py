@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import torchrank.state.sums as state
-from torchrank.layouts.batch import Batch, Options, with_options
+from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.layouts.checks import check_tensor
 from torchrank.names.arguments import warn
 from torchrank.names.types import Array, Target

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import widest_float
-from torchrank.layouts.batch import Batch, Options, with_options
+from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.layouts.checks import tensor_of
 from torchrank.names.arguments import integer
 from torchrank.names.nearest import did_you_mean

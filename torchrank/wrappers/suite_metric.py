@@ -11,7 +11,7 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.state.sums as state
 from torchrank.collection.line_plots import plot_results
-from torchrank.layouts.batch import Batch
+from torchrank.layouts.arrange import Batch
 from torchrank.state.estimates import estimate_table
 from torchrank.state.scoring import score_batch
 from torchrank.state.summed import COUNTS, SummedMetric

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchrank.collection.collection import RankingCollection
 from torchrank.collection.members import Metrics
-from torchrank.layouts.batch import Batch
+from torchrank.layouts.arrange import Batch
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.item_lists import PerUserMetric
 from torchrank.metrics.precision_recall_curve import PRCurve

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import scalar
+from torchrank.hardware.devices import scalar
 from torchrank.state import sums
 from torchrank.state.estimates import Estimate, estimate
 from torchrank.state.measure import Measure

@@ -19,8 +19,8 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.state.sums as state
 from torchrank.collection.members import Metrics
+from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.layouts.bad_values import Problem, explain
-from torchrank.layouts.batch import Batch, Options, with_options
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.types import Array, Results, Target, call_of
