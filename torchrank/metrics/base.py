@@ -19,7 +19,7 @@ from torchrank.names.labels import quantity_of
 from torchrank.names.parameters import cutoff, one_of, parameter
 from torchrank.names.types import Aggregation, Array, EmptyAction, Pairs, Repeats, Target, Ties, Unjudged, call_of
 from torchrank.ranking.arithmetic import ratio
-from torchrank.ranking.costs import MOST_TIED
+from torchrank.ranking.budgets import MOST_TIED
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
 from torchrank.state.rank_tables import LONGEST

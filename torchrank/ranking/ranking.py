@@ -29,7 +29,7 @@ from torchrank.layouts.sharding import Shard
 from torchrank.names.arguments import integer, one_of
 from torchrank.names.labels import quantity_of
 from torchrank.names.types import Array, Pairs, Repeats
-from torchrank.ranking.costs import Costs
+from torchrank.ranking.budgets import Costs
 from torchrank.ranking.entries import depth_of
 from torchrank.ranking.intents import Intended
 from torchrank.ranking.parts import batch_order, numbered, together
