@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import torchrank as tr
@@ -313,12 +313,13 @@ def test_queries_of_similar_sizes_share_a_rectangle():
 
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=30), st.integers(0, 200))
+@example([0, 1], 0)
 def test_one_more_rectangle_would_not_save_more_padding_than_it_costs(sizes, overhead):
     rectangles = list(groups(torch.tensor(sizes), overhead, 10**9))
     assert sorted(row for rows, _ in rectangles for row in rows.tolist()) == list(range(len(sizes)))
     for rows, width in rectangles:
-        inside = sorted(sizes[row] for row in rows.tolist())
-        assert width == max(1, inside[-1])
+        inside = sorted(max(1, sizes[row]) for row in rows.tolist())
+        assert width == inside[-1]
         for stop in range(1, len(inside)):
             assert stop * (inside[-1] - inside[stop - 1]) <= overhead
     widths = sorted(width for _, width in rectangles)  # and each costs less than the padding that it saves

@@ -49,7 +49,7 @@ def groups(sizes: Tensor, overhead: int, room: int, alike: int | None = None) ->
     widest = max(1, int(found.max(initial=0)))
     order = found.astype(numpy.int16 if widest < 2**15 else numpy.int64).argsort(kind="stable")
     ordered = found[order]
-    costs = ordered if alike is None else ordered.clip(max=alike)
+    costs = ordered.clip(1, alike)  # no rectangle is narrower than 1
     cuts, todo = [], [(0, len(ordered))]
     # Split a range of sorted sizes where a split saves most padding, as long as it saves more than the overhead.
     while todo:
