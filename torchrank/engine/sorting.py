@@ -74,11 +74,11 @@ def descending(x: Tensor, tie_break: Tensor | None = None, finite: bool = False)
 def _falls(values: Tensor) -> Tensor:
     """Whether each element is smaller than the one before it, or is the first of its row, by one fast comparison."""
     flat = (values.float() if values.dtype.itemsize == 2 and values.is_floating_point() else values).numpy().reshape(-1)
-    falls = torch.ones(values.shape, dtype=torch.bool, device=values.device)
+    falls = numpy.ones(values.shape, dtype=bool)
     # It compares the first element of a row with the row before.
-    numpy.less(flat[1:], flat[:-1], out=falls.numpy().reshape(-1)[1:])
+    numpy.less(flat[1:], flat[:-1], out=falls.reshape(-1)[1:])
     falls[:, 0] = True
-    return falls
+    return torch.from_numpy(falls)
 
 
 def _fits(x: Tensor) -> bool:

@@ -97,10 +97,11 @@ def all_finite(x: Tensor) -> bool:
 
 def every(x: Tensor) -> bool:
     """Whether all elements of a bool tensor are True. On an accelerator this waits."""
-    if x.numel() and not any(x.stride()):  # an expanded scalar
-        return bool(x[(0,) * x.dim()])
-    # numpy reads bools many times as fast as torch on the CPU.
-    return bool(x.numpy().all() if x.is_cpu else x.all())
+    if not x.is_cpu:
+        return bool(x.all())
+    elements = x.numpy()  # which numpy reads many times as fast as torch
+    expanded = elements.size and not any(elements.strides)
+    return bool(elements.flat[0] if expanded else elements.all())
 
 
 def running_sum(x: Tensor) -> Tensor:
