@@ -60,6 +60,8 @@ def changes(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
             yield node, ast.BinOp(left, OPERATORS[type(op)](), right)
         case ast.BoolOp(op=op, values=values):
             yield node, ast.BoolOp(OPERATORS[type(op)](), values)
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=1)):
+            pass  # the last dimension of a matrix is also its dimension 1
         case ast.UnaryOp(operand=operand):
             yield node, operand
         case ast.Constant(value=bool() | None as value):
@@ -100,7 +102,7 @@ def changed(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
             return
         case ast.If(test=ast.Name(id="TYPE_CHECKING")) | ast.FunctionDef(decorator_list=[ast.Name(id="overload")]):
             return
-        case ast.Call(func=ast.Name(id="dataclass_transform" | "cast" | "TypeVar")):
+        case ast.Call(func=ast.Name(id="dataclass" | "dataclass_transform" | "cast" | "TypeVar")):
             return
         case ast.ClassDef(name="Costs"):  # numbers on which no result depends
             return
