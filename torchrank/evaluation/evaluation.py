@@ -208,6 +208,9 @@ class Evaluation:
             comparison: the result of :meth:`compare`; None = ``compare()``, if there are several runs.
             digits: decimals of the means.
 
+        Raises:
+            TypeError: ``comparison`` is something else.
+
         Example:
             >>> import torchrank as tr
             >>> qrels = {f"q{n}": {"a": 1} for n in range(9)}
@@ -224,6 +227,11 @@ class Evaluation:
             \\end{tabular}
             <BLANKLINE>
         """
+        if not isinstance(comparison, Comparison | None):
+            raise TypeError(
+                f"Expected comparison to be what compare() returns, got {comparison!r}; for LaTeX, Markdown or HTML call"
+                " table().to_latex(), to_markdown() or to_html()"
+            )
         if len(self.tables) > 1:
             return (comparison or self.compare()).leaderboard(digits)
         columns = {
