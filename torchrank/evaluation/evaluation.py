@@ -229,8 +229,8 @@ class Evaluation:
         """
         if not isinstance(comparison, Comparison | None):
             raise TypeError(
-                f"Expected comparison to be what compare() returns, got {comparison!r}; for LaTeX, Markdown or HTML call"
-                " table().to_latex(), to_markdown() or to_html()"
+                f"Expected comparison to be what compare() returns, got {comparison!r}; for LaTeX, Markdown or HTML"
+                " call table().to_latex(), to_markdown() or to_html()"
             )
         if len(self.tables) > 1:
             return (comparison or self.compare()).leaderboard(digits)
