@@ -225,7 +225,8 @@ def preset(name: str, *k: int, num_items: int | None = None, interactions: Array
         raise ValueError(f"Expected the name of a library, one of {', '.join(LIBRARIES)}, got {name!r}{hint}")
     for cut in k:
         if not isinstance(cut, Integral) or isinstance(cut, bool) or cut < 1:
-            way_out = f"; pass preset({name!r}, 5, 10) for several" if isinstance(cut, list | tuple) else ""
+            several = ", ".join(map(str, cut)) if isinstance(cut, list | tuple) else ""
+            way_out = several and f"; pass preset({name!r}, {several})"
             raise ValueError(f"Expected cutoffs to be integers >= 1, got {cut!r}{way_out}")
     labels: dict[str, Any] = {}
     always = ALWAYS.get(name, {})
