@@ -340,7 +340,7 @@ def test_one_frame_takes_the_columns_ties_and_options_of_tables_and_runs():
 
 def test_rows_without_items_scores_or_grades_are_those_of_a_ranking():
     frame = {"user": [0, 0, 1, 2], "score": [0.5, 0.9, math.nan, 0.1], "label": [1, math.nan, 1, math.nan]}
-    with pytest.warns(UserWarning, match="1 of 2 rows with a grade have no score .* fill the column with -inf"):
+    with pytest.warns(UserWarning, match="1 of 2 rows with a grade have no score .* have the score -inf"):
         found = tr.evaluate(frame, "mrr")
     filled = frame | {"score": [0.5, 0.9, -math.inf, 0.1]}
     with warnings.catch_warnings():
@@ -375,13 +375,51 @@ def test_a_preset_of_measures_alone_is_passed_as_the_measures():
     frame = rated()
     with pytest.raises(ValueError, match=r"got 'lightgbm'; pass the measures tr\.preset\('lightgbm', 10\)"):
         tr.evaluate(frame, preset="lightgbm")
+    with pytest.raises(ValueError, match=r"got 'lightgbm'; pass the measures"):  # before columns are asked for
+        tr.evaluate({"user": frame["user_id"]}, "map", preset="lightgbm")
     assert set(tr.evaluate(frame, tr.preset("lightgbm", 10)).means["run"]) == {"map@10", "ndcg@10"}
+
+
+def test_what_cannot_be_compared_names_a_way_that_can():
+    frame, other = rated(), rated()
+    other["score"] = [-score for score in frame["score"]]
+    with pytest.raises(ValueError, match=r"tr\.evaluate\(qrels, {'a': run, 'b': other}\)\. A data frame can be both"):
+        tr.evaluate(frame, "ndcg@3").compare()
+    both = tr.evaluate(frame, {"a": frame, "b": other}, "ndcg@3", ties="expected")
+    means = [tr.evaluate(one, "ndcg@3") for one in (frame, other)]
+    assert [*both.means.values()] == [one.means["run"] for one in means]
+    (row,) = both.compare().rows
+    with pytest.raises(TypeError, match=r"or of evaluate\(\) one run, results\['run'\]"):
+        tr.compare(dict(zip("ab", means)))
+    (apart,) = tr.compare({name: one["run"] for name, one in zip("ab", means)}).rows
+    assert apart.pair.difference == pytest.approx(row.pair.difference, abs=1e-15)
+
+
+def test_a_frame_in_which_every_row_is_relevant_is_noticed():
+    rated = {"userId": [1, 1, 2], "movieId": [1, 2, 3], "score": [0.1, 0.2, 0.3], "rating": [2, 5, 4]}
+    with pytest.warns(UserWarning, match="relevant to map, mrr, because the lowest grade is 2; pass relevance_level="):
+        assert tr.evaluate(rated, "map ndcg@3 mrr").means["run"]["map"] == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        level = tr.evaluate(rated | {"rating": [5, 2, 4]}, "map", relevance_level=4).means["run"]
+        assert level == {"map(relevance_level=4)": 0.75}  # the means of 1/2 and 1
+        more = {name: [*column, *row] for (name, column), row in zip(rated.items(), ([1], [4], [0.4], [0]))}
+        assert tr.evaluate(more, "mrr").means["run"]["mrr"] == 0.75
+        tr.evaluate(rated, "ndcg@3")  # whose gains differ
+        tr.evaluate(rated | {"userId": [1, 3, 2]}, "mrr")  # one candidate each
+        tr.evaluate({1: {1: 2, 2: 5}}, {1: {1: 0.1, 2: 0.2, 3: 0.3}}, "map")  # judgments of relevant items alone
 
 
 def test_a_column_of_one_frame_is_refused_beside_a_run_and_judgments_alone_are_refused():
     frame = {"qid": ["q"], "docno": ["a"], "score": [1.0], "clicked": [1]}
-    with pytest.raises(ValueError, match=r"got a run, too; read each by tr\.read_qrels and tr\.read_run"):
-        tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1}}, "map", by="country")
+    qrels, runs = {"q": {"a": 1}}, {"one": {"q": {"a": 1}}}
+    with pytest.raises(ValueError, match=r"with score=, got a run, too; read each by tr\.read_qrels and tr\.read_run"):
+        tr.evaluate(qrels, runs, "map", score="p")
+    with pytest.raises(ValueError, match=r"with by=, got a run, too; leave by= out, .*: \.by\({query: group}\)$"):
+        tr.evaluate(qrels, runs, "map", by="country")
+    assert tr.evaluate(qrels, runs, "map").by({"q": "fr"})["measure"] == ["map/fr"]
+    with pytest.raises(ValueError, match=r"with score= and by=, .* columns={...}, and leave by= out"):
+        tr.evaluate(qrels, runs, "map", score="p", by="country")
     with pytest.raises(TypeError, match="got dict alone; pass the run as the second argument"):
         tr.evaluate({"q": {"a": 1}})
     with pytest.raises(tr.ReadingError, match="pass grade= with the name of its column"):

@@ -64,6 +64,8 @@ def test_exchanged_scores_and_labels_are_noticed(flat):
     scores, labels = scores.reshape(shape), labels.reshape(shape)
     (message,) = warned(lambda: tr.NDCG().update(labels, scores, **options))
     assert message.endswith("exchange preds and target")
+    (tied,) = warned(lambda: tr.NDCG().update(labels, scores.mul(4).round() / 4, **options))  # as of few trees
+    assert tied == message
     assert not warned(lambda: tr.NDCG().update(scores, labels, **options))
     assert not warned(lambda: tr.NDCG().update(scores.round(), labels / 2, **options))
     assert not warned(lambda: tr.NDCG().update(torch.zeros_like(scores), labels / 2, **options))  # a constant scorer

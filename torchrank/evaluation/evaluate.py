@@ -130,24 +130,28 @@ def evaluate(
         equal scores have the mean over all of their orders
     """
     columns, groups = {"query": query, "item": item, "score": score, "grade": grade, "group": by}, None
-    if _is_single_frame(qrels, run, measures, columns):
-        measures = run if measures is None else measures
-        ties = ties or ("document" if preset else "expected")
-        qrels, run, names, rows = tables_of_frame(qrels, columns, ties, duplicates)
-        if missing := int((rows < 0).sum()):
-            warn(
-                f"{missing} of {len(rows)} rows with a grade have no score (NaN or missing), so they count as not"
-                " retrieved; if the model gave NaN, mend it, else fill the column with -inf"
-            )
-        groups = names.group_list()
+    single = _is_single_frame(qrels, run, measures, columns)
+    ties = "expected" if single and not (ties or preset) else ties
     options = Options.of(
         preset, queries=queries, ignore_identical_ids=ignore_identical_ids, precision=precision, depth=depth,
         ties=ties, duplicates=duplicates, expansion=expansion, parent=parent,
     )  # fmt: skip
+    if single:
+        measures = run if measures is None else measures
+        qrels, run, names, rows = tables_of_frame(qrels, columns, options.ties or "document", duplicates)
+        if missing := int((rows < 0).sum()):
+            warn(
+                f"{missing} of {len(rows)} rows with a grade have no score (NaN or missing), so they count as not"
+                " retrieved; NaN from a model is a bug of the model, and items that were not retrieved have the score"
+                " -inf"
+            )
+        groups = names.group_list()
     if measures is None:
         measures = MEASURES if preset is None else preset_of(preset, *CUTOFFS[preset])
     measures = with_parameters(measures, relevance_level=relevance_level, unjudged=unjudged)
     evaluator = Evaluator.of(qrels, measures, "evaluate", False, options)
+    if single:
+        _notice_all_relevant(evaluator)
     people = None if human is None else Evaluator.of(human, measures, "evaluate", False, options)
     tables: dict[str, QueryTable] = {}
     by_people: dict[str, QueryTable] = {}
@@ -189,11 +193,28 @@ def _is_single_frame(qrels: Any, run: Any, measures: Any, columns: Mapping[str, 
             f" {type(qrels).__name__} alone; pass the run as the second argument"
         )
     if named:
+        ways_out = ["read each by tr.read_qrels and tr.read_run, with columns={...}"] if named != ["by="] else []
+        ways_out += ["leave by= out, and pass the group of each query to the result: .by({query: group})"] * (
+            columns["group"] is not None
+        )
         raise ValueError(
-            f"Expected one data frame with {' and '.join(named)}, got a run, too; read each by tr.read_qrels and"
-            " tr.read_run, with columns={...}"
+            f"Expected one data frame with {' and '.join(named)}, got a run, too; {', and '.join(ways_out)}"
         )
     return False
+
+
+def _notice_all_relevant(evaluator: Evaluator) -> None:
+    """Warn if every row of one frame is relevant to some measures, as with ratings from 1 to 5."""
+    grades = evaluator.qrels.value
+    lowest = float(grades.min(initial=np.inf))
+    trivial = [
+        label for label, metric in evaluator.metrics.items() if getattr(metric, "relevance_level", np.inf) <= lowest
+    ]
+    if trivial and len(grades) > len(evaluator.numbers):  # a query has more candidates than one
+        warn(
+            f"Every row of the frame is relevant to {', '.join(trivial)}, because the lowest grade is {lowest:g}; pass"
+            " relevance_level=, the lowest grade that is relevant, or add the rows of candidates that are not"
+        )
 
 
 def _are_measures(argument: Any) -> bool:

@@ -189,7 +189,8 @@ class Evaluation:
         """
         if len(self.tables) < 2:
             raise ValueError(
-                f"Expected two or more runs to compare, got {', '.join(self.runs)}; evaluate {{'a': run, 'b': other}}"
+                f"Expected two or more runs to compare, got {', '.join(self.runs)}; pass the judgments and the runs:"
+                " tr.evaluate(qrels, {'a': run, 'b': other}). A data frame can be both"
             )
         if self.rectified is not None:
             if by is not None:

@@ -83,10 +83,10 @@ def check_not_exchanged(preds: Tensor, target: Tensor) -> None:
     if preds.is_complex():
         return
     if preds.is_floating_point():
-        # Labels are whole numbers that repeat. Scores have fractions, and most of them differ.
+        # Labels are whole numbers that repeat. Scores have fractions, and more of them differ.
         if target.shape == preds.shape and preds.is_cpu and _whole(preds[:1]) and not _whole(target):
-            labels, scores = (2 * len(x.unique()) < x.numel() for x in (preds, target))
-            if _whole(preds) and labels and not scores:
+            labels, scores = (len(x.unique()) for x in (preds, target))
+            if 2 <= labels < scores and 2 * labels < preds.numel() and _whole(preds):
                 warn(
                     "Read preds, whole numbers that repeat, as scores, and target, fractions that differ, as grades; if"
                     " they are labels and scores, exchange preds and target"

@@ -39,9 +39,15 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
     elif isinstance(target, list):
         longest = max((len(x) for x in target if isinstance(x, list | numpy.ndarray)), default=0)
         if dense and longest and longest == limit:
+            alike = all(len(x) == longest for x in target)
+            grades_of_lists = (
+                "torch.as_tensor(target)"
+                if alike
+                else "pad_sequence([torch.as_tensor(x) for x in target], True), with a mask,"
+            )
             raise ValueError(
                 f"Expected target to be grades or ids, got lists of {limit} numbers for {limit} candidates, which can"
-                " be both; pass torch.as_tensor(target) if they are grades, [torch.as_tensor(x) for x in target] if ids"
+                f" be both; pass {grades_of_lists} if they are grades, [torch.as_tensor(x) for x in target] if ids"
             )
         judged = _of_lists(target, num_queries, device)
     elif isinstance(target, Tensor) and target.shape[:1] == preds.shape[:1] and target.dim() in (1, 2):

@@ -234,7 +234,7 @@ def _vector(name: str, values: Any) -> Array:
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"Expected {name} to be values per query, a dictionary {{id: value}} or a table with ids and columns, "
-            f"got {_short(values)}; pass the result of PerQuery, or of score()"
+            f"got {_short(values)}; pass the result of PerQuery or of score(), or of evaluate() one run, results['run']"
         ) from error
     if column.ndim != 1:
         raise ValueError(
