@@ -191,8 +191,8 @@ def _legend(comparison: Comparison | None, level: float) -> dict[str, str]:
         "interval": f"with a probability of {100 * level:g} % such an interval contains the expected value over queries"
         " like these; Student's t, or Wilson's for values of 0 and 1. An interval by Student's t can reach beyond the"
         " range of the measure",
-        "empty": "queries without a value, which the mean leaves out; by default, a query without a relevant document has the"
-        " value 0",
+        "empty": "queries without a value, which the mean leaves out; by default, a query without a relevant document"
+        " has the value 0",
         "-": "no value",
     }
     if comparison:
