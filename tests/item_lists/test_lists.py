@@ -41,6 +41,18 @@ def test_a_list_repeats_no_item_or_some(k):
     same(whole, cut_in_python(k, REPEATING, lambda ids: float(len(set(ids)) == len(ids))))
 
 
+def test_repeated_items_are_left_out_as_asked_and_counted_by_the_share_of_others():
+    tail = torch.arange(10) % 3 == 0
+    firsts = [list(dict.fromkeys(found)) for found in REPEATING]
+    held = [[i if i not in found[:rank] else -1 for rank, i in enumerate(found)] for found in REPEATING]
+    for repeats, lists in ("first", firsts), ("hold", held):
+        got = tr.ACLT(2, long_tail=tail).score(padded(REPEATING), repeats=repeats).tolist()
+        same(got, cut_in_python(2, lists, lambda ids: sum(i % 3 == 0 for i in ids if i >= 0)))
+        assert tr.Unrepeated().score(padded(REPEATING), repeats=repeats)[0] == 1 / 2
+    with pytest.raises(ValueError, match="more than once"):
+        tr.ACLT(2, long_tail=tail).score(padded(REPEATING))
+
+
 def test_repeated_items_are_no_error_but_weights_below_0_are():
     metric = tr.Unrepeated()
     metric.update(padded(REPEATING), weights=torch.ones(6))
@@ -64,6 +76,12 @@ def test_categories_are_counted_in_the_first_k(k):
 def test_long_tail_items_are_counted(k):
     tail = torch.arange(10) % 3 == 0
     same(values(tr.ACLT(k, long_tail=tail), LISTS), cut_in_python(k, LISTS, lambda ids: sum(i % 3 == 0 for i in ids)))
+
+
+def test_coverage_of_the_tail_is_the_share_of_its_items_in_a_list():
+    metric = tr.TailCoverage(2, long_tail=torch.arange(10) % 5 == 0)
+    metric.update(padded(LISTS))  # 0 is among the first two of a list, and 5 is not
+    assert metric.compute() == 1 / 2
 
 
 def test_coverage_of_no_tail_is_nan():

@@ -10,6 +10,7 @@ import pytest
 import torchrank as tr
 import torchrank.metrics
 from docs.measure_list import page
+from tests.support import usual_defaults
 from tests.support.oracles import ORACLES
 from torchrank.cli.measures import Description
 from torchrank.metrics import ComparingMetric
@@ -37,6 +38,11 @@ def test_a_measure_has_all_its_pieces(measure):
     if not low < high:
         forgotten.append(f"correct value_range of {measure.__name__}, which is {measure.value_range}")
     assert not forgotten, "; ".join(forgotten)
+
+
+@pytest.mark.parametrize("measure", MEASURES, ids=lambda cls: cls.__name__)
+def test_parameters_that_are_left_out_have_the_usual_defaults(measure):
+    usual_defaults.check_measure(measure)
 
 
 def exports(measure: type) -> Iterator[str]:

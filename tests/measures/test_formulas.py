@@ -13,7 +13,7 @@ from tests.support import layout_cases, tie_orders
 from tests.support.cases import cases
 from torchrank.formulas import cascades, judgment_bounds
 from torchrank.formulas.first_relevant import first_rank
-from torchrank.formulas.greedy import best_first
+from torchrank.formulas.greedy import _order, best_first
 from torchrank.metrics.compatibility import Tail
 
 
@@ -49,13 +49,20 @@ def greedy(worth, fading, weights, top_k):
 def test_the_greedy_order_takes_the_largest_weighted_gain_at_each_rank(subtopics, top_k, weighted, binary):
     draw = random.Random(subtopics)
     value = (lambda: draw.choice([0, 0, 1])) if binary else (lambda: draw.choice([0, 0.5, 0.25, 1]))
-    worth = [[[value() for _ in range(5)] for _ in range(subtopics)] for _ in range(20)]
+    worth = [[[value(), 0, *(value() for _ in range(3))] for _ in range(subtopics)] for _ in range(20)]
     weights = [[draw.choice([0.5, 0.25, 0.125]) for _ in range(subtopics)] for _ in worth]
     tensors = torch.tensor(worth, dtype=torch.float64), torch.tensor(weights, dtype=torch.float64)
     found = best_first(tensors[0], 0.5, top_k, tensors[1] if weighted else None)
     for row, its_worth, its_weights in zip(found.tolist(), worth, weights, strict=True):
         want = greedy(its_worth, 0.5, its_weights if weighted else [1] * subtopics, 5 if top_k is None else top_k)
         assert row == pytest.approx(want, abs=1e-12)
+
+
+@pytest.mark.parametrize("values", [2, 3])
+def test_candidates_of_the_same_gain_are_in_the_order_of_their_worth_by_subtopic(values):
+    worth = torch.randint(0, values, (20, 3, 9), generator=torch.Generator().manual_seed(0)).double()
+    for row, order in zip(worth.mT.tolist(), _order(worth).tolist(), strict=True):
+        assert [row[c] for c in order] == sorted(row, reverse=True)
 
 
 @pytest.mark.parametrize("name", ["err", "rbp", "err@3"])

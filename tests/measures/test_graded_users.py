@@ -65,6 +65,14 @@ def test_an_ideal_value_that_underflows_leaves_other_measures_alone(first):
 # ---- by hand ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_list_whose_first_rank_has_no_discount_is_not_empty():
+    def second(rank):
+        return (rank == 2).to(rank.dtype)
+
+    metric = tr.DCG(discount=second, empty_target_action="skip")
+    assert metric.score(torch.tensor([[2.0, 1.0]]), torch.tensor([[1, 3]])).tolist() == [3]
+
+
 def test_expected_reciprocal_rank_by_hand():
     assert of(tr.ERR(), 1, 4) == pytest.approx(1 / 16 + 15 / 16 * 15 / 16 / 2)  # gdeval prints .50195
     assert round(of(tr.ERR(), 1, 4), 5) == 0.50195

@@ -195,3 +195,22 @@ def test_any_queries_equal_the_oracle(data):
     queries = data.draw(layout_cases.queries())
     batch = layout_cases.LAYOUTS[layout].make(queries, random.Random(data.draw(st.integers(0, 99))))
     assert_equal(config, queries, layout_cases.scoring(config).score(*batch.args, **batch.kwargs), layout)
+
+
+def test_the_rank_of_a_label_decides_the_value_of_a_measure_that_says_so_and_of_no_other():
+    ranks = torch.arange(1, 6)
+    lists = [tr.Ranking.from_ranks(ranks, ranks + more) for more in (0, 4)]  # of so many candidates
+    others = {
+        "average",
+        "discount",
+        "filtered",
+        "gain",
+        "relevance_level",
+        "unjudged",
+    }  # some of these values are never looked up
+    for config in each_in_turn(MANY):
+        metric = layout_cases.scoring(config)
+        if "of_one_rank" in vars(type(metric)) and metric.top_k != 1 and not others & config.for_oracle.keys():
+            short, long = map(metric.score, lists)
+            alike = torch.allclose(short, long, rtol=0, atol=1e-12, equal_nan=True)
+            assert metric.of_one_rank() == alike, metric.label

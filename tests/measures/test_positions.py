@@ -90,6 +90,12 @@ def test_queries_without_a_choice_weigh_nothing():
     assert tr.HitRate(adjusted="z")(scores, target) == 0  # without k nobody can miss
 
 
+def test_a_mean_over_nothing_is_unknown():
+    scores = torch.rand(2, 3)
+    for label in ("mr(adjusted=index)", "mrr(adjusted=z,empty_target_action=skip)", "mr"):
+        assert tr.parse(label)(scores, torch.zeros(2, 3)).isnan()
+
+
 def test_the_length_of_the_list_must_be_known():
     ranks = torch.tensor([3.0])
     for label in ("mr(adjusted=index)", "mr(adjusted=z)", "mrr(adjusted=z)", "hitrate(adjusted=index)@2"):

@@ -239,7 +239,6 @@ def test_functions_of_the_user_and_long_cutoffs_are_not_looked_up():
         tr.DCG(top_k=3, discount=torch.rsqrt),
         tr.MAP(top_k=3, gain={1: 2}),
         tr.MRR(top_k=3, adjusted="index"),
-        tr.MRR(top_k=3, filtered=True),
         tr.Precision(top_k=3, adaptive_k=True),
         tr.HitRate(top_k=3, ties="realistic"),
         tr.Recall(top_k=3, unjudged="condensed"),

@@ -65,10 +65,15 @@ def _here(x: Any) -> Any:
 
 
 @cache
-def _traits(func: Any) -> tuple[bool, bool]:
-    """Whether an operation reads values, and whether it may copy between devices."""
-    name = func._schema.name.split("::")[1]
-    return name in READS or func is torch.ops.aten.repeat_interleave.Tensor, name in ("_to_copy", "copy_")
+def reads(func: Any) -> bool:
+    """Whether an operation reads values."""
+    return func._schema.name.split("::")[1] in READS or func is torch.ops.aten.repeat_interleave.Tensor
+
+
+@cache
+def _copies(func: Any) -> bool:
+    """Whether an operation may copy between devices."""
+    return func._schema.name.split("::")[1] in ("_to_copy", "copy_")
 
 
 class Device(contextlib.ExitStack):
@@ -168,7 +173,7 @@ class _Operations(TorchDispatchMode):
         there = [x for x in given if type(x) is There]
         asked = kwargs.get("device")
         elsewhere = bool(there) if asked is None else asked == META
-        reads, copies = _traits(func)
+        copies = _copies(func)
         if func is torch.ops.aten.copy_.default:
             elsewhere = type(args[0]) is There
         if not there and not elsewhere:
@@ -176,7 +181,7 @@ class _Operations(TorchDispatchMode):
         if asked == META:
             kwargs["device"] = torch.device("cpu")
         moved = copies and (elsewhere != bool(there) or len({type(x) for x in given if x.dim()}) > 1)
-        if reads or (moved and not kwargs.get("non_blocking") and not self.owner.makes_a_constant):
+        if reads(func) or (moved and not kwargs.get("non_blocking") and not self.owner.makes_a_constant):
             self.owner.waits.append(func._schema.name)
         if there and not copies and any(type(x) is not There and x.dim() for x in given):
             raise RuntimeError(f"Expected all tensors on {self.owner.device}, got others of {func} on the CPU")

@@ -1,11 +1,27 @@
 """Batches on the CPU of which no value is read, as on an accelerator."""
 
+from dataclasses import replace
+from typing import Any
+
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.support.simulated_device import reads
+from torchrank.hardware import costs
 
 
 def leave_values_unread(monkeypatch):
-    """Take the branches of an accelerator: every shortcut that depends on values is left out."""
+    """Take the branches of an accelerator: every shortcut that depends on values is left out, and so is numpy."""
     monkeypatch.setattr(Tensor, "is_cpu", False)
+    monkeypatch.setattr(costs, "now", replace(costs.now, numpy_threads=0))
+
+
+class NothingRead(TorchDispatchMode):
+    """A context in which an operation that reads values, or whose shape depends on them, raises."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        assert not reads(func), f"{func} makes the host wait for an accelerator"
+        return func(*args, **(kwargs or {}))
 
 
 class Elsewhere(Tensor):

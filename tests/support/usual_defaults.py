@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import math
 from types import FunctionType, MethodType
+from typing import Any
 
 import torch
 
@@ -55,6 +57,69 @@ OTHERS = {
     "TieReport": {"atol": 0.0, "rtol": 0.0},
     "UnpaddedSampler": {"shuffle": False, "drop_last": False},
 }  # fmt: skip
+
+
+#: the default of a parameter of a measure wherever it is; None for all others
+OF_MEASURES = {
+    "aggregation": "mean", "average": "query", "beta": 1, "empty_target_action": "neg", "gain": "linear",
+    "middle": 0.5, "of": "utility", "pairs": "all", "patience": 0.5, "penalty": 0.5, "relevance_level": 1,
+    "rounding": "nearest", "ties": "expected", "unjudged": "irrelevant", "user": "rbp", "weigh_by": "both",
+    **dict.fromkeys(("compute_with_cache", "sync_on_compute", "validate_args"), True),
+    **dict.fromkeys(("adaptive_k", "bounded", "compute_on_cpu", "dist_sync_on_step", "filtered", "inverse"), False),
+    **dict.fromkeys(("normalize", "normalized", "self_normalized", "whole"), False),
+    **dict.fromkeys(("behind", "hit", "multiple", "target"), 1),
+    **dict.fromkeys(("benefit", "cost", "miss", "rejection", "smoothing"), 0),
+}  # fmt: skip
+
+#: the defaults of single measures, by parameter
+SINGLE: dict[str, dict[Any, str]] = {
+    "aggregation": {"sum": "NumQ"},
+    "alpha": {0.5: "AlphaDCG AlphaNDCG NRBP NNRBP", 0.01: "Miscalibration"},
+    "beta": {0.5: "NRBP NNRBP"},
+    "discount": {
+        "log2": "DCG NDCG AlphaDCG AlphaNDCG PSNDCG NDKL DemographicParity ExposureParity",
+        "geometric": "EEL EED EER",
+        "none": "IPS Miscalibration Entropy Gini LorenzCurve",
+        "clipped": "AWRF",
+    },
+    "distance": {"kl": "Miscalibration", "js": "AWRF"},
+    "empty_target_action": {
+        "pos": "FallOut",
+        "skip": "APTau ARP AUROC EED EEL EER FirstRank KendallDistance KendallTau LIP MR Overlap PMRR RBA RBO RBR"
+        " Spearman WeightedTau",
+    },
+    "false_alarm": {-1: "Utility"},
+    "gain": {None: "MAP APIA OPA", "exponential": "UMeasure"},
+    "log_base": {2: "DCG NDCG PSNDCG Entropy", math.e: "Miscalibration AWRF"},
+    "max_grade": {4: "ERR NERR", 1: "ERRIA NERRIA"},
+    "min_precision": {0.5: "RecallAtPrecision"},
+    "normalize": {"relevant": "Recall MAP APIA QMeasure", "ideal": "NDCG", True: "Compat", "min": "Bpref"},
+    "of": {"cost": "CWLCost"},
+    "p": {0.95: "Compat RBA RBR", 0.9: "RBP RBPResidual RBO", 0.8: "CWL CWLCost"},
+    "patience": {0.85: "Entropy Gini LorenzCurve", 132_000: "UMeasure", None: "CategoryEntropy"},
+    "points": {tuple(n / 10 for n in range(11)): "ElevenPoint"},
+    "recall": {0.5: "InterpolatedPrecision"},
+    "tail": {0.1: "TailPercentage"},
+    "variant": {"b": "KendallTau", "a": "RBO"},
+    # seconds and probabilities of the users of TBG and of U-measure
+    "half_life": {224: "TBG"},
+    "seconds_per_summary": {4.4: "TBG"},
+    "seconds_per_word": {0.018: "TBG"},
+    "seconds_per_item": {7.8: "TBG"},
+    "click_relevant": {0.64: "TBG"},
+    "click_other": {0.39: "TBG"},
+    "save": {0.77: "TBG"},
+    "snippet": {200: "UMeasure"},
+    "read": {0.2: "UMeasure"},
+}
+
+
+def check_measure(measure: Any) -> None:
+    """Compare the defaults of a measure, also of parameters that it fixes."""
+    name = measure.__name__
+    single = {key: {one: d for d, names in some.items() for one in names.split()} for key, some in SINGLE.items()}
+    found = {key: one.default for key, one in measure.declared.items() if one.default is not inspect.Parameter.empty}
+    assert found == {key: single.get(key, {}).get(name, OF_MEASURES.get(key)) for key in found}
 
 
 def check(folder: str) -> None:

@@ -51,7 +51,7 @@ class Orders:
         """int64 [query, entry]: the place in the first ranking; its ties in the order of the other ranking."""
         # Without ties the number of candidates above is the place. With ties the stable sort keeps the other order
         # within a tie group, so tied pairs are never counted as discordant.
-        if self.all_valid and _strict(self.beside):
+        if _strict(self.beside):
             return self.above
         order = by_key(self.above if self.all_valid else torch.where(self.there, self.above, self.above.shape[1]))
         return torch.empty_like(order).scatter_(-1, order, self.other_place.expand_as(order))

@@ -76,7 +76,7 @@ def _order(worth: Tensor) -> Tensor:
         # Zeros and ones are the digits of one number, which takes a single sort.
         keys = [functools.reduce(lambda number, digit: 2 * number + digit, keys).to(torch.int32)]
     # Stable sorts from the last subtopic to the first.
-    order = keys.pop().argsort(dim=-1, descending=True, stable=True)
+    order = keys.pop().argsort(dim=-1, descending=True)
     for key in reversed(keys):
         order = order.gather(-1, key.gather(-1, order).argsort(dim=-1, descending=True, stable=True))
     return order

@@ -106,19 +106,12 @@ def _extremes(unjudged: Tensor, inside: Tensor | None) -> Iterator[Tensor]:
     if not unjudged.numel():
         return
     number, width = unjudged.cumsum(-1), unjudged.shape[1]
-    most = number[:, -1:]
     readable = number.is_cpu or width >= WAITING
-    last = int(most.max()) if readable else width
+    last = int(number.max()) if readable else width
     near = last if inside is None or not readable else int((unjudged & inside).sum(-1).max())
-    if last <= near + 1:
-        for relevant in range(1, last + 1):
-            yield number <= relevant
-            yield number > most - relevant
-        return
-    for relevant in range(1, near + 2):
-        yield number <= relevant  # the best-ranked ones
-    for irrelevant in range(near + 1):
-        yield number > irrelevant  # all but the best-ranked ones
+    for others in range(min(near + 1, last)):
+        yield number <= others + 1  # the best-ranked ones
+        yield number > others  # all but the best-ranked ones
 
 
 def _judged(ranking: Ranking, relevant: Tensor, worth: float) -> Ranking:

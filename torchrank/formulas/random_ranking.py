@@ -167,13 +167,13 @@ def _first_anywhere(n: Tensor, r: Tensor, most: int) -> tuple[Tensor, Tensor]:
     number. Then S_1(n, r) = C(n, r - 1) (H(n) - H(r - 1)). The identity (n - j) C(n - j - 1, r - 2) =
     (r - 1) C(n - j, r - 1) reduces S_2(n, r) to S_2 and S_1 of (n - 1, r - 1), and so on down to r = 1.
     """
-    # The recursion has r - 1 steps, so the largest r bounds the loop.
+    # The largest r bounds the loop: behind step r - 1 nothing is added.
     if n.is_cpu and len(r):
         most = int(r.max())
     rest = n - r + 1
     mean = ratio(r, rest) * (harmonic(n) - harmonic((r - 1).clamp_min(0)))
     total = harmonic_of_squares(rest)
-    for i in _steps(0, most - 1, len(n), n):
+    for i in _steps(0, most, len(n), n):
         left, others = n.unsqueeze(-1) - i, r.unsqueeze(-1) - 1 - i
         term = (harmonic(left.clamp_min(1) - 1) - harmonic(others.clamp_min(1) - 1)) / left.clamp_min(1)
         total = total - torch.where(others >= 1, term, 0.0).sum(-1)

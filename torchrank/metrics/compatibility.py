@@ -47,7 +47,7 @@ class Tail:
         # The terms behind the table are the whole series less the terms in it.
         rest = (-math.log1p(-self.p) / self.p - terms.sum()).clamp_min(0) if last < self.last else 0.0
         sums = running_sum(terms.flip(-1)).flip(-1) + rest
-        return torch.nn.functional.pad(sums, (0, 1)).take(depth.ceil().clamp(1, last + 1).long() - 1)
+        return torch.nn.functional.pad(sums, (0, 1)).take(depth.ceil().clamp_max(last + 1).long() - 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -94,7 +94,7 @@ def _cosines(vectors: Tensor, lists: Recommended) -> Tensor:
 def _alike(category: Tensor, lists: Recommended) -> Tensor:
     """Number of ordered pairs of a list with equal categories, int [query, position]: int64 [query]."""
     # Sorting by ``is_item`` first puts the unfilled positions of a category before its items, as a run of their own.
-    is_item, order = lists.is_item.sort(dim=-1, stable=True)
+    is_item, order = lists.is_item.sort(dim=-1)
     category, again = category.gather(-1, order).sort(dim=-1, stable=True)
     is_item = is_item.gather(-1, again)
     start, stop = run_bounds(run_starts(category) | run_starts(is_item))

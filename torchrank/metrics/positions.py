@@ -353,7 +353,7 @@ class MRR(PositionMetric):
         return chance.reciprocal_rank(n, r, self.top_k, most)
 
     def of_one_rank(self) -> bool:
-        return self.adjusted is None and not self.filtered
+        return self.adjusted is None
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
         return reciprocal_rank(ranking, self.relevance_level, self.top_k)
@@ -427,7 +427,7 @@ class HitRate(PositionMetric):
         return chance.hit(n, r, self.top_k, most)
 
     def of_one_rank(self) -> bool:
-        return self.adjusted is None and not self.filtered
+        return self.adjusted is None
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
         return hit(ranking, self.relevance_level, self.top_k)

@@ -149,7 +149,7 @@ def interpolated(ranking: Ranking, level: float, hits: Tensor) -> Tensor:
     # `best` of this group may be of its first rank, which has too few hits: begin behind the group.
     following = best.gather(-1, ranking.run_bounds()[1].gather(-1, index))
     value = torch.maximum(only(beside > 0, enough), following)
-    return only((column < reached.shape[1]) & (n > 0), value)
+    return only(column < reached.shape[1], value)
 
 
 @cached

@@ -42,7 +42,7 @@ class RankedList:
 
     def weight(self, p: float) -> Tensor:
         """The mean of (1 - p) p ** (rank - 1) over the tie group of each entry, 0 outside of the list."""
-        return ratio(torch.where(self.tied > 0, p ** (self.first - 1) * (1 - p**self.tied), 0.0), self.tied)
+        return ratio(p ** (self.first - 1) * (1 - p**self.tied), self.tied)
 
     def interval(self) -> tuple[Tensor, Tensor]:
         """First rank and number of ranks of each entry; the rank behind the list for an entry outside of it."""
