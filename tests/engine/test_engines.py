@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support import layout_cases, memory_growth, oracles, workers
+from tests.support import layout_cases, memory_growth, oracles, records, workers
 from tests.support.brute_force_ranks import (
     DTYPES,
     FORCED,
@@ -875,3 +875,7 @@ def test_a_query_of_label_minus_100_has_no_candidates_for_any_kind_of_measure(na
     found = tr.parse(name).score(scores, torch.tensor([1, -100, 0]), mask=mask)
     torch.testing.assert_close(found[::2], alone, equal_nan=True, rtol=0, atol=0)
     assert found[1].isnan()
+
+
+def test_records_are_never_changed_and_those_of_tensors_are_equal_to_themselves_only():
+    records.check("engine")

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import torchrank as tr
-from tests.support import layout_cases
+from tests.support import layout_cases, records
 from tests.support.oracle_comparison import (
     FEW,
     MANY,
@@ -355,3 +355,7 @@ def test_pairs_of_some_queries_are_the_same_on_an_accelerator():
             pairs = Pairs(query.as_subclass(kind), item).rows(start, stop)
             got.append([pair for pair in zip(pairs.query.tolist(), pairs.item.tolist()) if pair[0] != -1])
         assert got[0] == got[1] == [(q - start, i) for q, i in zip(query.tolist(), item.tolist()) if start <= q < stop]
+
+
+def test_records_are_never_changed_and_those_of_tensors_are_equal_to_themselves_only():
+    records.check("layouts")

@@ -439,7 +439,9 @@ def test_a_sharded_catalogue_is_ranked_as_a_whole_one(tmp_path):
                 wrong.append(f"{name}, {how}, worker {place} of {world}: {error}")
     assert not wrong, "\n".join(wrong)
     for world, numbers in ((2, "[11, 10]"), (3, "[11, 10, 11]")):
-        assert all(numbers in result[world, "different"] for result in results[-world:])
+        for result in results[-world:]:
+            assert numbers in result[world, "different"]
+            assert "Expected no groups for items spread over workers" in result[world, "groups"]
 
 
 # ---- skewed lists ------------------------------------------------------------------------------------------------

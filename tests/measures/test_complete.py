@@ -10,7 +10,7 @@ import pytest
 import torchrank as tr
 import torchrank.metrics
 from docs.measure_list import page
-from tests.support import usual_defaults
+from tests.support import records, usual_defaults
 from tests.support.oracles import ORACLES
 from torchrank.cli.measures import Description
 from torchrank.metrics import ComparingMetric
@@ -113,3 +113,8 @@ def oracle(measure: type[tr.RankingMetric]) -> Iterator[str]:
 
 def test_every_oracle_is_of_a_measure():
     assert set(ORACLES) == {measure.name for measure in RANKED}
+
+
+@pytest.mark.parametrize("folder", ["formulas", "metrics"])
+def test_records_are_never_changed_and_those_of_tensors_are_equal_to_themselves_only(folder):
+    records.check(folder)

@@ -119,10 +119,11 @@ def work(rank, folder):
                     results[world, name, how] = ranked(case, place, SLICES[how][world], group)
             queries, items, relevant, _ = CATALOGUES["one"].make()
             number = len(queries) - (place == 1)
-            try:
-                tr.Ranking.from_embeddings(queries[:number], items, relevant[:number], group=group)
-            except ValueError as error:
-                results[world, "different"] = str(error)
+            for what, size, groups in ("different", number, None), ("groups", len(queries), torch.arange(len(items))):
+                try:
+                    tr.Ranking.from_embeddings(queries[:size], items, relevant[:size], group=group, groups=groups)
+                except ValueError as error:
+                    results[world, what] = str(error)
     except BaseException:
         results["error"] = traceback.format_exc()
     Path(folder, f"{rank}.result").write_bytes(pickle.dumps(results))

@@ -12,7 +12,7 @@ from torchrank.ranking.arithmetic import only, ratio
 from torchrank.ranking.ranking import Ranking
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CutoffTie:
     """The tie group of each query with ranks on both sides of ``top_k``, and its number of hits.
 
