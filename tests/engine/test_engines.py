@@ -31,7 +31,7 @@ from tests.support.brute_force_ranks import (
 )
 from tests.support.cases import cases
 from tests.support.oracle_comparison import FEW, REPRESENTATIVES, assert_equal_by_need, scored
-from tests.support.unread import Elsewhere, leave_values_unread
+from tests.support.unread import Elsewhere, NothingRead, leave_values_unread
 from torchrank.engine import compiled as fused
 from torchrank.engine import counting, rank, sorting, streaming, topk
 from torchrank.engine.plan import Counting, Strategy, cheapest, chunks, plan
@@ -195,6 +195,19 @@ def test_every_engine_finds_the_same_places(assume, monkeypatch, read, engine, d
         rankings = list(rank(arrange(scores, triples, **given), Need(reach)))
         assert len(rankings) > 1
         assert_stands(tr.Ranking.join(rankings), want, reach)
+
+
+@pytest.mark.parametrize(
+    "need", [Need(), Need(3), Need(relevant=True), Need(1, relevant=True), Need(2, metrics=9)], ids=str
+)
+@pytest.mark.parametrize("layout", filter(layout_cases.is_read_never, layout_cases.LAYOUTS))
+def test_no_engine_reads_a_value_of_an_accelerator(assume, monkeypatch, layout, need):
+    leave_values_unread(monkeypatch)
+    _, batch = layout_cases.batch(layout, 20)
+    for engine in Counting:
+        assume(**{**FORCED[engine], "numpy_threads": 0})
+        with NothingRead():
+            assert list(rank(arrange(*batch.args, **batch.kwargs), need))
 
 
 def test_a_ranking_of_the_best_says_how_far_it_reaches(assume):

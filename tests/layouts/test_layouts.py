@@ -24,8 +24,9 @@ from tests.support.oracle_comparison import (
     kind_of_need,
     wanted,
 )
-from tests.support.unread import Elsewhere, leave_values_unread
+from tests.support.unread import Elsewhere, NothingRead, leave_values_unread
 from torchrank import retrieval
+from torchrank.engine import rank
 from torchrank.engine.plan import chunks
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.canonical import Need
@@ -92,6 +93,9 @@ def test_values_that_are_not_read_have_the_same_measures_in_each_layout(layout, 
     queries, batch = layout_cases.batch(layout, 20)
     suited = [config for config in TRIED if layout_cases.suits(config, layout)]
     assert_equal_by_need(suited, queries, batch, layout)
+    if layout_cases.is_read_never(layout):
+        with NothingRead():
+            list(rank(arrange(*batch.args, **batch.kwargs)))
 
 
 @cache

@@ -200,6 +200,11 @@ class Layout(NamedTuple):
 LAYOUTS: dict[str, Layout] = {}
 
 
+def is_read_never(layout: str) -> bool:
+    """Whether batches of a layout are ranked on an accelerator without a wait."""
+    return layout.startswith(("dense", "labels")) or layout in ("ids_and_padded_ids", "ids_and_label", "ids_masked")
+
+
 def says_all(layout: str) -> bool:
     """Whether a layout has every judgment, also of the irrelevant."""
     return layout.startswith(("dense", "flat", "ranking_from_scores", "ranking_from_flat"))
