@@ -23,7 +23,7 @@ class Columns:
     width: int | None
     dtype: torch.dtype
     #: whether ``read`` can be called more than once
-    again: bool = True
+    again: bool
     #: number of columns of each reading but the last, at most; None = unknown
     at_once: int | None = None
     #: returns the scores of pairs, given rows and items [pair], without a reading; None if a reading costs less

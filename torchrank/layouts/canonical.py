@@ -120,9 +120,9 @@ class CatalogueLayout(Layout):
     scores: Tensor
     #: the judged items, as columns of the scores
     judged: JudgedItems
-    mask: Tensor | None = None
-    tie_break: Tensor | None = None
-    exclude: Pairs | None = None
+    mask: Tensor | None
+    tie_break: Tensor | None
+    exclude: Pairs | None
 
     per_query = ("scores", "judged", "mask", "tie_break")
 
@@ -143,17 +143,17 @@ class EmbeddedLayout(Layout):
     judged: JudgedItems
     #: number of items to score at a time
     chunk: int
-    exclude: Pairs | None = None
+    exclude: Pairs | None
     #: number of this worker's first item
-    offset: int = 0
+    offset: int
     #: number of items of all workers
-    total: int = 0
+    total: int
     #: this worker's :class:`Shard` of the catalogue; None = this process has the whole catalogue
-    shard: Any = None
+    shard: Any
     #: called with the number of products to come, then with -1 after each product
-    progress: Callable[[int], None] | None = None
+    progress: Callable[[int], None] | None
     #: of products, as in :meth:`torchrank.Ranking.from_embeddings`
-    precision: str | None = None
+    precision: str | None
     #: a :class:`Tolerance`, within which scores are tied with that of a relevant item; None = only equal ones are
     tolerance: Any = None
 
@@ -191,7 +191,7 @@ class StreamedLayout(Layout):
     dtype: torch.dtype
     #: whether ``scores`` can be called more than once
     again: bool
-    exclude: Pairs | None = None
+    exclude: Pairs | None
     #: as of :class:`EmbeddedLayout`
     tolerance: Any = None
 
@@ -207,8 +207,8 @@ class RankedIds(Layout):
     #: int64 [query, position], best first; negative = padding
     ids: Tensor
     judged: JudgedItems
-    mask: Tensor | None = None
-    exclude: Pairs | None = None
+    mask: Tensor | None
+    exclude: Pairs | None
 
     per_query = ("ids", "judged", "mask")
 
@@ -227,8 +227,8 @@ class FlatRows(Layout):
     grade: Tensor
     #: [row], signed integers or uint8: any number for each query
     indexes: Tensor
-    mask: Tensor | None = None
-    tie_break: Tensor | None = None
+    mask: Tensor | None
+    tie_break: Tensor | None
 
     @functools.cached_property
     def size(self) -> int:

@@ -62,7 +62,7 @@ class Padded:
     #: int64 [query, entry]; negative = padding; IGNORED only if the query does not count
     items: Tensor
     #: whether each query has one entry, a label without a grade
-    labels: bool = False
+    labels: bool
 
     @functools.cached_property
     def ignored(self) -> Tensor | None:
