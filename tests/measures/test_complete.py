@@ -45,6 +45,10 @@ def test_parameters_that_are_left_out_have_the_usual_defaults(measure):
     usual_defaults.check_measure(measure)
 
 
+def test_arguments_of_functions_that_are_left_out_have_the_usual_defaults():
+    usual_defaults.check("formulas")
+
+
 def exports(measure: type) -> Iterator[str]:
     name, module = measure.__name__, measure.__module__
     if name not in getattr(sys.modules[module], "__all__", ()):

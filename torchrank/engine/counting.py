@@ -171,7 +171,7 @@ def count_retrieved(scores: Tensor, mask: Tensor | None = None, finite: bool = F
     return retrieved, find_nan(scores, retrieved, mask)
 
 
-def find_nan(scores: Tensor, retrieved: Tensor, mask: Tensor | None = None) -> Tensor:
+def find_nan(scores: Tensor, retrieved: Tensor, mask: Tensor | None) -> Tensor:
     """Whether a score is NaN: bool [query]. ``retrieved`` [query] is the number of scores above -inf."""
     # Most data has no -inf, and then this number saves another reading.
     if mask is None and scores.is_cpu and (retrieved.numpy() == scores.shape[1]).all():
