@@ -48,7 +48,7 @@ from mutants import Mutant, drawn, with_calls  # noqa: E402
 TESTS = {
     "hardware": ["hardware"],
     "names": ["names"],
-    "layouts": ["layouts"],
+    "layouts": ["layouts", "item_lists/test_generated.py"],
     "ranking": [
         "ranking",
         "measures",

@@ -29,9 +29,11 @@ from torchrank import retrieval
 from torchrank.engine import rank
 from torchrank.engine.plan import chunks
 from torchrank.layouts.arrange import arrange
+from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import Need
 from torchrank.layouts.cutting import groups
-from torchrank.layouts.items import Pairs
+from torchrank.layouts.items import Pairs, Ragged
+from torchrank.layouts.ranked_ids import found
 
 TRIED = [config for name in REPRESENTATIVES for config in configs_of(name, FEW)]
 
@@ -289,11 +291,12 @@ def test_a_candidate_is_as_relevant_as_it_is_to_its_best_subtopic(masked):
 
 
 @pytest.mark.parametrize("name", ["mask", "tie_break", "exclude"])
-@pytest.mark.parametrize("shape", [(2, 0), (2, 0, 3)])
+@pytest.mark.parametrize("shape", [(2, 0), (2, 0, 3), None])
 def test_lists_without_candidates_are_lists_without_relevant_ones(name, shape):
     option = torch.zeros(2, 0) if name == "tie_break" else torch.zeros(2, 0, dtype=torch.bool)
     options = {name: (torch.tensor([], dtype=torch.int64),) * 2 if name == "exclude" else option}
-    ranking = tr.Ranking.from_scores(torch.zeros(2, 0), torch.zeros(shape), **options)
+    target = [torch.tensor([], dtype=torch.int64)] * 2 if shape is None else torch.zeros(shape)
+    ranking = tr.Ranking.from_scores(torch.zeros(2, 0), target, **options)
     assert ranking.num_candidates.tolist() == [0, 0]
     assert tr.AlphaNDCG(empty_target_action="pos").score(ranking).tolist() == [1, 1]
     assert tr.Precision(top_k=3).score(ranking).tolist() == [0, 0]
@@ -359,6 +362,52 @@ def test_pairs_of_some_queries_are_the_same_on_an_accelerator():
             pairs = Pairs(query.as_subclass(kind), item).rows(start, stop)
             got.append([pair for pair in zip(pairs.query.tolist(), pairs.item.tolist()) if pair[0] != -1])
         assert got[0] == got[1] == [(q - start, i) for q, i in zip(query.tolist(), item.tolist()) if start <= q < stop]
+
+
+def test_pairs_of_queries_in_another_order_are_the_same_on_an_accelerator():
+    query, item = torch.tensor([-1, 0, 0, 2, 3, 3]), torch.tensor([9, 4, 5, 6, 7, 8])
+    number = torch.tensor([2, 0, -1, 1, -1])  # of queries 0 to 3, and of pairs without a query
+    for kind in torch.Tensor, Elsewhere:
+        pairs = Pairs(query.as_subclass(kind), item).numbered(number.as_subclass(kind))
+        got = [pair for pair in zip(pairs.query.tolist(), pairs.item.tolist()) if pair[0] != -1]
+        assert sorted(got) == [(1, 7), (1, 8), (2, 4), (2, 5)]
+        if kind is torch.Tensor:  # where the others are left out, and the rest is sorted
+            assert pairs.query.tolist() == [1, 1, 2, 2]
+
+
+def test_ragged_items_of_some_queries_are_in_the_order_of_these():
+    items, grades = [[5, 3], [], [7], [2, 9, 4]], [[1, 0], [], [2], [3, 1, 1]]
+    start = torch.tensor([0, 2, 2, 3, 6])
+    ragged = Ragged(*(torch.tensor([*itertools.chain(*rows)]) for rows in (items, grades)), start)
+    for rows in [3, 0], [1], [2, 1, 3], [0, 1, 2, 3], []:
+        taken = ragged.take(torch.tensor(rows, dtype=torch.int64))
+        for got, want in (taken.items, items), (taken.grade, grades):
+            assert [part.tolist() for part in got.split(taken.sizes.tolist())] == [want[row] for row in rows]
+    part = ragged[1:3]
+    assert (part.items.tolist(), part.grade.tolist(), part.start.tolist()) == ([7], [2], [0, 0, 1])
+
+
+@pytest.mark.parametrize("compared", [0, 100])
+def test_an_item_is_found_at_its_last_position(assume, compared):
+    assume(compared=compared)
+    g = torch.Generator().manual_seed(0)
+    items, ids = torch.randint(-1, 9, (20, 4), generator=g), torch.randint(-1, 9, (20, 7), generator=g)
+    for row, of_query, listed in zip(found(items, ids).tolist(), items.tolist(), ids.tolist(), strict=True):
+        places = {one: place for place, one in enumerate(listed, 1)}
+        assert row == [places.get(one, 0) if one >= 0 else 0 for one in of_query]
+
+
+def test_rows_of_a_batch_are_the_rows_of_all_its_tensors():
+    draw = torch.Generator().manual_seed(0)
+    names = ("preds", "target", "mask", "tie_break", "groups")
+    given = {name: torch.randint(9, (5, 3), generator=draw) for name in names}
+    given["weights"] = torch.rand(5, generator=draw)
+    part = Batch(**given, exclude=(torch.tensor([0, 2, 3, 4]), torch.tensor([1, 2, 0, 1]))).rows(2, 4)
+    for name, x in given.items():
+        assert torch.equal(getattr(part, name), x[2:4]), name
+    assert [x.tolist() for x in part.exclude] == [[0, 1], [2, 0]]
+    of_catalogue = torch.tensor([0, 1, 1])
+    assert torch.equal(Batch(given["preds"], groups=of_catalogue).rows(2, 4).groups, of_catalogue)
 
 
 def test_records_are_never_changed_and_those_of_tensors_are_equal_to_themselves_only():

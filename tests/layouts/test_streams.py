@@ -1,5 +1,6 @@
 """Catalogues that come in pieces, lie with several workers or are written as rows stand as they do in one matrix."""
 
+import math
 import pickle
 import re
 import sys
@@ -26,12 +27,14 @@ from tests.support.brute_force_ranks import (
 )
 from tests.support.cases import cases
 from tests.support.sharded_catalogues import CATALOGUES, shared
+from tests.support.unread import Elsewhere
 from torchrank.engine import rank as rank_blocks
 from torchrank.engine import streaming as streams
 from torchrank.engine.plan import Counting
 from torchrank.hardware import costs
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.canonical import BLOCK
+from torchrank.layouts.catalogues import _chunk
 from torchrank.layouts.cutting import rectangles
 
 
@@ -253,6 +256,19 @@ def test_a_catalogue_without_items_or_queries():
             assert_stands(ranking, no_places(queries, items))
     with pytest.raises(ValueError, match="3 labels"):
         tr.MRR().score(tr.Ranking.from_embeddings(torch.randn(3, 4), torch.randn(0, 4), torch.arange(3)))
+    none = torch.tensor([], dtype=torch.int64)
+    ranking = tr.Ranking.from_embeddings(torch.randn(3, 4), torch.randn(0, 4), torch.full((3,), -1), groups=none)
+    assert_stands(ranking, no_places(3, 0))
+
+
+@pytest.mark.parametrize(("queries", "items"), [(1, 700), (40, 5000), (300, 100_000), (5000, 100), (0, 0)])
+def test_a_chunk_on_a_device_is_aligned_and_not_larger_than_so_few_products_need(assume, queries, items):
+    assume(cached_bytes=4 * 2**16)  # float32, so 2 ** 16 scores at a time, or 256 * 256
+    chunk = _chunk(items, torch.zeros(queries, 8).as_subclass(Elsewhere))
+    aligned = range(256, 2**17, 256)
+    widest = max(width for width in aligned if width == 256 or width * max(8, min(queries, 256)) <= 2**16)
+    products = max(1, math.ceil(items / widest))
+    assert chunk == min(items, next(width for width in aligned if products * width >= items))
 
 
 @pytest.mark.xdist_group("processes")

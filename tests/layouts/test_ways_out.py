@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 from torch import tensor
+from torch._subclasses import FakeTensorMode
 from torch.masked import masked_tensor
 
 import torchrank as tr
@@ -43,6 +44,7 @@ SEEN_AS = {
     "lists of 0 and 1": SEEN.tolist(),
     "padded ids": tensor([[1, -1], [1, 0]]),
     "padded floats": tensor([[1.0, -1], [1, 0]]),
+    "nested": torch.nested.nested_tensor([tensor([1]), tensor([1, 0])]),
 }
 
 
@@ -216,6 +218,28 @@ def test_a_masked_tensor_has_a_way_out():
     with pytest.raises(TypeError, match=r"got MaskedTensor; pass preds\.get_data\(\), and its get_mask\(\) as mask"):
         tr.MRR().score(preds, GRADES)
     assert tr.MRR().score(preds.get_data(), GRADES, mask=preds.get_mask()).tolist() == [0.5, 1]
+
+
+def test_tensors_without_values_are_named_as_the_reason():
+    with FakeTensorMode():
+        preds = torch.rand(2, 5)
+    with pytest.raises(TypeError, match=r"got FakeTensor, as under torch\.export; leave the metric out"):
+        tr.MRR().score(preds, GRADES)
+
+
+def test_a_precision_that_there_is_not_is_refused_and_short_products_are_those_of_short_embeddings():
+    queries, items, relevant = torch.rand(3, 4), torch.rand(9, 4), tensor([1, 2, 8])
+    with pytest.raises(ValueError, match=r"'highest', 'tf32', 'tf32x3' or 'bf16', got 'tf16'"):
+        tr.Ranking.from_embeddings(queries, items, relevant, precision="tf16")
+    wide = tr.Ranking.from_embeddings(queries.bfloat16().float(), items.bfloat16().float(), relevant)
+    ranking = tr.Ranking.from_embeddings(queries, items, relevant, precision="bf16")
+    assert torch.equal(ranking.first, wide.first)
+
+
+@pytest.mark.parametrize("target", [GRADES, GRADES.float()])
+def test_complex_scores_are_refused(target):
+    with pytest.raises(TypeError, match=r"floating point.*, got torch.complex64"):
+        tr.MRR().score(SCORES * 1j, target)
 
 
 @pytest.mark.parametrize("call", ["score", "update"])

@@ -67,15 +67,10 @@ class Layout:
         judged: JudgedItems | None = getattr(self, "judged", None)
         return None if judged is None else judged.ignored
 
-    @property
-    def reads(self) -> int:
-        """Number of scores, or ids, of each query."""
-        return 0
-
     @functools.cached_property
     def size(self) -> int:
         """Number of scores, or ids, of all queries."""
-        return self.num_queries * self.reads
+        return getattr(self, self.per_query[0]).numel()
 
     def rows(self, start: int, stop: int) -> Layout:
         """The queries from ``start`` to ``stop``."""
@@ -107,10 +102,6 @@ class DenseLayout(Layout):
     per_query = ("scores", "grade", "mask", "tie_break", "subtopics")
     ignored: ClassVar[None] = None
 
-    @property
-    def reads(self) -> int:
-        return self.scores.shape[1]
-
 
 @dataclass(frozen=True, eq=False)
 class CatalogueLayout(Layout):
@@ -125,10 +116,6 @@ class CatalogueLayout(Layout):
     exclude: Pairs | None
 
     per_query = ("scores", "judged", "mask", "tie_break")
-
-    @property
-    def reads(self) -> int:
-        return self.scores.shape[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,11 +161,7 @@ class EmbeddedLayout(Layout):
 
     @functools.cached_property
     def size(self) -> int:
-        return 0 if self.shard is not None else super().size
-
-    @property
-    def reads(self) -> int:
-        return len(self.catalogue)
+        return 0 if self.shard is not None else self.num_queries * len(self.catalogue)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,10 +194,6 @@ class RankedIds(Layout):
     exclude: Pairs | None
 
     per_query = ("ids", "judged", "mask")
-
-    @property
-    def reads(self) -> int:
-        return self.ids.shape[1]
 
 
 @dataclass(frozen=True, eq=False)
