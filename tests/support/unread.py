@@ -1,19 +1,20 @@
 """Batches on the CPU of which no value is read, as on an accelerator."""
 
-from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.support.simulated_device import reads
-from torchrank.hardware import costs
+from torchrank.engine import plan, sorting
+from torchrank.hardware import sorted_values
 
 
 def leave_values_unread(monkeypatch):
     """Take the branches of an accelerator: every shortcut that depends on values is left out, and so is numpy."""
     monkeypatch.setattr(Tensor, "is_cpu", False)
-    monkeypatch.setattr(costs, "now", replace(costs.now, numpy_threads=0))
+    for module in plan, sorting, sorted_values:
+        monkeypatch.setattr(module, "by_numpy", lambda device: False)
 
 
 class NothingRead(TorchDispatchMode):
