@@ -57,7 +57,7 @@ TESTS = {
         "wrappers/test_ties.py",
         "tables/test_frames.py",
     ],
-    "engine": ["engine"],
+    "engine": ["engine", "layouts/test_streams.py", "hardware/test_sorting.py", "tables/test_subtopics.py"],
     "formulas": [
         "measures",
         "item_lists",

@@ -34,7 +34,7 @@ from tests.support.oracle_comparison import FEW, REPRESENTATIVES, assert_equal_b
 from tests.support.unread import Elsewhere, NothingRead, leave_values_unread
 from torchrank.engine import compiled as fused
 from torchrank.engine import counting, rank, sorting, streaming, topk
-from torchrank.engine.plan import Counting, Strategy, cheapest, chunks, plan
+from torchrank.engine.plan import Counting, Plan, Strategy, cheapest, chunks, plan
 from torchrank.hardware.sorted_values import ascending
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, no_errors
@@ -888,6 +888,21 @@ def test_a_query_of_label_minus_100_has_no_candidates_for_any_kind_of_measure(na
     found = tr.parse(name).score(scores, torch.tensor([1, -100, 0]), mask=mask)
     torch.testing.assert_close(found[::2], alone, equal_nan=True, rtol=0, atol=0)
     assert found[1].isnan()
+
+
+def test_a_plan_says_its_chunks_and_ways():
+    def said(*given, **more):
+        return str(Plan(arrange(torch.rand(5, 9), torch.zeros(5, 9)), *given, **more)).split("; ")
+
+    lists, (count, _, sort) = Strategy.LISTS, (way.value for way in Counting)
+    assert said(lists) == said(lists, chunks=((0, 5),)) == [lists.value]
+    assert said(lists, "rows are a matrix", ((0, 3), (3, 5)), 7, True) == [
+        "rows are a matrix", lists.value, "the 7 best first", "2 chunks of up to 3 queries",
+    ]  # fmt: skip
+    assert said(lists, counting=(Counting.COUNT,) * 3) == [lists.value, count]
+    several = said(lists, counting=(Counting.COUNT, Counting.SORT, Counting.COUNT))
+    assert several == [lists.value, f"in 2 chunks {count}", f"in 1 chunks {sort}"]
+    assert said(lists, why_not="it is cold") == [lists.value, "not in one kernel: it is cold"]
 
 
 def test_records_are_never_changed_and_those_of_tensors_are_equal_to_themselves_only():

@@ -123,7 +123,11 @@ def test_costs_that_cannot_be_used_are_refused():
             tr.Ranking.from_scores(scores, target, cost=cost)
     with pytest.raises(ValueError, match="costs >= 0, got a negative one or NaN"):  # an id that has no cost
         tr.Ranking.from_ids([[0, 2]], torch.tensor([0]), cost=torch.ones(2))
-    with pytest.raises(ValueError, match="no exclude and no groups together with cost"):
-        tr.Ranking.from_scores(scores, target, cost=torch.ones(3), groups=torch.tensor([0, 0, 1]))
+    for other in ({"groups": [0, 0, 1]}, {"repeats": "first"}, {"exclude": [torch.tensor([1])]}):
+        with pytest.raises(ValueError, match="no exclude, groups and repeats with cost"):
+            tr.Ranking.from_ids([[0, 2]], torch.tensor([0]), cost=torch.ones(3), **other)
+    for other in ({"exclude": [torch.tensor([1])] * 2}, {"groups": torch.tensor([0, 0, 1])}):
+        with pytest.raises(ValueError, match="no exclude and no groups together with cost"):
+            tr.Ranking.from_scores(scores, target, cost=torch.ones(3), **other)
     with pytest.raises(ValueError, match="a cost as '2000tok'"):
         tr.Recall("0tok")
