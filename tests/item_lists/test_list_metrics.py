@@ -107,6 +107,7 @@ def test_wrong_arguments_are_refused():
         (ValueError, "neither", lambda: tr.IntraListDiversity()),
         (TypeError, "categories", lambda: tr.IntraListDiversity(categories=VECTORS)),
         (TypeError, "embeddings", lambda: tr.IntraListDiversity(embeddings=KINDS)),
+        (ValueError, "embeddings to be finite", lambda: tr.IntraListDiversity(embeddings=VECTORS / 0)),
         (TypeError, "long_tail", lambda: tr.APLT(long_tail=COUNTS)),
         (TypeError, "long_tail", lambda: tr.TailCoverage(long_tail=TAGS)),
         (TypeError, "categories", lambda: tr.CategoricalDiversity(categories=TAGS)),

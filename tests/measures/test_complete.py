@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 
 import pytest
+import torch
 
 import torchrank as tr
 import torchrank.metrics
@@ -117,6 +118,29 @@ def oracle(measure: type[tr.RankingMetric]) -> Iterator[str]:
 
 def test_every_oracle_is_of_a_measure():
     assert set(ORACLES) == {measure.name for measure in RANKED}
+
+
+def grouped_coverage():
+    suite = tr.RankingCollection([tr.MRR(), tr.Coverage(num_items=3)])
+    suite.update(torch.tensor([[1]]), torch.tensor([1]), groups=[0, 1, 2])
+
+
+WRONG = [
+    ("log_base only with discount='log2' or 'clipped'", lambda: tr.DCG(discount="reciprocal", log_base=3)),
+    ("top_k together with normalize='k'", lambda: tr.NDCG(normalize="k")),
+    ("filtered=True together with average='positive' for mrr", lambda: tr.MRR(average="positive")),
+    ("points to be recalls", lambda: tr.ElevenPoint(points=())),
+    ("points to be recalls", lambda: tr.ElevenPoint(points="0.5")),
+    ("each recall of points once", lambda: tr.ElevenPoint(points=(0.5, 0.5))),
+    ("recall of points to be a number >= 0 and <= 1", lambda: tr.ElevenPoint(points=(0.5, 1.5))),
+    ("no groups for coverage", grouped_coverage),
+]
+
+
+@pytest.mark.parametrize(("message", "call"), WRONG)
+def test_parameters_that_do_not_fit_together_are_refused(message, call):
+    with pytest.raises(ValueError, match=message):
+        call()
 
 
 @pytest.mark.parametrize("folder", ["formulas", "metrics"])
