@@ -11,6 +11,8 @@ import torch
 
 import torchrank as tr
 from tests.support import workers
+from torchrank.engine import rank
+from torchrank.layouts.catalogues import embedded
 
 pytestmark = pytest.mark.needs("triton")
 
@@ -123,6 +125,15 @@ def test_a_nan_among_the_scores_is_an_error():
     queries, items = embeddings(5, 256, 16, torch.float32, special=True)
     with pytest.raises(ValueError, match="NaN among the scores"):
         tr.MRR().score(tr.Ranking.from_embeddings(queries, items, RELEVANT["labels"], precision="tf32"))
+
+
+@interpreted
+def test_the_progress_of_a_kernel_is_one_step(fused):
+    queries, items = embeddings(5, 256, 16, torch.float32)
+    steps = []
+    layout = embedded(queries, items, RELEVANT["labels"], None, "dot", None, None, steps.append, "tf32")
+    assert len(list(rank(layout))) == 1
+    assert steps == [1, -1]
 
 
 @interpreted
