@@ -34,7 +34,7 @@ from tests.support.oracle_comparison import FEW, REPRESENTATIVES, assert_equal_b
 from tests.support.unread import Elsewhere, NothingRead, leave_values_unread
 from torchrank.engine import compiled as fused
 from torchrank.engine import counting, rank, sorting, streaming, topk
-from torchrank.engine.plan import Counting, Plan, Strategy, cheapest, chunks, plan
+from torchrank.engine.plan import Counting, Plan, Strategy, best_pays, cheapest, chunks, plan
 from torchrank.hardware.sorted_values import ascending
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, no_errors
@@ -334,6 +334,99 @@ def test_cheapest_looks_at_how_many_are_judged():
             assert cheapest(500, candidates, candidates, device, None) is Counting.SORT
             assert cheapest(2, candidates, 10, device, tie_break) is Counting.COUNT
             assert cheapest(500, candidates, 10, device, tie_break) is Counting.SORT
+
+
+#: costs of all ways to find the ranks of judged items
+NOTHING = {
+    "compare": (0, 0), "numpy_sort": (0, 0), "torch_sort": 0, "look_up": 0, "retrieved": 0, "heap": (0, 0),
+    "selection": (0, 0), "numpy_selection": 0, "by_groups": 0, "passes_best": (0, 0), "passes_sort": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("threads", [1, 5])
+def test_each_cost_of_a_way_decides_when_the_others_are_as_cheap(assume, monkeypatch, threads):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    entries, candidates, reach = 3, 20, 2
+    halvings, share, numpy = math.log2(1 + candidates), reach / candidates, threads == 1
+    one = {
+        Counting.COUNT: {"compare": (threads, 0)},
+        Counting.SORT: {"numpy_sort": (1, 0)} if numpy else {"torch_sort": threads / halvings},
+        Counting.TOP: {"retrieved": threads},
+    }
+    heap, no_heap, groups = {"heap_from": 1 / share}, {"heap_from": 1.01 / share}, {"by_groups": INF}
+    # the way, its cost, and how often one score bears it
+    terms = [
+        (Counting.COUNT, "compare", 0, 1 / threads, {}),
+        (Counting.COUNT, "compare", 1, entries / threads, {}),
+        (Counting.SORT, "look_up", None, halvings * entries / candidates / threads, {}),
+        (Counting.TOP, "retrieved", None, 1 / threads, {}),
+        (Counting.TOP, "by_groups", None, share / threads, {"heap": (INF, 0), **heap}),
+    ]
+    if numpy:
+        terms += [
+            (Counting.SORT, "numpy_sort", 0, 1, {}),
+            (Counting.SORT, "numpy_sort", 1, halvings, {}),
+            (Counting.TOP, "numpy_selection", None, 1, {**groups, **no_heap}),
+        ]
+    else:
+        terms.append((Counting.SORT, "torch_sort", None, halvings / threads, {}))
+    for name, more in {"heap": heap, "selection": no_heap}.items():
+        if name == "heap" or not numpy:
+            terms += [
+                (Counting.TOP, name, at, times / threads, {**groups, **more}) for at, times in ((0, 1), (1, share))
+            ]
+    for way, name, at, times, more in terms:
+        others = {key: cost for other in one if other is not way for key, cost in one[other].items()}
+        for cost in 0.99 / times, 1.01 / times:
+            given = cost if at is None else (cost, 0) if at == 0 else (0, cost)
+            assume(**{**NOTHING, **others, **more, name: given})
+            chosen = cheapest(entries, candidates, reach, torch.device("cpu"), None)
+            assert (chosen is way) == (cost * times < 1), (way, name, at)
+
+
+def test_as_many_judged_items_are_compared_by_tie_break_as_a_list_has_halvings(assume):
+    assume(stable_sorts=1)
+    for judged, way in ((3, Counting.COUNT), (4, Counting.SORT)):
+        assert cheapest(judged, 7, None, torch.device("cpu"), torch.zeros(1)) is way
+
+
+def test_passes_over_the_scores_of_an_accelerator_decide(assume):
+    device = torch.device("cuda")
+    for best, sort, judged, way in (
+        ((8, 0), 9, 10, Counting.TOP),
+        ((0, 800), 9, 10, Counting.TOP),
+        ((4, 400), 9, 10, Counting.TOP),
+        ((6, 400), 9, 10, Counting.SORT),
+        ((10, 0), 9, 10, Counting.SORT),
+        ((10, 0), 11, 9, Counting.COUNT),
+    ):
+        assume(passes_best=best, passes_sort=sort)
+        assert cheapest(judged, 1000, 10, device, None) is way
+
+
+def test_the_best_of_short_rows_are_found_where_that_costs_less_than_a_sort(assume, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    cpu, free = torch.device("cpu"), {"selection": (0, 0), "numpy_order": (0, 0), "numpy_calls": 0, "heap_from": INF}
+    assume(**{**free, "heap_from": 34})
+    assert not best_pays(1000, 100, 3, cpu)
+    assume(**{**free, "heap_from": 100 / 4})
+    assert best_pays(1000, 100, 4, cpu)
+    assume(numpy_calls=1)
+    assert best_pays(1000, 100, 50, cpu)
+    assert not best_pays(1000, 100, 51, cpu)
+    halvings = math.log2(11)
+    for cost in 0.99, 1.01:
+        for given in ({"selection": (cost, 0)}, {"selection": (0, cost * 100 / 3)}):
+            assume(**{**free, "numpy_calls": 1000, **given})
+            assert best_pays(1000, 100, 3, cpu) == (cost < 1)  # 1000 numbers, all on one thread
+            assert best_pays(10**6, 100, 3, cpu) == (cost / 2 * 1000 < 1)
+        for given in ({"numpy_order": (cost, 0)}, {"numpy_order": (0, cost / halvings)}):
+            assume(**{**free, "selection": (1, 0), **given})
+            assert best_pays(1000, 10, 3, cpu) == (cost > 1)
+    assume(**{**free, "selection": (1, 0), "numpy_order": (0.6, 0)})
+    assert best_pays(10**6, 100, 3, cpu)  # on two threads
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 5)
+    assert best_pays(1000, 100, 3, cpu)  # numpy would sort on one of five
 
 
 def test_tie_breaks_of_a_long_list_with_many_relevant_candidates_are_sorted():
