@@ -110,6 +110,13 @@ def test_a_dense_list_is_one_of_groups(given, kind, shared):
     )
 
 
+@pytest.mark.parametrize("groups", [[[4, 4, 4], [1, 2, 1]], [0, 5, 5]])
+def test_there_are_as_many_entries_as_groups(groups):
+    ranking = tr.Ranking.from_scores(torch.rand(2, 3), torch.ones(2, 3), groups=torch.tensor(groups))
+    rows = groups if isinstance(groups[0], list) else [groups] * 2
+    assert ranking.valid.sum(-1).tolist() == [len(set(row)) for row in rows]
+
+
 def test_a_group_has_the_tie_break_of_its_best_candidate():
     rows = plain(some_candidates(3), "real", "excluded")
     queries = [query_of(row, by_tie_break=True) for row in rows]

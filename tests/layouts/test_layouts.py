@@ -32,7 +32,7 @@ from torchrank.layouts.arrange import arrange
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import Need
 from torchrank.layouts.cutting import groups
-from torchrank.layouts.items import Pairs, Ragged
+from torchrank.layouts.items import Padded, Pairs, Ragged
 from torchrank.layouts.ranked_ids import found
 
 TRIED = [config for name in REPRESENTATIVES for config in configs_of(name, FEW)]
@@ -383,8 +383,22 @@ def test_ragged_items_of_some_queries_are_in_the_order_of_these():
         taken = ragged.take(torch.tensor(rows, dtype=torch.int64))
         for got, want in (taken.items, items), (taken.grade, grades):
             assert [part.tolist() for part in got.split(taken.sizes.tolist())] == [want[row] for row in rows]
+        width = max(map(len, (items[row] for row in rows)), default=0) or 1
+        wide = [
+            [[*some[row], *[pad] * (width - len(some[row]))] for row in rows]
+            for some, pad in ((items, -1), (grades, 0))
+        ]
+        assert [part.tolist() for part in taken.rectangle()] == wide
     part = ragged[1:3]
     assert (part.items.tolist(), part.grade.tolist(), part.start.tolist()) == ([7], [2], [0, 0, 1])
+
+
+def test_an_item_is_repeated_within_its_query_only():
+    rows = [[0, 3, 0, 3, 0], [0], [3, -1, -1], [5, 5]]
+    start = torch.tensor([0, 5, 6, 9, 11])
+    items = torch.tensor([*itertools.chain(*rows)])
+    assert int(Ragged(items, torch.ones_like(items), start).again().sum()) == 2 + 1 + 1
+    assert int(Padded(torch.tensor([[0, 3, 0], [-1, -1, 0]]), False).again().sum()) == 1
 
 
 @pytest.mark.parametrize("compared", [0, 100])
