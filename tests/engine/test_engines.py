@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support import layout_cases, memory_growth, oracles, records, workers
+from tests.support import layout_cases, memory_growth, oracles, workers
 from tests.support.brute_force_ranks import (
     DTYPES,
     FORCED,
@@ -996,7 +996,3 @@ def test_a_plan_says_its_chunks_and_ways():
     several = said(lists, counting=(Counting.COUNT, Counting.SORT, Counting.COUNT))
     assert several == [lists.value, f"in 2 chunks {count}", f"in 1 chunks {sort}"]
     assert said(lists, why_not="it is cold") == [lists.value, "not in one kernel: it is cold"]
-
-
-def test_records_are_never_changed_and_those_of_tensors_are_equal_to_themselves_only():
-    records.check("engine")

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import torchrank as tr
-from tests.support import layout_cases, records
+from tests.support import layout_cases
 from tests.support.oracle_comparison import (
     FEW,
     MANY,
@@ -28,8 +28,7 @@ from tests.support.unread import Elsewhere, NothingRead, leave_values_unread
 from torchrank import retrieval
 from torchrank.engine import rank
 from torchrank.engine.plan import chunks
-from torchrank.layouts.arrange import arrange
-from torchrank.layouts.batch import Batch
+from torchrank.layouts.arrange import Batch, arrange
 from torchrank.layouts.canonical import Need
 from torchrank.layouts.cutting import groups
 from torchrank.layouts.items import Padded, Pairs, Ragged
@@ -422,7 +421,3 @@ def test_rows_of_a_batch_are_the_rows_of_all_its_tensors():
     assert [x.tolist() for x in part.exclude] == [[0, 1], [2, 0]]
     of_catalogue = torch.tensor([0, 1, 1])
     assert torch.equal(Batch(given["preds"], groups=of_catalogue).rows(2, 4).groups, of_catalogue)
-
-
-def test_records_are_never_changed_and_those_of_tensors_are_equal_to_themselves_only():
-    records.check("layouts")

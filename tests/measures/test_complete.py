@@ -11,7 +11,7 @@ import torch
 import torchrank as tr
 import torchrank.metrics
 from docs.measure_list import page
-from tests.support import records, usual_defaults
+from tests.support import usual_defaults
 from tests.support.oracles import ORACLES
 from torchrank.cli.measures import Description
 from torchrank.metrics import ComparingMetric
@@ -141,8 +141,3 @@ WRONG = [
 def test_parameters_that_do_not_fit_together_are_refused(message, call):
     with pytest.raises(ValueError, match=message):
         call()
-
-
-@pytest.mark.parametrize("folder", ["formulas", "metrics"])
-def test_records_are_never_changed_and_those_of_tensors_are_equal_to_themselves_only(folder):
-    records.check(folder)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support import records, usual_defaults
+from tests.support import usual_defaults
 from torchrank.layouts.canonical import Need
 
 T = torch.tensor
@@ -156,10 +156,6 @@ def test_a_sample_has_at_least_one_and_at_most_all_negatives(num, works):
             ranking.sampled(num)
     if num == 9:
         assert ranking.sampled(9, replacement=True).draw.replacement
-
-
-def test_records_are_never_changed_and_those_of_tensors_are_equal_to_themselves_only():
-    records.check("ranking")
 
 
 def test_arguments_that_are_left_out_have_the_usual_defaults():

@@ -12,7 +12,7 @@ from torchrank.ranking.arithmetic import only, ratio
 from torchrank.ranking.ranking import Ranking
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class CutoffTie:
     """The tie group of each query with ranks on both sides of ``top_k``, and its number of hits.
 
