@@ -42,6 +42,11 @@ def test_p_values_are_1_over_the_martingale(n, z):
     assert anytime_p(2 * stats.norm.sf(abs(z)), n) == pytest.approx(min(1, 1 / mixture(z, n)), rel=1e-5)
 
 
+@pytest.mark.parametrize("n", [0.5, 1, 3, 6])
+def test_after_few_queries_the_level_is_next_to_1_but_not_1(n):
+    assert 1 - 1e-6 < anytime_level(0.95, n) < 1
+
+
 def test_p_values_stay_in_order_at_the_ends_of_the_range():
     assert [anytime_p(p, 50) for p in (0.0, 1.0)] == [0, 1]
     assert [anytime_p(p, 50, sides=1) for p in (0.0, 0.5, 1.0)] == [0, 1, 1]

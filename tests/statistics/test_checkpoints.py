@@ -1,6 +1,7 @@
 """The best of several checkpoints: its bias and its interval, simulated."""
 
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -31,6 +32,19 @@ def test_the_bias_is_what_the_choice_adds_and_the_interval_is_honest(expected, e
     luck, bias, inside = simulated(expected)
     assert bias == pytest.approx(luck, rel=error, abs=0.004)
     assert inside >= 0.9  # 150 runs at 0.95
+
+
+def test_the_bias_of_two_checkpoints_is_that_of_the_formula():
+    values = np.random.default_rng(3).normal([[0.5], [0.56]], 0.2, (2, 25))
+    means, draw = [statistics.fmean(x) for x in values], np.random.default_rng(4)
+    luck = np.array([values[:, draw.integers(25, size=25)].mean(axis=1) - means for _ in range(8000)])
+    noise = statistics.fmean(statistics.variance(pair) for pair in luck.tolist())
+    assert 0 < noise < statistics.variance(means)
+    shrunk = math.sqrt(1 - noise / statistics.variance(means))
+    expected = [statistics.fmean(means) + shrunk * (mean - statistics.fmean(means)) for mean in means]
+    bias = statistics.fmean(x[int(np.argmax(np.add(expected, x)))] for x in luck)
+    (row,) = tr.best_of({"a": values[0], "b": values[1]}, replicates=8000)
+    assert row["bias"] == pytest.approx(bias, rel=0.06)
 
 
 def test_a_checkpoint_that_is_far_better_was_not_chosen_by_luck():

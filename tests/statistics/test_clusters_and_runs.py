@@ -7,7 +7,7 @@ import torch
 from tests.support.optional import stats
 from tests.support.system_values import by_id, named, only, values
 from torchrank.statistics.compare import compare
-from torchrank.statistics.pair_statistics import statistics_of_runs
+from torchrank.statistics.pair_statistics import paired_statistics, statistics_of_runs
 
 
 @pytest.mark.xdist_group("statsmodels")  # imported once
@@ -56,6 +56,17 @@ def test_clusters_are_given_by_id_where_systems_have_ids():
         compare({"a": a, "b": b}, clusters=[0] * 40, test="wilcoxon")
 
 
+@pytest.mark.parametrize(("count", "warned"), [(1, True), (29, True), (30, False)])
+def test_a_comparison_of_clusters_names_their_number_and_size(count, warned):
+    found = compare(named(60, 2), clusters=np.arange(60) * count // 60)
+    assert f"standard errors of {count} clusters of {60 / count:.3g} queries on average" in found.notes
+    assert any(warning.startswith(f"{count} clusters") for warning in found.warnings) == warned
+
+
+def test_no_queries_have_no_clusters():
+    assert "standard errors of 0 clusters of 0 queries on average" in compare({"a": [], "b": []}, clusters=[]).notes
+
+
 def test_several_runs_are_compared_by_welchs_test_of_their_means():
     rng = np.random.default_rng(5)
     base = values(100, 1)[:, 0]
@@ -69,6 +80,19 @@ def test_several_runs_are_compared_by_welchs_test_of_their_means():
     assert (row["low"], row["high"]) == pytest.approx((interval.low, interval.high))
     assert row["n"] == 100
     assert "it speaks of methods" in str(compare({"a": a, "b": b}))
+    assert "it speaks of methods" not in str(compare({"a": a[0], "b": b[0]}))
+    errors = [stats.sem(x) for x in means]
+    ratio = row["mean_b"] / row["mean_a"]  # its error by the delta method: relative errors add like independent ones
+    relative = ratio * math.hypot(errors[0] / row["mean_a"], errors[1] / row["mean_b"])
+    half = stats.t.ppf(0.975, reference.df) * relative
+    assert (row["relative_low"], row["relative_high"]) == pytest.approx((ratio - 1 - half, ratio - 1 + half))
+
+
+def test_queries_that_the_runs_of_one_method_lack_are_not_paired():
+    a, b, nan = np.full((6, 2), 0.5), np.full((6, 3), 0.75), math.nan
+    a[:2, 0] = b[2, 1] = a[5, 1] = b[5] = nan
+    pair = statistics_of_runs(a, b)
+    assert (pair.n, pair.unpaired) == (2, 3)
 
 
 def test_means_of_runs_that_differ_by_rounding_have_no_spread_even_beside_runs_of_zeros():
@@ -76,6 +100,8 @@ def test_means_of_runs_that_differ_by_rounding_have_no_spread_even_beside_runs_o
     assert 0 < some.mean(axis=0).var(ddof=1) < 1e-32
     for a, b in ((nothing, some), (some, nothing)):
         assert statistics_of_runs(a, b).standard_error == 0
+        pair = paired_statistics(a.mean(axis=0), b.mean(axis=0))
+        assert (pair.standard_error, pair.sd) == (0, 0)
 
 
 def test_runs_need_the_t_test_and_two_runs_of_every_system():
@@ -84,5 +110,7 @@ def test_runs_need_the_t_test_and_two_runs_of_every_system():
         compare({"a": [a[0], a[1]], "b": a[2]})
     with pytest.raises(ValueError, match="test='t' with several runs"):
         compare({"a": [a[0], a[1]], "b": [a[2], a[3]]}, test="sign")
+    with pytest.raises(ValueError, match="one run of each system"):
+        compare({"a": [a[0], a[1]], "b": [a[2], a[3]]}, clusters=[0, 1] * 15)
     with pytest.raises(ValueError, match="at least two runs of 'a'"):
         compare({"a": [a[0]], "b": [a[2], a[3]]})

@@ -1,7 +1,10 @@
 import json
 import math
+import string
 import sys
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import torchrank as tr
@@ -10,8 +13,9 @@ from tests.support.system_values import Columns, named, values
 from torchrank.cli import main
 from torchrank.statistics import comparison
 from torchrank.statistics.compare import compare
-from torchrank.statistics.comparison import COLUMNS, Column, Comparison, Head
+from torchrank.statistics.comparison import COLUMNS, Column, Comparison, Head, Row
 from torchrank.statistics.pair_statistics import PairStatistics
+from torchrank.statistics.table import SUPERSCRIPTS
 
 
 def two_measures():
@@ -82,6 +86,52 @@ def test_the_leaderboard_marks_the_systems_that_each_one_beats():
         assert text.count("<b>") + text.count("textbf") + text.count("**") // 2 == 1
     lower = compare({"x": [3.0, 5.0], "y": [1.0, 2.0]}, higher_is_better=False).leaderboard()
     assert [cell.best for cell in lower["value"]] == [False, True]
+
+
+def test_the_mean_of_a_system_is_that_of_its_pair_with_the_most_queries():
+    systems = named(12, 3)
+    systems["b"][:5] = systems["c"][2:4] = math.nan
+    board = compare(systems).leaderboard()
+    for name, mean in zip(board["system"], board["value"]):
+        shared = [np.isfinite(systems[name] + column) for other, column in systems.items() if other != name]
+        assert mean == pytest.approx(systems[name][max(shared, key=sum)].mean())
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.01])
+def test_a_p_value_of_exactly_alpha_is_a_verdict(alpha):
+    pair = PairStatistics("mrr", "a", "b", 80, 0.3, 0.4, 0.01, 79.0)
+    for p, verdict in ((alpha, True), (math.nextafter(alpha, 1), False)):
+        found = Comparison((Row(pair, p, p, p, p),), alpha=alpha, margin=0.2)
+        (row,) = found.table
+        assert (row["winner"], row["equivalent"], row["not_worse"]) == ("b" if verdict else None, verdict, verdict)
+        assert found.decided is verdict
+        assert Comparison((Row(replace(pair, mean_b=0.3), 1, 1, p, p),), alpha=alpha).decided is verdict
+
+
+def test_a_rank_test_has_a_winner_unless_wins_contradict_the_means():
+    for wins, winner in ((5, "b"), (4, "b"), (3, None)):
+        pair = PairStatistics("mrr", "a", "b", 8, 0.3, 0.4, 0.01, 7.0, wins=wins, losses=8 - wins)
+        (row,) = Comparison((Row(pair, 0.01, 0.01),), "sign").table
+        assert row["winner"] == winner
+    equal = PairStatistics("mrr", "a", "b", 8, 0.3, 0.3, 0.01, 7.0)
+    assert Comparison((Row(equal, 0.01, 0.01),), "sign").table["winner"] == [None]
+
+
+def test_a_margin_adds_two_p_values_and_two_verdicts():
+    plain, margin = (compare(named(), margin=margin).table.columns for margin in (None, 0.1))
+    assert [name for name in margin if name not in plain] == ["p_equivalent", "equivalent", "p_not_worse", "not_worse"]
+
+
+@pytest.mark.parametrize("count", [24, 25, 26])
+def test_up_to_25_systems_are_marked_by_letters(count):
+    noise = np.random.default_rng(0).normal(0, 1e-3, (count, 3))
+    systems = {f"s{i:02}": i + noise[i] for i in range(count)}
+    board = compare(systems, correction="none").leaderboard()
+    letters = [mark for mark in string.ascii_lowercase if mark != "q"]
+    marks = [str(i + 1) for i in range(count)] if count > 25 else letters[:count]
+    assert board[""] == marks
+    beaten = [SUPERSCRIPTS.get(mark, mark) for mark in board["value"][-1].marks]
+    assert "".join(beaten) == (" " if count > 25 else "").join(marks[:-1])
 
 
 def test_many_systems_are_marked_by_numbers():

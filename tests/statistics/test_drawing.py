@@ -5,6 +5,8 @@ import pytest
 import torchrank as tr
 from tests.support.optional import pyplot
 from torchrank.statistics import drawing
+from torchrank.statistics.comparison import Row
+from torchrank.statistics.pair_statistics import PairStatistics
 
 
 def test_many_lines_differ_and_the_first_ones_in_every_respect():
@@ -30,18 +32,99 @@ def test_long_names_lose_their_middle_only(most):
 
 
 @pytest.mark.parametrize(
-    ("names", "beside", "columns"), [(["a"] * 2, False, 1), (["a" * 25, "b"], True, 1), (["a"] * 60, True, 3)]
+    ("names", "beside", "columns"),
+    [
+        (["a"] * 6, False, 1),
+        (["a"] * 7, True, 1),
+        (["a" * 24, "b"], False, 1),
+        (["a" * 25, "b"], True, 1),
+        (["a"] * 60, True, 3),
+        (["a"] * 61, True, 4),
+    ],
 )
 def test_a_legend_with_long_or_many_names_is_beside_the_axes(names, beside, columns):
     axes = pyplot.Figure().add_subplot()
     lines = [axes.plot([0, 1], [0, 1])[0] for _ in names]
     drawing.add_legend(axes, lines, names)
     legend = axes.get_legend()
+    assert not legend.get_frame_on()
     assert [text.get_text() for text in legend.get_texts()] == names
     assert (legend.get_bbox_to_anchor().x0 > axes.bbox.x1) == beside
     assert legend._ncols == columns
-    room = drawing.room_for(names)
-    assert room == pytest.approx(columns * (0.55 + 0.07 * len(names[0])) if beside else 0)
+    room, width = drawing.room_for(names), pytest.approx(columns * (0.55 + 0.07 * len(names[0])))
+    assert room == (width if beside else 0)
+    assert drawing.room_for(names, aside=True) == width
+
+
+def test_only_runs_with_names_have_a_legend():
+    for names, shown in (([], False), (["run"], False), (["bm25"], True), (["run", "bm25"], True)):
+        axes = pyplot.Figure().add_subplot()
+        drawing.add_legend(axes, [axes.plot([0, 1], [0, 1])[0] for _ in names], names)
+        assert (axes.get_legend() is not None) == shown
+    assert drawing.room_for([], aside=True) == 0
+
+
+def test_a_legend_aside_begins_at_the_upper_right_corner_of_the_axes():
+    axes = drawing.axes_of(None)
+    drawing.draw_lines(axes, {"a": ([0, 1], [0, 1])}, aside=True)
+    axes.figure.draw_without_rendering()
+    legend, frame = axes.get_legend().get_window_extent(), axes.get_window_extent()
+    assert 0 < legend.x0 - frame.x1 < 0.1 * frame.width
+    assert legend.y1 == pytest.approx(frame.y1, abs=1)
+    drawing.draw_lines(axes, {"a": ([0, 1], [0, 1])})
+    axes.figure.draw_without_rendering()
+    assert axes.get_legend().get_window_extent().x1 < axes.get_window_extent().x1
+
+
+@pytest.mark.parametrize("n", [1, 29, 57, 58, 59, 60, 61, 62, 89, 90, 1000])
+def test_a_line_has_a_grid_and_a_mark_at_every_point_or_at_30_to_59(n):
+    axes = pyplot.Figure().add_subplot()
+    drawing.draw_lines(axes, {"a": (range(n), range(n))})
+    marks = len(range(0, n, axes.lines[0].get_markevery()))
+    assert marks == n < 60 or 30 <= marks < 60
+    assert all(line.get_visible() for axis in (axes.xaxis, axes.yaxis) for line in axis.get_gridlines())
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 8, 9])
+def test_up_to_8_cutoffs_are_ticks_of_a_logarithmic_axis(count):
+    cutoffs, axes = [3, 7, 30, 60, 90, 110, 130, 170, 190][:count], pyplot.Figure().add_subplot()
+    axes.plot([1, 200], [0, 1])
+    drawing.log_axis(axes, cutoffs)
+    low, high = axes.get_xlim()
+    assert axes.get_xscale() == "log"
+    ticks = cutoffs if 0 < count <= 8 else [1, 2, 5, 10, 20, 50, 100, 200]
+    assert [round(tick) for tick in axes.get_xticks() if low <= tick <= high] == ticks
+    assert len(axes.get_xticks(minor=True)) == 0
+    if count == 1:
+        assert (low, high) == (1.5, 6)
+    texts = [axes.xaxis.get_major_formatter()(k) for k in (5, 12_000, 999_999, 1_000_000)]
+    assert texts == ["5", "12,000", "999,999", "1e+06"]
+
+
+@pytest.mark.parametrize(("rows", "name"), [(1, "a"), (8, "system"), (8, "a system with a long name")])
+def test_rows_and_names_make_figures_larger(rows, name):
+    values = {f"{number}{end}": number for number in range(rows) for end in ("", "/low", "/high")}
+    pair = PairStatistics("mrr", name, name, 8, 0.3, 0.4, 0.01, 7.0)
+    ends = drawing.plot_ends(None, values, [*map(str, range(rows))], ("", "/low", "/high"), "x")
+    forest = tr.Comparison((Row(pair, 0.01, 0.01),) * rows).forest()
+    for (figure, axes), width in ((ends, 6), (forest, 4.5)):
+        figure.draw_without_rendering()
+        inside = axes.get_window_extent()
+        assert inside.height / figure.dpi == pytest.approx(0.3 * rows + 0.6, abs=0.4)
+        assert inside.width / figure.dpi == pytest.approx(width, abs=0.5)
+        assert all(line.get_visible() for line in axes.xaxis.get_gridlines())
+        assert not any(line.get_visible() for line in axes.yaxis.get_gridlines())
+        pyplot.close(figure)
+
+
+def test_values_and_the_ends_of_their_lines_are_found_by_their_keys():
+    results = {"mrr": 0.5, "mrr/low": 0.25, "mrr/high": 0.75, "map": 0.3, "map/low": 0.2, "map/high": 0.35}
+    figure, axes = drawing.plot_ends(None, results, ["mrr", "map"], ("", "/low", "/high"), "90 % interval")
+    assert axes.get_xlabel() == "90 % interval"
+    assert axes.lines[0].get_xydata().tolist() == [[0.5, 0], [0.3, 1]]
+    assert [segment[:, 0].tolist() for segment in axes.collections[0].get_segments()] == [[0.25, 0.75], [0.2, 0.35]]
+    assert drawing.plot_ends(axes, results, ["mrr"], ("", "/low", "/high"), "") == (figure, axes)
+    pyplot.close(figure)
 
 
 def test_new_axes_have_their_size_and_pyplot_knows_only_managed_ones():
@@ -68,9 +151,12 @@ def test_rows_of_intervals_are_from_top_to_bottom_and_hollow_where_they_are_not_
     assert full.get_xydata().tolist() == [[0.1, 0], [0.2, 1], [0.3, 2]]
     assert hollow.get_xydata().tolist() == [[0.2, 1]]
     assert hollow.get_markerfacecolor() == "white"
+    assert [full.get_color(), hollow.get_color()] == [
+        pyplot.matplotlib.colors.to_hex(ranges.get_color()[0]).upper()
+    ] * 2
     assert [label.get_text() for label in axes.get_yticklabels()] == ["$a", "b", "c"]
     bottom, top = axes.get_ylim()
-    assert bottom > 2 > 0 > top
+    assert 3 > bottom > 2 > 0 > top > -1
 
 
 def test_titles_and_labels_are_no_mathematics():

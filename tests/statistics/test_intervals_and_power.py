@@ -1,4 +1,5 @@
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -7,12 +8,18 @@ from tests.support.optional import stats
 from tests.support.system_values import named
 from torchrank.statistics.compare import compare
 from torchrank.statistics.mean_intervals import t_interval, wilson
+from torchrank.statistics.pair_statistics import PairStatistics
 from torchrank.statistics.power import detectable, queries_needed
 
 
 def test_t_intervals_are_those_of_scipy_and_never_have_width_0():
     assert t_interval(0.4, 0.02, 30, 0.9) == pytest.approx(stats.t.interval(0.9, 30, 0.4, 0.02))
-    assert all(math.isnan(end) for end in (*t_interval(0.4, 0.0, 30), *t_interval(0.4, math.nan, 0)))
+
+
+@pytest.mark.parametrize(("error", "df"), [(0.0, 30), (0.1, 0), (math.nan, 0)])
+def test_without_a_spread_or_degrees_of_freedom_nothing_is_known(error, df):
+    pair = PairStatistics("mrr", "a", "b", 3, 0.1, 0.2, error, df, wins=3)
+    assert all(map(math.isnan, (*t_interval(0.4, error, df), detectable(error, df), pair.p, pair.better)))
 
 
 @pytest.mark.parametrize(("successes", "n"), [(0, 12), (3, 12), (12, 12), (480, 500)])
@@ -50,7 +57,6 @@ def test_the_detectable_difference_is_found_with_the_given_power():
     rng = np.random.default_rng(6)
     found = stats.ttest_1samp(rng.normal(smallest, 0.1, (600, 40)), 0, axis=1).pvalue <= 0.05
     assert 0.74 <= np.mean(found) <= 0.86
-    assert math.isnan(detectable(0.0, 39))
 
 
 def test_a_comparison_has_the_detectable_difference_and_the_queries_needed_of_each_pair():
@@ -59,7 +65,11 @@ def test_a_comparison_has_the_detectable_difference_and_the_queries_needed_of_ea
     needed = compared.queries_needed(0.01)
     assert needed["queries"] == [queries_needed(0.01, sd) for sd in compared.table["sd"]]
     alike = compare({"a": [0.1, 0.2], "b": [0.1, 0.2]})
-    assert alike.queries_needed(0.01)["queries"] == [None]
+    cancelled = compare({"a": [0.5] * 4, "b": [0.25, 0.75, 0.75, 0.25]}, clusters=[0, 0, 1, 1])
+    for without, spread in ((alike, "nan"), (cancelled, "0.0")):
+        table = without.queries_needed(0.01)
+        assert (table["queries"], repr(table["sd"])) == ([None], f"[{spread}]")
+    assert cancelled.rows[0].pair.sd > 0
 
 
 @pytest.mark.parametrize(
@@ -69,3 +79,14 @@ def test_a_comparison_has_the_detectable_difference_and_the_queries_needed_of_ea
 def test_impossible_questions_of_power_are_errors(arguments, message):
     with pytest.raises(ValueError, match=message):
         queries_needed(*arguments)
+
+
+def test_at_least_two_queries_are_needed():
+    assert queries_needed(100.0, 1.0, alpha=0.9) == 2
+
+
+@pytest.mark.parametrize("name", ["power", "alpha"])
+def test_power_and_error_rate_of_a_question_are_shares(name):
+    for ask in (partial(detectable, 0.1, 39), partial(queries_needed, 0.1, 1.0)):
+        with pytest.raises(ValueError, match=f"Expected {name} to be between 0 and 1, got 1.5"):
+            ask(**{name: 1.5})

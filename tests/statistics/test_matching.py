@@ -14,6 +14,7 @@ def test_every_form_of_a_system_gives_the_same_comparison():
     ids = [f"q{i}" for i in range(30)]
     plain = compare({"a": a, "b": b}).rows
     assert compare({"a": torch.tensor(a), "b": b.tolist()}).rows == plain
+    assert compare({"a": list(torch.tensor(a)), "b": list(b)}).rows == plain
     for form in (
         by_id,
         lambda column: {"value": by_id(column)},
@@ -36,8 +37,10 @@ def test_the_order_of_the_queries_changes_nothing(test):
 
 def test_queries_that_a_system_lacks_are_an_error_that_names_three():
     a, b = (by_id(column) for column in values(30, 2).T)
-    for i in (2, 3, 5, 7):
-        del b[f"q{i}"]
+    del b["q2"], b["q3"], b["q5"]
+    with pytest.raises(ValueError, match=re.escape("got none of 'q2', 'q3', 'q5' in 'b'")):
+        compare({"a": a, "b": b})
+    del b["q7"]
     with pytest.raises(ValueError, match=re.escape("got none of 'q2', 'q3', 'q5' and 1 more in 'b'")):
         compare({"a": a, "b": b})
     dropped = compare({"a": a, "b": b}, missing="drop")
@@ -45,6 +48,29 @@ def test_queries_that_a_system_lacks_are_an_error_that_names_three():
     assert any("4 queries that some system lacks are left out" in note for note in dropped.notes)
     zero = only({"a": a, "b": b}, missing="zero")
     assert (zero["n"], zero["mean_b"]) == (30, pytest.approx(sum(b.values()) / 30))
+
+
+@pytest.mark.parametrize("length", [60, 61])
+def test_a_wrong_value_of_up_to_60_characters_is_shown(length):
+    text = "x" * (length - 2)
+    shown = repr(text) if length == 60 else f"str '{'x' * 39}..."
+    with pytest.raises(TypeError, match=f"got {re.escape(shown)};"):
+        compare({"a": text, "b": [0.1]})
+
+
+def test_values_that_are_computed_when_they_are_read_are_values():
+    class Lazy:
+        def __init__(self, column):
+            self.column = column
+
+        def compute(self):
+            return self.column
+
+        def __array__(self, dtype=None, copy=None):
+            return np.array(self.column, dtype)
+
+    a, b = values(30, 2).T
+    assert compare({"a": Lazy(a), "b": b}).rows == compare({"a": a, "b": b}).rows
 
 
 def test_ids_of_different_types_do_not_match():
@@ -61,7 +87,7 @@ def test_ids_of_different_types_do_not_match():
         ({"a": {"x": [0.1]}, "b": {"y": [0.1]}}, ValueError, "'x', 'y' in only one of 'a' and 'b'"),
         ({"a": "run.txt", "b": [0.1]}, TypeError, "got 'run.txt'"),
         ({"a": torch.zeros(2, 2), "b": [0.1]}, ValueError, r"got shape \[2, 2\]"),
-        ({"a": [math.inf], "b": [0.1]}, ValueError, "finite or NaN"),
+        ({"a": [math.inf, 0.5], "b": [0.1, 0.2]}, ValueError, "finite or NaN"),
         ({"a": Columns([2, 1, 1], {"x": [0, 1, 1]}), "b": Columns([1], {"x": [0]})}, ValueError, "got 1 twice"),
         ({"a": Columns([1, 2, 3], {"x": [0, 1]}), "b": Columns([1, 2], {"x": [0, 1]})}, ValueError, "equal length"),
     ],
@@ -83,6 +109,7 @@ def test_systems_that_do_not_match_are_errors(systems, error, message):
         ({"level": 95}, "level to be between 0 and 1, got 95"),
         ({"margin": 0}, "margin to be positive, got 0"),
         ({"test": "tukey", "correction": "holm"}, "p-values cover all pairs"),
+        ({"test": "tukey", "family": "all"}, "p-values cover all pairs"),
         ({"higher_is_better": {"mr": False}}, "each label of higher_is_better to be one of 'value', got 'mr'"),
     ],
 )

@@ -1,5 +1,7 @@
+import itertools
 import math
 import sys
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -89,6 +91,26 @@ def test_a_monte_carlo_p_is_never_0_and_at_least_one_of_its_replicates(test):
     assert p[0, 2] == 1 / 100
 
 
+def test_signs_of_up_to_14_differences_are_enumerated_and_those_of_more_are_drawn():
+    for n, p in ((14, 2 / 2**14), (15, 1 / 4)):
+        assert paired_p(np.linspace(0.1, 0.2, n), "randomization", Drawing(3)) == p
+
+
+def test_replicates_with_the_observed_t_statistic_are_extreme():
+    differences = [Fraction(x) for x in (0, 0, 1)]
+
+    def squares(x):  # of the mean and of the spread, both times a constant
+        return sum(x) ** 2, sum((one - sum(x) / 3) ** 2 for one in x)
+
+    mean, spread = squares(differences)
+    drawn = [squares(x) for x in itertools.product([x - Fraction(1, 3) for x in differences], repeat=3)]
+    share = sum(m * spread >= mean * s for m, s in drawn) / len(drawn)
+    assert share > sum(m * spread > mean * s for m, s in drawn) / len(drawn) + 0.2
+    for scale in (1, 0.1, 0.7):
+        p = paired_p(scale * np.array([0, 0, 1]), "bootstrap", Drawing(20_000))
+        assert p == pytest.approx(share, abs=0.02)
+
+
 @pytest.mark.parametrize("test", ["randomization", "bootstrap"])
 def test_the_seed_gives_the_same_p_and_another_seed_another(test):
     found = [paired_p(differences(), test, Drawing(999, seed)) for seed in (5, 5, 6)]
@@ -101,6 +123,7 @@ def test_chunks_of_the_drawing_cover_all_replicates(monkeypatch):
     monkeypatch.setattr("torchrank.statistics.paired_tests._CHUNK", 1000)
     assert sum(count for _, count in Drawing(777).chunks(40)) == 777
     assert paired_p(differences(200, 2.0), "randomization", Drawing(777)) == 1 / 778
+    assert [count for _, count in Drawing(3).chunks(2000)] == [1, 1, 1]  # one replicate is always drawn
 
 
 @pytest.mark.parametrize("test", by_scipy(PAIR_TESTS))
@@ -116,6 +139,7 @@ def test_identical_systems_of_a_family_have_p_1_and_one_query_has_no_verdict(tes
     p = family_p(values, test, Drawing(200))
     assert p[0, 1] == p[1, 0] == p[2, 2] == 1
     assert (p == p.T).all()
+    assert (family_p(np.zeros((9, 3)), test, Drawing(200)) == 1).all()
     assert np.isnan(family_p(values[:1], test)).all()
 
 

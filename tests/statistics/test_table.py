@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from torchrank.statistics.table import Table
+from torchrank.statistics.table import Score, Table
 
 
 def example():
@@ -85,8 +85,16 @@ def test_latex_escapes_its_special_characters_and_raises_the_marks_of_systems():
     assert r"x\textasciicircum{}2\textasciitilde{}\{\textbackslash{}\}\textless{} \\" in text
 
 
-def test_csv_keeps_all_digits_and_quotes_commas():
-    assert Table({"a": ["x,y", 'q"'], "b": [1 / 3, float("nan")]}).to_csv() == (f'a,b\n"x,y",{1 / 3!r}\n"q""",\n')
+def test_csv_keeps_all_digits_and_quotes_commas(tmp_path):
+    table, file = Table({"a": ["x,y", 'q"'], "b": [1 / 3, float("nan")]}), tmp_path / "table.csv"
+    assert table.to_csv() == table.to_csv(file) == (f'a,b\n"x,y",{1 / 3!r}\n"q""",\n')
+    assert file.read_bytes().decode() == table.to_csv()
+
+
+def test_digits_of_numbers_with_marks_are_below_each_other_in_text():
+    table = Table({"mrr": [Score(0.5, "ᵃᵇ", best=True), Score(0.25, "ᵃ"), 3]})
+    assert str(table) == "     mrr\n0.5000ᵃᵇ\n0.2500ᵃ\n     3"
+    assert " <" not in table.to_html()
 
 
 def test_pandas_gets_the_same_columns():

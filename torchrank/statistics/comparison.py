@@ -266,7 +266,7 @@ class Comparison:
 
     def to_json(self, indent: int | None = None) -> str:
         """:meth:`to_dict` as JSON."""
-        return json.dumps(self.to_dict(), allow_nan=False, indent=indent)
+        return json.dumps(self.to_dict(), indent=indent)
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Comparison:

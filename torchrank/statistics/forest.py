@@ -18,7 +18,7 @@ class Effect(NamedTuple):
     low: float
     high: float
     significant: bool
-    higher_is_better: bool = True
+    higher_is_better: bool
 
     @property
     def name(self) -> str:

@@ -90,7 +90,7 @@ class PairStatistics:
 
         .. math:: \frac{d}{sd} \left(1 - \frac{3}{4 (n - 1) - 1}\right)
         """
-        return self.difference / self.sd * (1 - 3 / (4 * (self.n - 1) - 1)) if self.n > 1 and self.sd > 0 else math.nan
+        return self.difference / self.sd * (1 - 3 / (4 * (self.n - 1) - 1)) if self.sd > 0 else math.nan
 
     @property
     def identical(self) -> bool:

@@ -48,7 +48,7 @@ class Drawing:
     def chunks(self, width: int) -> Iterator[tuple[np.random.Generator, int]]:
         """The generator, and the number of replicates that are drawn at a time if each has ``width`` numbers."""
         generator = np.random.default_rng(self.seed)
-        most = max(1, _CHUNK // max(1, width))
+        most = max(1, _CHUNK // width)
         for start in range(0, self.replicates, most):
             yield generator, min(most, self.replicates - start)
 

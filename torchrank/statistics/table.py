@@ -294,7 +294,7 @@ class Table:
             >>> Table({"value": [0.5, float("nan")]}).to_json()
             '{"value": [0.5, null]}'
         """
-        return json.dumps(self.to_dict(), allow_nan=False)
+        return json.dumps(self.to_dict())
 
     def to_pandas(self) -> Any:
         """The columns as a ``pandas.DataFrame``.
