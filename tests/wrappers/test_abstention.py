@@ -11,6 +11,7 @@ import torch
 
 import torchrank as tr
 from tests.support.random_batches import batch, rng
+from torchrank.wrappers import abstention
 
 RATES = np.linspace(0, 1, 11)[:-1]
 
@@ -82,7 +83,9 @@ def test_a_query_of_weight_3_counts_as_three_queries_of_the_same_confidence():
     assert with_values(values, confidence, weights) == pytest.approx(repeated, rel=1e-12)
 
 
-def test_confidences_are_those_of_mteb_from_the_scores_of_retrieved_candidates():
+@pytest.mark.parametrize("block", [abstention.BLOCK, 5, 14])  # all lists at once, one, two
+def test_confidences_are_those_of_mteb_from_the_scores_of_retrieved_candidates(monkeypatch, block):
+    monkeypatch.setattr(abstention, "BLOCK", block)
     scores = torch.randn(30, 7, generator=rng(4), dtype=torch.float64)
     scores[:5, 3:] = -math.inf
     mask = torch.rand(scores.shape, generator=rng(5)) < 0.8
@@ -104,9 +107,12 @@ def test_confidences_are_those_of_mteb_from_the_scores_of_retrieved_candidates()
         derived.update(scores, target, mask=mask)
         given.update(scores, target, mask=mask, confidence=torch.tensor(confidence))
         assert derived.sums.equal(given.sums)
-    one_column = tr.Abstention("mrr", "diff1")
-    one_column.update(torch.rand(2, 1), torch.ones(2, 1).long())
-    assert exactly(one_column)["mrr"] == 1
+    for name, confidence in (("diff1", [0, 0, 0]), ("max", [0.5, -0.25, 0.75]), ("std", [0, 0, 0])):
+        derived, given = tr.Abstention("mrr", name), tr.Abstention("mrr", name)
+        column, target = torch.tensor([[0.5], [-0.25], [0.75]]), torch.tensor([[1], [0], [1]])
+        derived.update(column, target)
+        given.update(column, target, confidence=confidence)
+        assert derived.sums.equal(given.sums)
 
 
 def test_batches_add_up_and_the_state_stays_as_large():
@@ -125,6 +131,49 @@ def test_batches_add_up_and_the_state_stays_as_large():
     assert exactly(whole)["map(empty_target_action=skip)/aurc"].item() == pytest.approx(
         aurc(order[~order.isnan()].tolist()), rel=1e-12
     )
+
+
+def test_the_state_has_about_a_megabyte_for_each_metric():
+    for names in (["mrr"], ["mrr", "map", "ndcg"]):
+        assert tr.Abstention(names).sums.nbytes == pytest.approx(1.1e6 * len(names), rel=0.02)
+
+
+def test_values_that_differ_by_one_of_4096_bins_are_sorted():
+    hits = torch.randperm(30, generator=rng(0)) + 1000
+    metric = tr.Abstention("precision@4095")
+    target = torch.arange(4095) < hits.unsqueeze(-1)
+    confidence = torch.randperm(30, generator=rng(1))
+    metric.update(torch.zeros(target.shape), target.long(), confidence=confidence)
+    order = (hits / 4095).double()[confidence.argsort()].tolist()
+    assert exactly(metric)["precision@4095/nauc"].item() == pytest.approx(nauc(order), rel=1e-6)
+
+
+def test_nothing_equal_values_and_weights_below_one_query_have_no_area():
+    assert all(math.isnan(x) for x in exactly(tr.Abstention("mrr")).values())
+    for value in (0, 10, 70):
+        found = with_values([value] * 35, list(range(35)))
+        assert found == pytest.approx([value / 100, math.nan, 1 - value / 100], nan_ok=True)
+    few = with_values([10, 90, 40], [0.1, 0.2, 0.3], torch.tensor([0.1, 0.2, 0.1]))
+    assert (few[0], math.isnan(few[1])) == (pytest.approx(0.575), True)  # no query can be left out
+
+
+def test_confidences_of_both_zeros_are_equal():
+    assert with_values([10, 90], [0.0, -0.0]) == with_values([10, 90], [0.0, 0.0])
+
+
+def test_values_beyond_the_range_of_a_measure_are_sorted_at_its_ends():
+    class Wide(tr.MRR):
+        name = "wide"
+
+        def measure(self, ranking):
+            return 3 * super().measure(ranking) - 1  # from -1 to 2
+
+    wide, plain = tr.Abstention(Wide(top_k=1)), tr.Abstention("mrr@1")
+    scores, labels, confidence = torch.tensor([[0.9, 0.1]] * 4), torch.tensor([0, 1, 0, 1]), [0.4, 0.1, 0.2, 0.3]
+    for metric in (wide, plain):
+        metric.update(scores, labels, confidence=confidence)
+    assert exactly(wide)["wide@1"].item() == 0.5
+    assert exactly(wide)["wide@1/nauc"].item() == pytest.approx(exactly(plain)["mrr@1/nauc"].item())
 
 
 def test_values_are_sorted_within_their_range_closely_enough():

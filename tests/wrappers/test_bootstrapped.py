@@ -181,6 +181,18 @@ def test_replicates_have_the_same_bits_in_every_order_and_split(weights):
     assert all(torch.equal(states[0], other) for other in states[1:])
 
 
+@pytest.mark.parametrize(("most", "sizes"), [(2**18, [9]), (36, [3, 3, 3]), (1, [1] * 9)])
+def test_counts_are_drawn_for_some_queries_at_a_time_or_for_one(monkeypatch, most, sizes):
+    values, drawn = torch.rand(9, generator=rng(), dtype=torch.float64), []
+    want = with_values(values, replicates=12).sums
+    monkeypatch.setattr(bootstrapped, "MOST_COUNTS", most)
+    monkeypatch.setattr(
+        bootstrapped, "poisson_counts", lambda ids, *given: drawn.append(len(ids)) or poisson_counts(ids, *given)
+    )
+    assert torch.equal(with_values(values, replicates=12).sums, want)
+    assert drawn == sizes
+
+
 def test_replicates_that_drew_nothing_are_left_out():
     metric = with_values([1.0, 3.0], replicates=400)
     replicates = metric.replicates()["cg@1"]
@@ -444,7 +456,9 @@ def test_the_interval_of_a_sum_is_that_of_the_mean_times_the_number_of_queries()
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_coarse_and_fine_parts_add_up_and_their_sums_do_not_depend_on_the_order(dtype):
     values, weights = torch.rand(2, 3, 100, dtype=dtype)
-    parts = bootstrapped._limbs(values, weights).view(2, 2, 3, 100)
+    rows = bootstrapped._limbs(values, weights)
+    assert rows.shape == (12, 100)
+    parts = rows.view(2, 2, 3, 100)
     torch.testing.assert_close(parts.sum(1), torch.stack([values, weights]), rtol=0, atol=1e-10)
     if dtype == torch.float64:
         assert torch.equal(parts.cumsum(-1)[..., -1], parts.flip(-1).cumsum(-1)[..., -1])

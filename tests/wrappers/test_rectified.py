@@ -11,6 +11,7 @@ import torch
 
 import torchrank as tr
 from tests.support import simulated_judges
+from tests.support.optional import stats
 from torchrank.wrappers.rectified import Kind, rectify
 
 NAMES = ["ndcg@5", "mrr", "hitrate@1"]
@@ -39,8 +40,10 @@ def values(scores, grades, name):
 
 
 @pytest.mark.parametrize("cuts", [(400,), (1, 37, 38, 400)])
-def test_the_table_has_the_numbers_of_the_formula_for_any_split(cuts):
+@pytest.mark.parametrize("opposite", [False, True])
+def test_the_table_has_the_numbers_of_the_formula_for_any_split(cuts, opposite):
     scores, people, model = batch()
+    model = 1 - model if opposite else model  # a judge that people correct by a negative weight
     judged = torch.rand(400, generator=torch.Generator().manual_seed(1)) < 0.2
     metric = tr.Rectified(NAMES)
     for start, stop in zip((0, *cuts), cuts):
@@ -58,6 +61,74 @@ def test_the_table_has_the_numbers_of_the_formula_for_any_split(cuts):
         assert (row["queries"], row["human"]) == (400, judged.sum())
         assert metric.compute()[row["measure"]].item() == pytest.approx(value, rel=1e-6)
     assert metric.num_queries == 400
+    assert all((row["weight"] < 0) == opposite for row in table)
+
+
+def test_the_variance_of_other_numbers_of_people_is_that_of_the_formula():
+    scores, people, model = batch()
+    metric = tr.Rectified("ndcg@5")
+    metric.update(scores, model, human=people, judged=torch.arange(400) < 40)
+    ((_, _, found),) = metric._of_all(1)
+    y, f = (values(scores, grades, "ndcg@5") for grades in (people, model))
+    of_y, of_f = statistics.variance(y[:40]), max(statistics.variance(f[:40]), statistics.variance(f))
+    r = statistics.covariance(y[:40], f[:40]) / math.sqrt(of_y * of_f)
+    for n in (20, 40, 100, 399, 400):
+        variance = of_y / n * (1 - (1 - n / 400) * (r * n / (n + 4)) ** 2)
+        assert found.variance_with(torch.tensor([float(n)])).item() == pytest.approx(variance, rel=1e-6)
+
+
+def hits(values):
+    """Labels of queries whose first candidate is relevant, or not."""
+    return 1 - torch.tensor(values)
+
+
+@pytest.mark.parametrize("of_people", [0, 1])
+def test_equal_values_of_people_are_their_mean_and_a_judge_has_no_weight(of_people):
+    metric = tr.Rectified(["hitrate@1", "mrr"])
+    judge = [n % 3 for n in range(30)]
+    metric.update(torch.tensor([[0.9, 0.1]] * 30), hits([x % 2 for x in judge]), human=hits([of_people] * 30))
+    hit, rank = metric.summary()
+    alone = tr.HitRate(top_k=1)
+    alone.update(torch.tensor([[0.9, 0.1]] * 30), hits([of_people] * 30))
+    assert (hit["value"], hit["weight"], hit["effective"]) == (of_people, 0, 30)
+    assert (hit["low"], hit["high"]) == pytest.approx(alone.interval())
+    assert (rank["value"], rank["weight"], math.isnan(rank["low"])) == ((1 + of_people) / 2, 0, not of_people)
+    assert metric.queries_needed(0.1)["more"] == [0, 0]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_corrected_share_beyond_0_or_1_has_an_interval_that_ends_there(turned):
+    strata = torch.tensor([0] * 300 + [1] * 700)
+    people = [1, 1, 0, 0, 0] + [0] * 995  # in the first stratum the judge agrees; in the second it was wrong by chance
+    judge = [1, 1, 0, 0, 0] * 60 + [1] * 30 + [0] * 670
+    judged = (torch.arange(1000) < 5) | ((torch.arange(1000) >= 300) & (torch.arange(1000) < 360))
+    if turned:
+        people, judge = [1 - x for x in people], [1 - x for x in judge]
+    metric = tr.Rectified("hitrate@1", strata=2)
+    scores = torch.tensor([[0.9, 0.1]] * 1000)
+    metric.update(scores, hits(judge), human=hits(people), judged=judged, strata=strata)
+    (row,) = metric.summary()
+    if turned:
+        assert 0 < row["low"] < row["high"] == 1 < row["value"]
+    else:
+        assert row["value"] < 0 == row["low"] < row["high"] < 1
+
+
+def test_a_stratum_without_queries_changes_nothing():
+    scores, people, model = batch(300)
+    strata, judged = (torch.arange(300) % 3 > 0).long(), torch.arange(300) % 10 < 2
+    found = []
+    for names in (["a", "b"], ["a", "b", "empty"]):
+        metric = tr.Rectified(NAMES, strata=names)
+        metric.update(scores, model, human=people, judged=judged, strata=strata)
+        found.append((metric.summary(), metric.queries_needed(0.16)))
+    (summary, needed), (more, with_empty) = found
+    for one, other in zip(summary, more, strict=True):
+        assert one == pytest.approx(other)
+    empty = [row for row in with_empty if row["stratum"] == "empty"]
+    assert [(row["queries"], row["human"], row["needed"], row["more"]) for row in empty] == [(0, 0, 0, 0)] * 3
+    for one, other in zip(needed, (row for row in with_empty if row not in empty), strict=True):
+        assert one == pytest.approx(other)
 
 
 @pytest.mark.parametrize("of_model", [0, 1])
@@ -111,6 +182,16 @@ def test_strata_are_weighted_by_their_shares_and_sampled_at_any_rate():
     assert row["value"] == pytest.approx(float(value), rel=1e-6)
     assert row["standard error"] == pytest.approx(float(variance.sqrt()), rel=1e-6)
     assert row["weight"] == pytest.approx(float(factor), rel=1e-6)
+    errors = [w**2 * p[0].var() / len(p[0]) for w, p in zip(share, parts)]
+    degrees = sum(errors) ** 2 / sum(error**2 / (len(p[0]) - 1) for error, p in zip(errors, parts))
+    assert row["high"] - row["value"] == pytest.approx(stats.t.ppf(0.975, degrees) * row["standard error"], rel=1e-6)
+    # Neyman: numbers in proportion to share times standard deviation of what the judge does not explain
+    left = [y.var() - 2 * factor * torch.cov(torch.stack([y, f]))[0, 1] + factor**2 * max(f.var(), everyone.var())
+            for y, f, everyone in parts]  # fmt: skip
+    ratio = share[0] * left[0].sqrt() / (share[1] * left[1].sqrt())
+    hard, easy = metric.queries_needed(0.06)
+    assert all(row["more"] > 5 and row["needed"] < row["queries"] for row in (hard, easy))
+    assert hard["needed"] / easy["needed"] == pytest.approx(float(ratio), rel=0.02)
 
 
 def test_differences_of_systems_are_corrected_as_differences():
@@ -187,15 +268,14 @@ def test_the_needed_queries_are_the_fewest_that_reach_the_width():
     human = [row["human"] for row in rows]
 
     def width(numbers):
-        degrees = torch.tensor([sum(numbers) - 2.0])
-        t = 1.96 + 2.4 / degrees  # near Student's t
-        return 2 * t * found.variance_with(torch.tensor(numbers).double()).sqrt()
+        return 2 * stats.t.ppf(0.975, sum(numbers) - 2) * found.variance_with(torch.tensor(numbers).double()).sqrt()
 
     near = range(max(human[0], rows[0]["needed"] - 7), min(100, rows[0]["needed"] + 7) + 1)
     # More queries of the second stratum make the interval narrower.
     enough = [bisect.bisect_left(range(201), -0.15, human[1], key=lambda n, one=one: -width((one, n))) for one in near]
     fewest = min(sum(numbers) for numbers in zip(near, enough) if numbers[1] <= 200)
     assert abs(sum(row["needed"] for row in rows) - fewest) <= 3
+    assert width([row["needed"] for row in rows]) <= 0.15 < width([row["needed"] - 1 for row in rows])
     assert all(row["more"] == row["needed"] - row["human"] >= 0 for row in rows)
     more = torch.arange(300) < 0
     for n, row in enumerate(rows):

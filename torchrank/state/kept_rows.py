@@ -118,7 +118,7 @@ def gathered(rows: Rows, group: Any) -> Rows:
     used = [[DTYPES[c] for c, n in zip(code, counts) if n] for code in codes]
     dtypes = [functools.reduce(torch.promote_types, dtypes_of_field) for dtypes_of_field in used]
     # The second one exchanges bytes, so that fields of different dtypes travel together.
-    packed = [x.to(t).unsqueeze(-1).view(torch.uint8) for x, t in zip(rows, dtypes)]
-    parts = torch.cat(all_gather(torch.cat(packed, dim=-1), counts, group))
-    fields = parts.split([t.itemsize for t in dtypes], dim=-1)
-    return Rows(*(x.contiguous().view(t).squeeze(-1) for x, t in zip(fields, dtypes)))
+    packed = [x.to(t).unsqueeze(1).view(torch.uint8) for x, t in zip(rows, dtypes)]
+    parts = torch.cat(all_gather(torch.cat(packed, dim=1), counts, group))
+    fields = parts.split([t.itemsize for t in dtypes], dim=1)
+    return Rows(*(x.contiguous().view(t).squeeze(1) for x, t in zip(fields, dtypes)))

@@ -61,13 +61,13 @@ class Table(NamedTuple):
                     f"Expected {metric.label} to be 0 for a relevant candidate behind top_k, got {behind:g}; let"
                     " of_one_rank return False"
                 )
-        for metric, unknown in zip(metrics, (values_by_rank.isnan() & (states == Status.SCORED)).any(-1).tolist()):
+        for metric, unknown in zip(metrics, (values_by_rank.isnan() & (states == Status.SCORED)).any(1).tolist()):
             if unknown:
                 raise ValueError(
                     f"Expected a number from {metric.label} for every rank, got NaN; let of_one_rank return False"
                 )
         ranks = values_by_rank[:, 1 : reach + 1]
-        sums = torch.nn.functional.pad(ranks.cumsum(-1), (1, 0))
+        sums = torch.nn.functional.pad(ranks.cumsum(1), (1, 0))
         # Nobody is at rank 0, and the sums begin before rank 1.
         sums = torch.nn.functional.pad(torch.stack([sums, lost_digits_of(ranks, sums)]), (1, 0))
         return cls._make(

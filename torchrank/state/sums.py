@@ -119,23 +119,23 @@ def summed(
         counted: [metric]: number of queries of weight 1, if the weight of all others is 0, and so is their value.
     """
     factors = None if counted is not None else weights  # a second factor of 0 or 1 changes nothing
-    wv = (values if factors is None else factors * values).sum(-1, keepdim=True)
-    number = torch.full_like(wv, values.shape[-1]) if weights is None or queries is None else wv
-    w = number if weights is None else weights.sum(-1, keepdim=True) if counted is None else counted.unsqueeze(-1)
-    w2 = w if factors is None else (factors**2).sum(-1, keepdim=True)
+    wv = (values if factors is None else factors * values).sum(1, keepdim=True)
+    number = torch.full_like(wv, values.shape[1]) if weights is None or queries is None else wv
+    w = number if weights is None else weights.sum(1, keepdim=True) if counted is None else counted.unsqueeze(1)
+    w2 = w if factors is None else (factors**2).sum(1, keepdim=True)
     centre = centres(torch.nan_to_num(wv / w, 0.0, 0.0, 0.0))
     # The number of metrics decides nothing here, so a metric alone has the bits that it has in a suite.
-    if values.shape[-1] <= DIRECT:
+    if values.shape[1] <= DIRECT:
         first, second = _around(values, centre, weights, factors)
     else:
         # The sums around one centre near the values are accurate. The sums around the other centres are shifts of them.
-        first, second = _around(values, centre[..., 1:2], weights, factors)
-        shift = centre[..., 1:2] - centre
+        first, second = _around(values, centre[:, 1:2], weights, factors)
+        shift = centre[:, 1:2] - centre
         shifted = first + shift * w2
         first, second = shifted, second + shift * (first + shifted)
-    number = number if queries is None else queries.unsqueeze(-1).to(w.dtype)
-    none = torch.zeros_like(w) if empty is None else empty.unsqueeze(-1).to(w.dtype)
-    return torch.cat([wv, w, number, none, second, first, w2, errors.to(w.dtype)], dim=-1)
+    number = number if queries is None else queries.unsqueeze(1).to(w.dtype)
+    none = torch.zeros_like(w) if empty is None else empty.unsqueeze(1).to(w.dtype)
+    return torch.cat([wv, w, number, none, second, first, w2, errors.to(w.dtype)], dim=1)
 
 
 def _around(values: Tensor, centre: Tensor, weights: Tensor | None, factors: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -147,15 +147,15 @@ def _around(values: Tensor, centre: Tensor, weights: Tensor | None, factors: Ten
         weights: float [metric, query]; None = all are 1.
         factors: the weights; None = all are 0 or 1, and values of weight 0 are 0.
     """
-    values, centre = values.unsqueeze(-2), centre.unsqueeze(-1)
+    values, centre = values.unsqueeze(1), centre.unsqueeze(2)
     if weights is None:
         apart = values - centre
     elif factors is None:
-        apart = torch.addcmul(values, weights.unsqueeze(-2), centre, value=-1)
+        apart = torch.addcmul(values, weights.unsqueeze(1), centre, value=-1)
     else:
-        apart = (values - centre) * weights.unsqueeze(-2)
-    first = (apart if factors is None else factors.unsqueeze(-2) * apart).sum(-1)
-    return first, apart.square_().sum(-1)
+        apart = (values - centre) * weights.unsqueeze(1)
+    first = (apart if factors is None else factors.unsqueeze(1) * apart).sum(2)
+    return first, apart.square_().sum(2)
 
 
 def centres(mean: Tensor) -> Tensor:

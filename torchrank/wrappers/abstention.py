@@ -126,11 +126,11 @@ class Abstention(SuiteMetric):
                 part = part.masked_fill(~batch.mask[n * rows :][: len(part)], -math.inf)
             if self.confidence == "std":
                 listed = part.to(widest_float(part.device)).masked_fill(part == -math.inf, math.nan)
-                centred = listed - listed.nanmean(-1, keepdim=True)
-                parts.append(centred.square().nanmean(-1).sqrt().nan_to_num(nan=0))
+                centred = listed - listed.nanmean(1, keepdim=True)
+                parts.append(centred.square().nanmean(1).sqrt().nan_to_num())
                 continue
             wide = torch.nn.functional.pad(part, (0, 2), value=-math.inf) if part.shape[1] < 2 else part
-            best, second = wide.topk(2).values.unbind(-1)
+            best, second = wide.topk(2).values.unbind(1)
             parts.append(best if self.confidence == "max" else torch.where(second == -math.inf, 0, best - second))
         return torch.cat(parts)
 
@@ -140,12 +140,12 @@ class Abstention(SuiteMetric):
             raise ValueError(f"Expected confidence of shape [{values.num_queries}], got {list(confidence.shape)}")
         confidence = confidence.detach().to(values.values.device)
         # Numbers of 16 bits in ascending order; those of negative ones descend.
-        bits = (confidence.to(torch.float16) + 0.0).view(torch.int16).long()
+        bits = confidence.to(torch.float16).view(torch.int16).long()
         place = torch.where(bits < 0, -bits - BINS // 2, bits) + BINS // 2
         bins = [confidence.isnan().sum().reshape(1)]
         for metric, value, weight in zip(self.tally.metrics.values(), values.values, values.final_weights):
             low, high = metric.value_range
-            share = ((value - low) / (high - low)).nan_to_num(nan=0).clamp(0, 1)
+            share = ((value - low) / (high - low)).nan_to_num().clamp(0, 1)
             wv = torch.where(weight > 0, weight * value, 0.0)
             for at, size in ((place, BINS), ((share * (VALUE_BINS - 1)).round().long(), VALUE_BINS)):
                 bins += [torch.zeros(size, dtype=x.dtype, device=x.device).scatter_add_(0, at, x) for x in (weight, wv)]

@@ -71,7 +71,7 @@ class BootstrapTally(PlainTally):
         prints = (splitmix64(ids.clone()) & (2**24 - 1)).to(rows.dtype)
         marks = [(prints * (counted if members is None else counted & members)).sum() for members in groups]
         totals = in_batch(rows.device, len(ids) * self.replicates, self._replicated, rows, ids, groups)
-        return torch.cat([plain, torch.stack(marks).unsqueeze(-1), totals.flatten(1)], dim=-1)
+        return torch.cat([plain, torch.stack(marks).unsqueeze(1), totals.flatten(1)], dim=1)
 
     def _replicated(self, rows: Tensor, ids: Tensor, groups: Sequence[Members]) -> Tensor:
         """The sums of rows [row, query] over the queries of each group in every replicate: [group, row, replicate]."""

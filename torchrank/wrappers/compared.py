@@ -348,7 +348,7 @@ def pair_sums(first: Values, second: Values) -> Tensor:
     w = torch.where(both, first.final_weights, 0.0)
     a, b = (torch.where(both, x.values, 0.0) for x in (first, second))
     d = b - a
-    count = both.sum(-1).to(w.dtype)
+    count = both.sum(1).to(w.dtype)
     none = torch.zeros((len(a), len(state.Problem)), dtype=w.dtype, device=w.device)
     differs = d.abs() > TIE * torch.maximum(a.abs(), b.abs())
     columns = {
@@ -363,8 +363,8 @@ def pair_sums(first: Values, second: Values) -> Tensor:
         Pair.BELOW: (differs & (d < 0)).to(w.dtype),
         Pair.UNPAIRED: (scored[0] != scored[1]).to(w.dtype),
     }
-    further = torch.stack([columns[kind].sum(-1) for kind in Pair], dim=-1)
-    return torch.cat([state.summed(d, w, count, torch.zeros_like(count), none), further], dim=-1)
+    further = torch.stack([columns[kind].sum(1) for kind in Pair], dim=1)
+    return torch.cat([state.summed(d, w, count, torch.zeros_like(count), none), further], dim=1)
 
 
 def _statistics(

@@ -98,7 +98,7 @@ def difference_bounds(
     for start in range(0, queries, rows):
         pair = _Pair.of(a.rows(start, start + rows), b.rows(start, start + rows), metric)
         bounds.append(_bounds(metric, pair))
-    lower, upper = torch.cat(bounds).unbind(-1)
+    lower, upper = torch.cat(bounds).unbind(1)
     return lower, upper
 
 
@@ -183,7 +183,7 @@ class _Pair:
 
     def with_relevant(self, number: int, system: int = 0) -> Ranking:
         """The ranking of a system if the first ``number`` unjudged candidates of each query are relevant."""
-        relevant = self.unjudged & (self.unjudged.cumsum(-1) <= number)
+        relevant = self.unjudged & (self.unjudged.cumsum(1) <= number)
         grade = torch.where(relevant, self.relevant, self.judged).to(self.judged.dtype)
         return replace(self.rankings[system], grade=grade.gather(1, self.columns[system]))
 
@@ -206,9 +206,9 @@ def _single_entries(ranking: Ranking, grade: float) -> Ranking:
 def _bounds(metric: RankingMetric, pair: _Pair) -> Tensor:
     """The smallest and largest difference of each query: float64 [query, 2]."""
     a, b = pair.rankings
-    judged = (metric.numerator(b) - metric.numerator(a)).unsqueeze(-1)
+    judged = (metric.numerator(b) - metric.numerator(a)).unsqueeze(1)
     increase = pair.contributions(metric)
-    most = pair.unjudged.sum(-1, keepdim=True)
+    most = pair.unjudged.sum(1, keepdim=True)
     numbers = torch.arange(int(most.max()) + 1, device=increase.device)
     # [query, number of relevant unjudged candidates]
     lowest, highest = (
@@ -230,14 +230,14 @@ def _bounds(metric: RankingMetric, pair: _Pair) -> Tensor:
             divisor = torch.stack(divisors, -1)
             lowest, highest = ratio(lowest, divisor), ratio(highest, divisor)
         # Both systems have the same value for an empty query, or none.
-        empty = torch.stack(list(map(metric.empty, judgments)), -1)
+        empty = torch.stack(list(map(metric.empty, judgments)), 1)
         lowest, highest = (torch.where(empty, 0.0, x) for x in (lowest, highest))
         possible = possible & ~empty if skips else possible
-    lower = torch.where(possible, lowest, math.inf).amin(-1)
-    upper = torch.where(possible, highest, -math.inf).amax(-1)
-    return torch.where(possible.any(-1, keepdim=True), torch.stack([lower, upper], -1), math.nan)
+    lower = torch.where(possible, lowest, math.inf).amin(1)
+    upper = torch.where(possible, highest, -math.inf).amax(1)
+    return torch.where(possible.any(1, keepdim=True), torch.stack([lower, upper], 1), math.nan)
 
 
 def _prefix_sums(x: Tensor, descending: bool) -> Tensor:
     """Sums of the first 0, 1, ... elements of each row in order of size: [query, 1 + element]."""
-    return torch.nn.functional.pad(x.sort(-1, descending=descending).values.cumsum(-1), (1, 0))
+    return torch.nn.functional.pad(x.sort(1, descending=descending).values.cumsum(1), (1, 0))

@@ -94,7 +94,7 @@ def poisson_counts(ids: Tensor, seed: int, replicates: int) -> Tensor:
     key = splitmix64(torch.full((1,), seed, dtype=torch.int64, device=ids.device))
     start = splitmix64(ids ^ key)
     steps = torch.arange(1, hashes + 1, dtype=torch.int64, device=ids.device) * STEP
-    bits = _mixed(start.unsqueeze(-1) + steps).view(torch.int16)[:, :replicates]
+    bits = _mixed(start.unsqueeze(1) + steps).view(torch.int16)[:, :replicates]
     counts = torch.zeros(bits.shape, dtype=torch.int8, device=ids.device)
     # numpy compares short integers several times as fast as torch on the CPU.
     shares: Any

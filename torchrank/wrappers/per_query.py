@@ -121,9 +121,9 @@ class PerQuery(SummedMetric):
         if values.is_cpu:
             if alike and bool((weights == 1).all()):
                 weights = weights[:, :0]
-            row = counted.nonzero().squeeze(-1)
+            row = counted.nonzero().squeeze(1)
             return dict(zip(FIELDS, (ids[row, None], values[row], weights[row], counted.new_empty((len(row), 0)))))
-        return dict(zip(FIELDS, (ids.unsqueeze(-1), values, weights, counted.unsqueeze(-1))))
+        return dict(zip(FIELDS, (ids.unsqueeze(1), values, weights, counted.unsqueeze(1))))
 
     def _dtype_on(self, device: torch.device) -> torch.dtype:
         """The dtype of values on a device, which may have no float64."""
@@ -160,8 +160,8 @@ class PerQuery(SummedMetric):
         self._errors = self.sums
         rows = {field: x.cpu() for field, x in self._fields().items()}
         if rows["counted"].shape[1]:
-            rows = {field: x[rows["counted"].squeeze(-1)] for field, x in rows.items()}
-        order = rows["ids"].squeeze(-1).argsort(stable=True)
+            rows = {field: x[rows["counted"].squeeze(1)] for field, x in rows.items()}
+        order = rows["ids"].squeeze(1).argsort(stable=True)
         ids, values, weights = (rows[field][order].numpy() for field in ("ids", "values", "weights"))
         first = np.ones(len(ids), dtype=bool)
         first[1:] = ids[1:, 0] != ids[:-1, 0]
@@ -245,8 +245,8 @@ def _gathered(rows: dict[str, Tensor], errors: Tensor, name: str, group: Any) ->
     mine = torch.cat([head, errors])
     heads = [torch.empty_like(mine) for _ in range(world)]
     dist.all_gather(heads, mine, group=group)
-    digests, numbers, counters = torch.stack(heads).split([DIGEST, 1 + len(rows), len(errors)], dim=-1)
-    if others := (digests != digests[0]).any(-1).nonzero().squeeze(-1).tolist():
+    digests, numbers, counters = torch.stack(heads).split([DIGEST, 1 + len(rows), len(errors)], dim=1)
+    if others := (digests != digests[0]).any(1).nonzero().squeeze(1).tolist():
         raise WorkersDifferError(
             f"Expected PerQuery of the same metrics on all {world} workers, got other metrics on {others} than on 0;"
             " build the same suite on every worker"
@@ -259,9 +259,9 @@ def _gathered(rows: dict[str, Tensor], errors: Tensor, name: str, group: Any) ->
     wide = {field: x if x.shape[1] else x.new_ones((len(x), most[field])) for field, x in rows.items()}
     # Bytes, so that fields of different dtypes travel together.
     packed = [x.contiguous().view(torch.uint8) for x in wide.values() if x.shape[1]]
-    parts = torch.cat(all_gather(torch.cat(packed, dim=-1), counts, group))
+    parts = torch.cat(all_gather(torch.cat(packed, dim=1), counts, group))
     sizes = {field: most[field] * x.element_size() for field, x in wide.items()}
-    fields = zip(wide.items(), parts.split(list(sizes.values()), dim=-1))
+    fields = zip(wide.items(), parts.split(list(sizes.values()), dim=1))
     return {
         field: part.contiguous().view(x.dtype) if sizes[field] else x.new_empty((sum(counts), 0))
         for (field, x), part in fields

@@ -415,7 +415,7 @@ class QueryTable:
         metric = self._metrics[label]
         values = torch.from_numpy(self.columns[label]).to(torch.float64)
         weights = torch.ones_like(values) if self.weights is None else torch.from_numpy(self.weights[label]).double()
-        rows = torch.stack([values, torch.where(values.isnan(), 0.0, weights)], -1)
+        rows = torch.stack([values, torch.where(values.isnan(), 0.0, weights)], 1)
         inside = torch.where(rows[:, 1] > 0, metric.mean.inside(values), 0.0)
         count, empty = values.new_tensor([len(values)]), values.isnan().sum().reshape(1)
         if bool((weights == 1).all()):  # without rounding: the same in any order, and as merged from parts

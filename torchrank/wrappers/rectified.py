@@ -86,44 +86,44 @@ def rectify(sums: Tensor, number: Tensor) -> Rectification:
     """The means by people, with the judge as a control variate; formulas in :class:`Rectified`.
 
     Args:
-        sums: float [..., kind, stratum, SIZE].
-        number: [..., kind, stratum]: number of queries with a value.
+        sums: float [subject, kind, stratum, SIZE].
+        number: [subject, kind, stratum]: number of queries with a value.
     """
-    weight = sums[..., Kind.ALL, :, Sum.W]
-    share = weight / weight.sum(-1, keepdim=True)
-    everyone, judge, human, _ = torch.where(share.unsqueeze(-2) > 0, state.mean(sums), 0.0).unbind(-2)
-    queries, _, people, _ = state.effective_size(sums).unbind(-2)
+    weight = sums[:, Kind.ALL, :, Sum.W]
+    share = weight / weight.sum(1, keepdim=True)
+    everyone, judge, human, _ = torch.where(share.unsqueeze(1) > 0, state.mean(sums), 0.0).unbind(1)
+    queries, _, people, _ = state.effective_size(sums).unbind(1)
     error = state.standard_error(sums, number)
     error = torch.where(error <= ROUNDING * state.mean(sums).abs(), 0.0, error)  # of equal values
-    of_all, of_judge, of_human, of_gap = error.square().unbind(-2)
+    of_all, of_judge, of_human, of_gap = error.square().unbind(1)
     covariance = (of_human + of_judge - of_gap) / 2
     # A sample without the rare values of the judge would make its weight too large.
     of_judge = torch.maximum(of_judge, of_all * queries / people)
     # The judge can add nothing about queries that people have judged.
     left = share**2 * (1 - people / queries).clamp_min(0)
-    y, f, c = (torch.where(share > 0, left * x, 0.0).sum(-1) for x in (of_human, of_judge, covariance))
-    total = torch.where(share > 0, people, 0.0).sum(-1)
+    y, f, c = (torch.where(share > 0, left * x, 0.0).sum(1) for x in (of_human, of_judge, covariance))
+    total = torch.where(share > 0, people, 0.0).sum(1)
     useful = (y > 0) & (f > 0)
     correlation = (c / (y * f).sqrt()).clamp(-1, 1) * total / (total + DOUBT)
     correlation = torch.where(useful, correlation, 0.0)
     factor = torch.where(useful, correlation * (y / f).sqrt(), 0.0)
 
-    means = human + factor.unsqueeze(-1) * (everyone - judge)
-    value = (share * means).sum(-1)
-    apart = (share * (means - value.unsqueeze(-1)) ** 2).sum(-1)
-    spread, by = people * of_human, factor.unsqueeze(-1)
+    means = human + factor.unsqueeze(1) * (everyone - judge)
+    value = (share * means).sum(1)
+    apart = (share * (means - value.unsqueeze(1)) ** 2).sum(1)
+    spread, by = people * of_human, factor.unsqueeze(1)
     rest = people * (of_human - 2 * by * covariance + by**2 * of_judge)
-    open_now = torch.where(share > 0, left * rest / people, 0.0).sum(-1)
-    rest = rest * torch.where(open_now > 0, (1 - correlation**2) * y / open_now, 1.0).unsqueeze(-1)
-    between = apart * sums[..., Kind.ALL, :, Sum.W2].sum(-1) / weight.sum(-1) ** 2
-    squares, firsts = (sums[..., Kind.HUMAN, :, at].sum(-1) for at in (Sum.SQUARES, Sum.SQUARES + 3))
-    zero_or_one, judged = (squares - firsts).abs() <= 1e-12 * firsts.abs(), (share * everyone).sum(-1)
+    open_now = torch.where(share > 0, left * rest / people, 0.0).sum(1)
+    rest = rest * torch.where(open_now > 0, (1 - correlation**2) * y / open_now, 1.0).unsqueeze(1)
+    between = apart * sums[:, Kind.ALL, :, Sum.W2].sum(1) / weight.sum(1) ** 2
+    squares, firsts = (sums[:, Kind.HUMAN, :, at].sum(1) for at in (Sum.SQUARES, Sum.SQUARES + 3))
+    zero_or_one, judged = (squares - firsts).abs() <= 1e-12 * firsts.abs(), (share * everyone).sum(1)
     found = Rectification(value, value, value, factor, correlation, value, judged, number, share, queries, people,
                           spread, rest, zero_or_one, between)  # fmt: skip
     variance = found.variance_with(people)
-    whole = torch.where(share > 0, share * spread, 0.0).sum(-1) + apart
+    whole = torch.where(share > 0, share * spread, 0.0).sum(1) + apart
     parts = torch.where(share > 0, share**2 * of_human, 0.0)
-    df = parts.sum(-1) ** 2 / (parts**2 / (people - 1)).nansum(-1)
+    df = parts.sum(1) ** 2 / (parts**2 / (people - 1)).nansum(1)
     effective = torch.where(variance > 0, whole / variance, total)
     return found._replace(variance=variance, df=df, effective=effective)
 
@@ -275,12 +275,12 @@ class Rectified(Compared):
         inside = members_of(strata, self.strata, "strata")[0].to(device)
         if len(inside) != queries:
             raise ValueError(f"Expected strata of {queries} queries, as in preds, got {len(inside)}")
-        outside = (inside.sum(-1) != 1).sum().view(1).to(judge[0].values)
+        outside = (inside.sum(1) != 1).sum().view(1).to(judge[0].values)
         kinds = [_kinds(one, other) for one, other in zip(judge, people)]
         pairs = [pair_sums(kinds[a][Kind.HUMAN], kinds[b][Kind.HUMAN]) for a, b in self.pairs]
         for a, b in self.pairs:
             kinds.append(_kinds(_difference(judge[a], judge[b]), _difference(people[a], people[b])))
-        sums = (self.tally.sums(one, None, inside.unbind(-1)) for found in kinds for one in found)
+        sums = (self.tally.sums(one, None, inside.unbind(1)) for found in kinds for one in found)
         self._add([*pairs, outside, *sums])
 
     # ---- results -----------------------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ class Rectified(Compared):
             if method != "t" and one.zero_or_one and self.tally.metrics[key].value_range == (0, 1):
                 low, high = wilson(min(max(value, 0.0), 1.0), effective, level)
             row = {"measure": f"{key}{name}", "value": value, "standard error": error, "low": low, "high": high}
-            numbers = one.number.sum(-1).int().tolist()
+            numbers = one.number.sum(1).int().tolist()
             row |= {"queries": numbers[Kind.ALL], "human": numbers[Kind.HUMAN], "effective": effective}
             rows.append(row | {"judge": float(one.judge), "weight": float(one.factor)})
         notes = [f"low and high: {100 * level:g} % confidence interval; human: queries that people have judged"]

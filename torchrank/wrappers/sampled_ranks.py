@@ -129,7 +129,7 @@ class SampledRanks(BinaryMetric):
 
     def _place(self, ranking: Ranking, ranks: Tensor) -> Tensor:
         """The element of ``ranks`` [query, entry] of the relevant candidate: float64 [query]."""
-        return torch.where(ranking.relevant(self.relevance_level), ranks, 0.0).sum(-1)
+        return torch.where(ranking.relevant(self.relevance_level), ranks, 0.0).sum(1)
 
     @property
     def num_extra_sums(self) -> int:
@@ -140,7 +140,7 @@ class SampledRanks(BinaryMetric):
         values = super().per_query(ranking)
         ranking = self.resolve_ties(ranking)
         first, tied = self._place(ranking, ranking.first), self._place(ranking, ranking.tied)
-        level, rank = self.relevance_level, torch.arange(1, self.num_negatives + 2, device=first.device).unsqueeze(-1)
+        level, rank = self.relevance_level, torch.arange(1, self.num_negatives + 2, device=first.device).unsqueeze(1)
         width = tied.clamp_min(1)  # 0 if not retrieved: behind all negatives
         spread = ((rank >= first) & (rank < first + width)) / width
         relevant, negatives = ranking.num_relevant(level), ranking.num_candidates - ranking.hits(level, None)

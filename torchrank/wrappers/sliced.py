@@ -287,10 +287,10 @@ def members_of(slices: Any, names: Sequence[str], what: str = "slices") -> tuple
     else:
         if slices.dim() != 1:
             raise ValueError(f"Expected int {what} of shape [query], one per query, got {list(slices.shape)}")
-        members = slices.unsqueeze(-1) == torch.arange(size, device=slices.device)
+        members = slices.unsqueeze(1) == torch.arange(size, device=slices.device)
         outside = slices >= size
     dtype = widest_float(slices.device)
-    return members, torch.stack([outside.sum(), (members.sum(-1) > 1).sum()]).to(dtype)
+    return members, torch.stack([outside.sum(), (members.sum(1) > 1).sum()]).to(dtype)
 
 
 def names_of(slices: Any) -> list[str]:

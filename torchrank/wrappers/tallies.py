@@ -66,6 +66,6 @@ def within(values: Values, members: Members) -> Values:
     if members is None:
         return values
     if members.is_cpu:  # then the sums of a small group cost little
-        return values.take(members.nonzero().squeeze(-1))
+        return values.take(members.nonzero().squeeze(1))
     absent = scalar(Status.ABSENT, values.status.dtype, values.status.device)
     return replace(values, status=torch.where(members, values.status, absent))

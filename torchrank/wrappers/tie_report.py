@@ -313,7 +313,7 @@ class TieGroups:
         counted = ranking.valid & (ranking.grade > 0)
         if self.reach is not None:
             counted = counted & (ranking.first <= self.reach)
-        size = torch.where(counted, ranking.tied, 0.0).amax(-1)
+        size = torch.where(counted, ranking.tied, 0.0).amax(1)
         return Values(size, torch.zeros_like(size, dtype=torch.int8), torch.zeros_like(ranking.errors))
 
 
@@ -334,8 +334,8 @@ def _snapped(batch: Batch, tolerance: Tolerance) -> Iterator[Batch]:
     for start in range(0, max(1, len(scores)), step):
         part = batch.rows(start, start + step)
         if target.dim() == 1 and scores.shape[1]:
-            column = part.target.to(scores.device).long().clamp(0, scores.shape[1] - 1).unsqueeze(-1)
-            positives = part.preds.gather(-1, column)
+            column = part.target.to(scores.device).long().clamp(0, scores.shape[1] - 1).unsqueeze(1)
+            positives = part.preds.gather(1, column)
         else:
             positives = torch.where(part.target.to(scores.device) > 0, part.preds, float("-inf"))
         yield replace(part, preds=tolerance.snapped(part.preds, positives))
