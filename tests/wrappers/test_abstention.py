@@ -144,7 +144,7 @@ def test_values_that_differ_by_one_of_4096_bins_are_sorted():
     target = torch.arange(4095) < hits.unsqueeze(-1)
     confidence = torch.randperm(30, generator=rng(1))
     metric.update(torch.zeros(target.shape), target.long(), confidence=confidence)
-    order = (hits / 4095).double()[confidence.argsort()].tolist()
+    order = (hits.double() / 4095)[confidence.argsort()].tolist()
     assert exactly(metric)["precision@4095/nauc"].item() == pytest.approx(nauc(order), rel=1e-6)
 
 

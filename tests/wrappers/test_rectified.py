@@ -121,8 +121,11 @@ def test_a_stratum_without_queries_changes_nothing():
     for names in (["a", "b"], ["a", "b", "empty"]):
         metric = tr.Rectified(NAMES, strata=names)
         metric.update(scores, model, human=people, judged=judged, strata=strata)
-        found.append((metric.summary(), metric.queries_needed(0.16)))
-    (summary, needed), (more, with_empty) = found
+        people_of_strata = torch.tensor([50.0, 70.0, math.nan])[: len(names)]
+        variances = [one.variance_with(people_of_strata).item() for _, _, one in metric._of_all(1)]
+        found.append((metric.summary(), metric.queries_needed(0.16), variances))
+    (summary, needed, variances), (more, with_empty, same) = found
+    assert variances == pytest.approx(same, rel=1e-12)
     for one, other in zip(summary, more, strict=True):
         assert one == pytest.approx(other)
     empty = [row for row in with_empty if row["stratum"] == "empty"]
