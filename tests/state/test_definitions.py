@@ -10,8 +10,13 @@ import torch
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 import torchrank as tr
+from tests.support.unread import leave_values_unread
+from torchrank.layouts.batch import Batch
 from torchrank.state import sums
 from torchrank.state.exact import ExactSums
+from torchrank.state.kept_rows import narrowed
+from torchrank.state.query_mean import added_together
+from torchrank.state.scoring import score_batch
 
 NAN, INF = math.nan, math.inf
 
@@ -70,6 +75,37 @@ def test_a_ranking_takes_weights_alone(name):
     assert metric.compute().item() == 0.875
 
 
+@pytest.mark.parametrize(
+    "metric",
+    [tr.MRR(), tr.MR(), tr.MR(inverse=True), tr.MR(adjusted="z"), tr.MRR(adjusted="index"), tr.DCG(), tr.KendallTau()],
+    ids=lambda metric: metric.label,
+)
+def test_plots_end_where_the_values_of_a_measure_do(metric):
+    ends = [end if math.isfinite(end) else None for end in metric.value_range]
+    assert [metric.plot_lower_bound, metric.plot_upper_bound] == ends
+
+
+@pytest.mark.parametrize("bad", [INF, NAN, -1.0])
+def test_without_validation_a_bad_weight_is_0_and_not_counted(bad):
+    suite = tr.RankingCollection({"checked": tr.MRR(), "unchecked": tr.MRR(validate_args=False)})
+    labels, weights = torch.tensor([0, 1, 2]), torch.tensor([1.0, bad, 2.0])
+    scores = torch.tensor([[3.0, 2.0, 1.0]] * 3)
+    suite.update(scores, labels, weights=weights)
+    assert suite["unchecked"].compute().item() == pytest.approx((1 + 2 / 3) / 3)
+    assert suite["unchecked"].sums.isfinite().all()
+    with pytest.raises(ValueError, match="1 query weight"):
+        suite["checked"].compute()
+
+
+def test_sums_of_negative_values_can_be_loaded():
+    report, other = tr.TieReport("utility(false_alarm=-3)@2"), tr.TieReport("utility(false_alarm=-3)@2")
+    report.update(torch.rand(3, 4), torch.zeros(3, 4))
+    assert (report.sums < 0).any()
+    report.persistent(True)
+    other.load_state_dict(report.state_dict())
+    assert torch.equal(other.sums, report.sums)
+
+
 # ---- exact sums ------------------------------------------------------------------------------------------------------
 
 
@@ -125,21 +161,22 @@ def test_sums_in_float32_carry_their_rounding_errors(narrow):
     torch.testing.assert_close(sums.read(both.double()), 2 * added.double().sum(0), rtol=1e-9, atol=0)
 
 
-def test_a_state_goes_to_a_device_without_float64_and_back(monkeypatch):
-    state, cpu = torch.rand(sums.SIZE + 1, dtype=torch.float64), torch.device("cpu")
-    rows = torch.rand(2, 2, dtype=torch.float64)
+@pytest.mark.parametrize("extra", [0, 1])
+def test_a_state_goes_to_a_device_without_float64_and_back(monkeypatch, extra):
+    state, cpu = torch.rand(sums.SIZE + extra, dtype=torch.float64), torch.device("cpu")
+    rows = torch.rand(2, sums.SIZE - 1, dtype=torch.float64)
     assert torch.equal(sums.carry(state, cpu), state)
     with monkeypatch.context() as patch:
         patch.setattr(sums, "widest_float", lambda device: torch.float32)
         there, few = sums.carry(state, cpu), sums.carry(rows, cpu)
         assert (there.shape, there.dtype) == ((2, len(state)), torch.float32)
-        assert (few.shape, few.dtype) == ((2, 2), torch.float32)
+        assert (few.shape, few.dtype) == (rows.shape, torch.float32)
         assert sums.carry(torch.arange(3), cpu).dtype == torch.int64
         assert torch.equal(sums.carry(there, cpu), there)
     back = sums.carry(there, cpu)
     assert (back.shape, back.dtype) == (state.shape, torch.float64)
     torch.testing.assert_close(back, state, rtol=1e-13, atol=0)
-    assert sums.carry(few, cpu).shape == (2, 2)
+    assert sums.carry(few, cpu).shape == rows.shape
     assert not sums.compensated(rows)
     assert not sums.compensated(state)
     torch.testing.assert_close(sums.add(state, there.double()), 2 * state, rtol=1e-12, atol=0)
@@ -155,6 +192,36 @@ def test_a_mean_is_rounded_to_14_bits_of_two_grids(dtype):
             scaled = mantissa * 2**14
             assert abs(scaled - round(scaled)) < 1e-3
             assert abs(centre - mean) <= mean * 2.0**-14
+
+
+# ---- an accelerator --------------------------------------------------------------------------------------------------
+
+
+def test_the_states_of_a_collection_are_added_in_one_call_where_values_are_not_read(monkeypatch):
+    scores, labels = torch.rand(5, 4), torch.tensor([0, 1, 2, 3, -1])
+    want, suite = (tr.RankingCollection("mrr, ndcg@2, mr") for _ in range(2))
+    want.update(scores, labels)
+    want.update(scores, labels)
+    leave_values_unread(monkeypatch)
+    totals, add = [], torch._foreach_add
+    monkeypatch.setattr(torch, "_foreach_add", lambda *lists: totals.append(add(*lists)) or totals[-1])
+    for number in (1, 2):
+        suite.update(scores, labels)
+        assert len(totals) == number
+        assert all(metric.sums is total for metric, total in zip(suite.values(), totals[-1], strict=True))
+    for one, other in zip(suite.values(), want.values()):
+        assert torch.equal(one.sums, other.sums)
+    assert tr.RankingCollection({"coverage": tr.Coverage(num_items=3)}).update(torch.tensor([[0, 1]])) is None
+
+
+def test_a_batch_of_another_thread_is_not_lost_by_the_sum_of_a_collection(monkeypatch):
+    leave_values_unread(monkeypatch)
+    metrics, batch = [tr.MRR(), tr.MR()], Batch(torch.rand(5, 4), torch.tensor([0, 1, 2, 3, 0]))
+    results = added_together(metrics, score_batch(metrics, batch))
+    metrics[0].update(torch.rand(2, 4), torch.tensor([0, 1]))
+    for metric, result in zip(metrics, results):
+        metric.accumulate(result)
+    assert [metric.num_queries for metric in metrics] == [7, 5]
 
 
 # ---- forward ---------------------------------------------------------------------------------------------------------
@@ -184,3 +251,23 @@ def test_a_metric_with_the_state_of_all_workers_refuses_a_batch():
     metric.unsync()
     metric(torch.rand(2, 3), torch.tensor([0, 1]))
     assert metric.num_queries == 4
+
+
+# ---- kept rows -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32])
+def test_whole_numbers_are_kept_in_the_smallest_type_that_holds_them(bits):
+    types = {8: torch.int8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
+    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    for values, wanted in (([low, high], bits), ([low - 1, 0], 2 * bits), ([0, high + 1], 2 * bits)):
+        found = narrowed(torch.tensor(values))
+        assert (found.dtype, found.tolist()) == (types[wanted], values)
+
+
+def test_kept_rows_are_copies_and_bools_are_numbers():
+    for x in (torch.tensor([1, 2], dtype=torch.int8), torch.tensor([300, 2], dtype=torch.int16), torch.rand(2).half()):
+        found = narrowed(x)
+        assert (found.dtype, found.tolist()) == (x.dtype, x.tolist())
+        assert found.data_ptr() != x.data_ptr()
+    assert narrowed(torch.tensor([True, False])).dtype == torch.int8

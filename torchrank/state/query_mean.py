@@ -69,8 +69,6 @@ class QueryMean(SummedMetric):
 
     is_differentiable = False
     higher_is_better = True
-    plot_lower_bound: float | None = 0.0
-    plot_upper_bound: float | None = 1.0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

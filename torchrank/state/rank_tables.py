@@ -50,8 +50,8 @@ class Table(NamedTuple):
         each = torch.arange(1, reach + 2, dtype=torch.float64, device="cpu")
         # No relevant candidate; one at each rank; and one that is not retrieved, beside a list of each length.
         lists = Ranking.from_ranks(
-            torch.cat([each.new_full((1,), -1), each, torch.full_like(each, math.inf)]),
-            torch.cat([each.new_zeros(1), torch.full_like(each, reach + 2), each - 1]),
+            torch.cat([each.new_full((1,), -math.inf), each, torch.full_like(each, math.inf)]),
+            torch.cat([each.new_zeros(1), each, each - 1]),
         )
         values = Values.measured(metrics, [metric.per_query(lists) for metric in metrics])
         values_by_rank, states = values.values, values.status

@@ -172,7 +172,7 @@ def _area_of_abstention(weight: Tensor, total: Tensor) -> Tensor:
     """Area under the means of what remains, over the rates of abstention; bins in ascending order of confidence."""
     rates = RATES.to(weight)
     queries, values = weight.cumsum(0), total.cumsum(0)
-    out = torch.minimum((rates * queries[-1]).round(), queries[-1] - 1).clamp_min(0)
+    out = torch.minimum((rates * queries[-1]).round(), queries[-1] - 1)
     last = torch.searchsorted(queries, out, right=True).clamp_max(len(weight) - 1)  # the bin that is cut
     left = values[-1] - values[last] + (queries[last] - out) * total[last] / weight[last]
     return torch.trapezoid(left / (queries[-1] - out), rates)
