@@ -97,6 +97,26 @@ def test_without_validation_a_bad_weight_is_0_and_not_counted(bad):
         suite["checked"].compute()
 
 
+@pytest.mark.parametrize("name", ["mrr(aggregation=median)", "mr(filtered=True,average=positive)", "mr", "mrr@2"])
+@pytest.mark.parametrize("labels", [False, True])
+def test_chunks_of_a_batch_have_the_sums_and_values_of_the_whole(assume, name, labels):
+    draw = torch.Generator().manual_seed(0)
+    scores, grades = torch.rand(40, 9, generator=draw), torch.randint(0, 3, (40, 9), generator=draw)
+    grades[::7] = 0
+    target = grades.argmax(-1).masked_fill(torch.arange(40) % 9 == 0, -100) if labels else grades
+    weights = torch.rand(40, generator=draw, dtype=torch.float64)
+    found = []
+    for block in (10_000, 45):
+        assume(block=block)
+        plain, weighted = (tr.parse(name) for _ in range(2))
+        plain.update(scores, target)
+        weighted.update(scores, target, weights=weights)
+        kept = tr.PerQuery(name)
+        kept.update(scores, target, query_ids=torch.arange(40))
+        found.append([plain.sums, weighted.sums, kept.compute().compute()[name], plain.compute(), weighted.compute()])
+    torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12, equal_nan=True)
+
+
 def test_sums_of_negative_values_can_be_loaded():
     report, other = tr.TieReport("utility(false_alarm=-3)@2"), tr.TieReport("utility(false_alarm=-3)@2")
     report.update(torch.rand(3, 4), torch.zeros(3, 4))

@@ -1,5 +1,7 @@
 """What all plots share: styles of lines, names, legends, and rows of intervals."""
 
+from dataclasses import replace
+
 import pytest
 
 import torchrank as tr
@@ -49,6 +51,7 @@ def test_a_legend_with_long_or_many_names_is_beside_the_axes(names, beside, colu
     legend = axes.get_legend()
     assert not legend.get_frame_on()
     assert [text.get_text() for text in legend.get_texts()] == names
+    assert not any(text.get_parse_math() for text in legend.get_texts())
     assert (legend.get_bbox_to_anchor().x0 > axes.bbox.x1) == beside
     assert legend._ncols == columns
     room, width = drawing.room_for(names), pytest.approx(columns * (0.55 + 0.07 * len(names[0])))
@@ -97,8 +100,8 @@ def test_up_to_8_cutoffs_are_ticks_of_a_logarithmic_axis(count):
     assert len(axes.get_xticks(minor=True)) == 0
     if count == 1:
         assert (low, high) == (1.5, 6)
-    texts = [axes.xaxis.get_major_formatter()(k) for k in (5, 12_000, 999_999, 1_000_000)]
-    assert texts == ["5", "12,000", "999,999", "1e+06"]
+    texts = [axes.xaxis.get_major_formatter()(k) for k in (5, 12_000, 999_999, 1_000_000, 1_500_000)]
+    assert texts == ["5", "12,000", "999,999", "1e+06", "1.5e+06"]
 
 
 @pytest.mark.parametrize(("rows", "name"), [(1, "a"), (8, "system"), (8, "a system with a long name")])
@@ -106,8 +109,10 @@ def test_rows_and_names_make_figures_larger(rows, name):
     values = {f"{number}{end}": number for number in range(rows) for end in ("", "/low", "/high")}
     pair = PairStatistics("mrr", name, name, 8, 0.3, 0.4, 0.01, 7.0)
     ends = drawing.plot_ends(None, values, [*map(str, range(rows))], ("", "/low", "/high"), "x")
-    forest = tr.Comparison((Row(pair, 0.01, 0.01),) * rows).forest()
+    shorter = Row(replace(pair, a="a", b="b"), 0.01, 0.01)
+    forest = tr.Comparison((Row(pair, 0.01, 0.01), *[shorter] * (rows - 1))).forest()
     for (figure, axes), width in ((ends, 6), (forest, 4.5)):
+        assert pyplot.fignum_exists(figure.number)
         figure.draw_without_rendering()
         inside = axes.get_window_extent()
         assert inside.height / figure.dpi == pytest.approx(0.3 * rows + 0.6, abs=0.4)
@@ -155,6 +160,7 @@ def test_rows_of_intervals_are_from_top_to_bottom_and_hollow_where_they_are_not_
         pyplot.matplotlib.colors.to_hex(ranges.get_color()[0]).upper()
     ] * 2
     assert [label.get_text() for label in axes.get_yticklabels()] == ["$a", "b", "c"]
+    assert not any(label.get_parse_math() for label in axes.get_yticklabels())
     bottom, top = axes.get_ylim()
     assert 3 > bottom > 2 > 0 > top > -1
 

@@ -86,11 +86,13 @@ def hits(values):
 def test_equal_values_of_people_are_their_mean_and_a_judge_has_no_weight(of_people):
     metric = tr.Rectified(["hitrate@1", "mrr"])
     judge = [n % 3 for n in range(30)]
-    metric.update(torch.tensor([[0.9, 0.1]] * 30), hits([x % 2 for x in judge]), human=hits([of_people] * 30))
+    judged = torch.arange(30) < 20
+    human = hits([of_people] * 30)
+    metric.update(torch.tensor([[0.9, 0.1]] * 30), hits([x % 2 for x in judge]), human=human, judged=judged)
     hit, rank = metric.summary()
     alone = tr.HitRate(top_k=1)
-    alone.update(torch.tensor([[0.9, 0.1]] * 30), hits([of_people] * 30))
-    assert (hit["value"], hit["weight"], hit["effective"]) == (of_people, 0, 30)
+    alone.update(torch.tensor([[0.9, 0.1]] * 20), hits([of_people] * 20))
+    assert (hit["value"], hit["weight"], hit["effective"]) == (of_people, 0, 20)
     assert (hit["low"], hit["high"]) == pytest.approx(alone.interval())
     assert (rank["value"], rank["weight"], math.isnan(rank["low"])) == ((1 + of_people) / 2, 0, not of_people)
     assert metric.queries_needed(0.1)["more"] == [0, 0]

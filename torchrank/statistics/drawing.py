@@ -92,7 +92,7 @@ def log_axis(axes: Any, cutoffs: Sequence[float]) -> None:
     axes.set_xscale("log")
     few = 0 < len(cutoffs) <= 8
     axes.xaxis.set_major_locator(ticker.FixedLocator(cutoffs) if few else ticker.LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda k, _: f"{k:,g}" if k < 1e6 else f"{k:.0e}"))
+    axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda k, _: f"{k:,g}"))
     axes.xaxis.set_minor_locator(ticker.NullLocator())
     if len(cutoffs) == 1:
         axes.set_xlim(cutoffs[0] / 2, cutoffs[0] * 2)
@@ -118,7 +118,7 @@ def add_legend(axes: Any, drawn: Sequence[Any], names: Sequence[str], aside: boo
 
 def beside(names: Sequence[str]) -> bool:
     """Whether the legend of some names is beside the axes."""
-    return len(names) > INSIDE or max(map(len, names), default=0) > 24
+    return len(names) > INSIDE or any(len(name) > 24 for name in names)
 
 
 def room_for(names: Sequence[str], aside: bool = False) -> float:
