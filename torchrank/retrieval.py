@@ -185,7 +185,7 @@ class Retrieval(KeepsRows):
         rows = Rows(*(x.detach().flatten() for x in (preds, target, indexes)))
         if self.ignore_index is not None:  # compare as int64: ignore_index may be out of range of a narrow dtype
             accepted = (rows.target if target.is_floating_point() else rows.target.long()) != self.ignore_index
-            rows = Rows(*(x.index_select(0, accepted.nonzero().squeeze(-1)) for x in rows))
+            rows = Rows(*(x.index_select(0, accepted.nonzero().squeeze(1)) for x in rows))
         if not len(rows.preds):
             return
         if not self.allow_non_binary_target:
@@ -230,7 +230,7 @@ class Retrieval(KeepsRows):
             values = values[~empty]
         else:
             fill = float(self.empty_target_action == "pos")
-            values.masked_fill_(empty if dim is None else empty.unsqueeze(-1), fill)
+            values.masked_fill_(empty if dim is None else empty.unsqueeze(1), fill)
         if not values.numel():  # torchmetrics returns 0 if all queries are skipped
             return values.new_zeros(values.shape[1:]).float()
         if isinstance(self.aggregation, str):
@@ -238,7 +238,7 @@ class Retrieval(KeepsRows):
         if _takes_dim(self.aggregation):
             return torch.as_tensor(self.aggregation(values.float(), dim=dim), device=values.device)
         # A function without `dim` receives the values of all queries at one rank.
-        columns = values.float().unsqueeze(-1).flatten(1).T
+        columns = values.float().unsqueeze(1).flatten(1).T
         results = torch.stack([torch.as_tensor(self.aggregation(column), device=column.device) for column in columns])
         return results[0] if dim is None else results
 
@@ -600,14 +600,14 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
         position = {"min": 0, "median": (total - 1) // 2}.get(str(self.aggregation), total - 1)
         start = 0
         while start < len(ranks) and total:
-            going_on = [part for part in parts if part.shape[-1] > start]
+            going_on = [part for part in parts if part.shape[2] > start]
             step = max(1, BLOCK // 8 // max(1, sum(map(len, going_on))))
             chunk = ranks[start : start + step]
             active = torch.cat(
                 [result.new_empty((0, 2, len(chunk))), *(self._between(part, chunk) for part in going_on)]
             )
-            behind = [self._between(part, chunk[:1]) for part in parts if part.shape[-1] <= start]
-            ended = torch.cat([result.new_empty((0, 2, 1)), *behind]).squeeze(-1)
+            behind = [self._between(part, chunk[:1]) for part in parts if part.shape[2] <= start]
+            ended = torch.cat([result.new_empty((0, 2, 1)), *behind]).squeeze(2)
             low = max(0, position - len(active))
             for n in range(2):
                 falls = n == 0 and not self.adaptive_k
@@ -622,8 +622,8 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
                     count = len(values)
                 near = torch.arange(low, min(position + 1, len(values)), device=ranks.device)
                 fall = chunk[0] / chunk if falls else torch.ones_like(chunk, dtype=values.dtype)
-                scale = torch.where((near < count).unsqueeze(-1), fall, 1.0)
-                pool = torch.cat([active[:, n], values[near].unsqueeze(-1) * scale])
+                scale = torch.where((near < count).unsqueeze(1), fall, 1.0)
+                pool = torch.cat([active[:, n], values[near].unsqueeze(1) * scale])
                 result[n, start : start + step] = pool.kthvalue(position - low + 1, dim=0).values
             start += step
         return result[0], result[1]
@@ -631,23 +631,23 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
     def _curves(self, ranking: Ranking, ranks: Tensor) -> tuple[Tensor, Tensor]:
         """Precision and recall at the ranks: float64 [query, rank] each."""
         hits = ranking.hits_by_rank(1, len(ranks))
-        length = torch.minimum(ranks, ranking.num_candidates.unsqueeze(-1)) if self.adaptive_k else ranks
-        return hits / length.clamp_min(1), hits / ranking.num_relevant(1).clamp_min(1).unsqueeze(-1)
+        length = torch.minimum(ranks, ranking.num_candidates.unsqueeze(1)) if self.adaptive_k else ranks
+        return hits / length.clamp_min(1), hits / ranking.num_relevant(1).clamp_min(1).unsqueeze(1)
 
     def _between(self, curves: Tensor, ranks: Tensor) -> Tensor:
-        """Curves [..., 2, rank] at some consecutive ranks. Behind the last rank of a curve there are no more hits."""
-        width = curves.shape[-1]
+        """Curves [query, 2, rank] at some consecutive ranks. Behind the last rank of a curve there are no more hits."""
+        width = curves.shape[2]
         if not len(ranks) or not width:
-            return curves.new_zeros((*curves.shape[:-1], len(ranks)))
+            return curves.new_zeros((len(curves), 2, len(ranks)))
         first, last = int(ranks[0]), int(ranks[-1])
-        there = curves[..., first - 1 : last]
+        there = curves[:, :, first - 1 : last]
         if last <= width:
             return there
         beyond = ranks[max(0, width + 1 - first) :]
-        behind = curves[..., -1:].expand(*curves.shape[:-1], len(beyond)).clone()
+        behind = curves[:, :, -1:].repeat(1, 1, len(beyond))
         if not self.adaptive_k:
-            behind[..., 0, :] *= width / beyond
-        return torch.cat([there, behind], dim=-1)
+            behind[:, 0] *= width / beyond
+        return torch.cat([there, behind], dim=2)
 
 
 class RetrievalRecallAtFixedPrecision(RetrievalPrecisionRecallCurve, stock.RetrievalRecallAtFixedPrecision):

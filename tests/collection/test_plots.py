@@ -10,6 +10,7 @@ from torchmetrics.classification import MulticlassAccuracy
 
 import torchrank as tr
 from tests.support.optional import pyplot
+from torchrank.collection.line_plots import plot_steps, plot_values
 
 CUTS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
 SUITES = {
@@ -74,6 +75,27 @@ def test_values_stand_in_one_axes_beside_their_names_and_numbers(size):
     assert -1 < top < 0  # the first row is on top
     assert len(values) - 1 < bottom < len(values)
     assert inside.width > 3 * figure.dpi
+
+
+@pytest.mark.parametrize(("rows", "height"), [(1, 2.4), (4, 2.4), (8, 3.44), (40, 12.4), (90, 20)])
+@pytest.mark.parametrize("length", [3, 40])
+def test_figures_of_values_have_room_for_names_and_rows(rows, height, length):
+    figure, axes = plot_values({f"{n:0{length}}": 0.5 for n in range(rows)}, None)
+    figure.draw_without_rendering()
+    inside = axes.get_window_extent()
+    assert inside.height / figure.dpi == pytest.approx(height - 0.5, abs=0.4)
+    assert inside.width / figure.dpi == pytest.approx(5.5, abs=0.5)
+    assert all(line.get_visible() for axis in (axes.xaxis, axes.yaxis) for line in axis.get_gridlines())
+
+
+@pytest.mark.parametrize(("lines", "height"), [(1, 4.8), (16, 4.8), (20, 5.6), (41, 5.6)])
+def test_figures_of_lines_have_room_for_a_column_of_names(lines, height):
+    figure, axes = plot_steps([{f"name {n}": torch.tensor(0.5) for n in range(lines)}] * 2, None)
+    figure.draw_without_rendering()
+    inside = axes.get_window_extent()
+    assert inside.height / figure.dpi == pytest.approx(height - 0.5, abs=0.4)
+    assert inside.width / figure.dpi == pytest.approx(5.7, abs=0.5)
+    assert pyplot.get_fignums() == [figure.number]
 
 
 @pytest.mark.parametrize("size", SUITES)
