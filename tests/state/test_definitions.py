@@ -12,7 +12,7 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 import torchrank as tr
 from tests.support.unread import leave_values_unread
 from torchrank.layouts.batch import Batch
-from torchrank.state import sums
+from torchrank.state import scoring, sums
 from torchrank.state.exact import ExactSums
 from torchrank.state.kept_rows import narrowed
 from torchrank.state.query_mean import added_together
@@ -83,6 +83,11 @@ def test_a_ranking_takes_weights_alone(name):
 def test_plots_end_where_the_values_of_a_measure_do(metric):
     ends = [end if math.isfinite(end) else None for end in metric.value_range]
     assert [metric.plot_lower_bound, metric.plot_upper_bound] == ends
+
+
+def test_a_score_sums_nothing(monkeypatch):
+    monkeypatch.setattr(scoring, "reduce", None)
+    assert tr.MRR().score(torch.tensor([[0.1, 0.9]]), torch.tensor([0])).tolist() == [0.5]
 
 
 @pytest.mark.parametrize("bad", [INF, NAN, -1.0])

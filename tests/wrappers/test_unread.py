@@ -5,6 +5,8 @@ import torch
 
 import torchrank as tr
 from tests.support.unread import leave_values_unread
+from torchrank.state import scoring
+from torchrank.wrappers.suites import values_of
 
 SUITE = ["mrr", "mr", "ndcg@3", "map(aggregation=geometric)", "precision@2"]
 
@@ -28,7 +30,7 @@ WRAPPED = {
 }
 
 
-def result(name):
+def filled(name):
     metric = WRAPPED[name]()
     for scores, grades, ids, weights in batches():
         more = {"weights": weights}
@@ -37,7 +39,21 @@ def result(name):
         elif name != "systems":
             more["query_ids"] = ids
         metric.update({"x": scores, "y": scores.flip(1)} if name == "systems" else scores, grades, **more)
+    return metric
+
+
+def result(name):
+    metric = filled(name)
     return metric.compute(), metric.summary().rows if hasattr(metric, "summary") else []
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_a_wrapper_sums_values_in_its_way_only(name, monkeypatch):
+    monkeypatch.setattr(scoring, "reduce", None)  # the sums of metrics by themselves
+    filled(name)
+    ranking = tr.Ranking.from_scores(torch.rand(3, 4), torch.ones(3, 4))
+    values, weights = values_of({"mrr": tr.MRR()}, ranking)
+    assert (values["mrr"].tolist(), weights) == ([1, 1, 1], None)
 
 
 @pytest.mark.parametrize("name", WRAPPED)

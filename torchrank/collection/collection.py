@@ -108,7 +108,7 @@ class RankingCollection(MetricCollection):
             self._joint = JointReduction({})
         members = [*self._unprefixed().items(), *keyed(metrics, *more, options=self._options)]
         check_different([key for key, _ in members], self._style)
-        for key, metric in members[len(self) :]:
+        for key, metric in members:
             self[self._inner(key)] = metric
         self._link()
 
