@@ -114,7 +114,7 @@ def rectify(sums: Tensor, number: Tensor) -> Rectification:
     spread, by = people * of_human, factor.unsqueeze(1)
     rest = people * (of_human - 2 * by * covariance + by**2 * of_judge)
     open_now = torch.where(share > 0, left * rest / people, 0.0).sum(1)
-    rest = rest * torch.where(open_now > 0, (1 - correlation**2) * y / open_now, 1.0).unsqueeze(1)
+    rest = rest * ((1 - correlation**2) * y / open_now).nan_to_num().unsqueeze(1)
     between = apart * sums[:, Kind.ALL, :, Sum.W2].sum(1) / weight.sum(1) ** 2
     squares, firsts = (sums[:, Kind.HUMAN, :, at].sum(1) for at in (Sum.SQUARES, Sum.SQUARES + 3))
     zero_or_one, judged = (squares - firsts).abs() <= 1e-12 * firsts.abs(), (share * everyone).sum(1)
@@ -476,18 +476,17 @@ def _needed(found: Rectification, width: float, level: float) -> tuple[list[int]
 
     None if the width cannot be reached; and the smallest width that can be reached.
     """
-    present = found.share > 0
-    pull = torch.where(present, found.share * found.rest.clamp_min(0).sqrt(), 0.0)
-    least = torch.where(present, found.human, 0.0)
+    # A stratum without queries has none of people either: its numbers are NaN.
+    pull = (found.share * found.rest.clamp_min(0).sqrt()).nan_to_num()
 
     def allocated(factor: float) -> Tensor:
-        return torch.minimum(torch.maximum(factor * pull, least), found.queries).nan_to_num(0.0)
+        return torch.minimum(torch.maximum(factor * pull, found.human), found.queries).nan_to_num()
 
     def width_of(human: Tensor) -> float:
-        df = float(human.sum() - present.sum())
+        df = float(human.sum() - (found.share > 0).sum())
         return 2 * t_quantile((1 + level) / 2, df) * math.sqrt(float(found.variance_with(human)))
 
-    low, high = 0.0, float((found.queries / pull)[pull > 0].max()) if bool((pull > 0).any()) else 0.0
+    low, high = 0.0, float(torch.where(pull > 0, found.queries / pull, 0.0).max())
     narrowest = width_of(allocated(high))
     if narrowest > width:
         return None, narrowest
