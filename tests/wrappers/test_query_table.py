@@ -132,6 +132,19 @@ def test_queries_without_a_value_change_their_own_counts_only(how):
     assert more.values() == few.values() == {"x": row["value"]}
 
 
+def test_medians_and_weighted_means_are_other_results_than_plain_means():
+    metrics = {
+        "mean": tr.MRR(),
+        "median": tr.MRR(aggregation="median"),
+        "weighted": tr.MRR(),
+        "mr": tr.MR(inverse=True),
+    }
+    columns, weights = dict.fromkeys(metrics, (1.0, 0.5)), dict.fromkeys(metrics, (1.0, 1.0))
+    assert tr.QueryTable([1, 2], columns, None, metrics).other_results == ["median", "mr"]
+    found = tr.QueryTable([1, 2], columns, weights | {"weighted": (1.0, 2.0)}, metrics)
+    assert found.other_results == ["median", "weighted", "mr"]
+
+
 def test_by_has_a_row_for_each_metric_and_slice():
     generator = np.random.default_rng(4)
     columns = {label: generator.integers(0, 9, 40) / 8 for label in ("mrr", "ndcg@3")}
@@ -230,6 +243,7 @@ def test_a_table_of_a_ranking_has_its_ids_its_groups_and_the_values_of_its_queri
         assert (found.groups is None) == (groups is None)
         if groups:
             assert dict(zip(found.ids.tolist(), found.groups.tolist())) == {"x": "a", "y": "b", "z": "a"}
+    assert kept.compute().named(tr.Ranking.from_table({k: FRAME[k] for k in ("qid", "score", "label")})).groups is None
     with pytest.raises(ValueError, match=r"Expected the texts of all ids, got none for -?[0-9]+ and 1 others"):
         kept.compute().named(["x"])
 
