@@ -130,10 +130,10 @@ __all__ = [
 
 
 AGGREGATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "mean": lambda values: values.mean(0),
-    "median": lambda values: values.median(0).values,
-    "min": lambda values: values.amin(0),
-    "max": lambda values: values.amax(0),
+    "mean": torch.mean,
+    "median": torch.median,
+    "min": torch.amin,
+    "max": torch.amax,
 }
 INCOMPARABLE = (torch.uint16, torch.uint32, torch.uint64)  # dtypes for which torch has no comparisons
 
@@ -148,14 +148,12 @@ class Retrieval(KeepsRows):
         empty_target_action: str
         aggregation: Literal["mean", "median", "min", "max"] | Callable
         allow_non_binary_target: bool
-        _ranked: tuple[Rows, list[Ranking]] | None
+        _ranked: tuple[Rows, list[Ranking]] | None  # the rows and their rankings, until the next update or reset
         _latest: ClassVar[weakref.ref[Retrieval] | None]
 
     #: the kind of target that an empty query does not have
     needed = "positive"
 
-    # The rows and their rankings, until the next update or reset.
-    _ranked = None
     # The metric that has ranked last. Other metrics of its collection have the same rows and take its rankings.
     _latest = None
 

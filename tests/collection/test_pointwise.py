@@ -210,6 +210,14 @@ def test_excluded_candidates_are_hidden_as_by_a_mask_unless_they_are_relevant(li
     assert both["mrr"].num_queries == 2
 
 
+def test_a_batch_without_queries_excludes_nothing():
+    suite, nothing = tr.RankingCollection("mrr, mae"), torch.zeros(0, dtype=torch.int64)
+    suite.update(SCORES, TARGET)
+    before = suite.compute()
+    suite.update(SCORES[:0], TARGET[:0], exclude=(nothing, nothing))
+    assert suite.compute() == before
+
+
 def test_excluded_pairs_outside_of_the_batch_raise_in_compute_only():
     suite = tr.RankingCollection({"mrr": "mrr", "accuracy": BinaryAccuracy()})
     suite.update(SCORES, TARGET, exclude=(torch.tensor([0, 5]), torch.tensor([9, 0])))

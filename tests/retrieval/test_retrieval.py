@@ -469,6 +469,19 @@ def test_a_function_with_dim_receives_the_values_of_all_queries_in_whatever_orde
         assert want <= set(seen)
 
 
+@pytest.mark.parametrize("aggregation", ["median", "min", "max", torch.amax])
+def test_the_ranks_of_few_queries_are_aggregated_together(monkeypatch, aggregation):
+    metric, between, seen = (
+        ours(CURVES[0], aggregation=aggregation),
+        retrieval.RetrievalPrecisionRecallCurve._between,
+        [],
+    )
+    monkeypatch.setattr(type(metric), "_between", lambda *args: seen.append(len(args[2])) or between(*args))
+    metric.update(*rows(3))
+    precision, _, _ = metric.compute()
+    assert set(seen) == {len(precision)}
+
+
 @pytest.mark.parametrize("value", [0, -3, 1.5, True, 2**53 + 1])
 def test_the_largest_rank_is_named_if_it_is_exceeded_only(value):
     with pytest.raises(ValueError, match=r"`top_k` has to be a positive integer") as raised:

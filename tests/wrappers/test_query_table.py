@@ -86,7 +86,11 @@ def test_clusters_of_single_queries_have_the_plain_error_and_few_clusters_a_note
     many = table.summary(clusters=by_id(np.arange(len(values)) % 30))
     assert len(values) >= 30
     assert not any("fewer" in note for note in many.notes)
-    assert math.isnan(table.summary(clusters=by_id(np.zeros(len(values))))["standard error"][0])
+    one = table.summary(clusters=by_id(np.zeros(len(values))))
+    assert (math.isnan(one["standard error"][0]), one.notes[1][:10]) == (True, "1 clusters")
+    assert tr.QueryTable([], {"x": []}).summary(clusters={}).notes[1].startswith("0 clusters")
+    with pytest.raises(ValueError, match="Expected level to be a number between 0 and 1"):
+        table.summary(level=2)
     with pytest.raises(ValueError, match=r"for every id, got none for .* ids, e\.g\. 1;"):
         table.summary(clusters={0: "a"})
     with pytest.raises(TypeError, match="a dict from id"):
@@ -339,6 +343,8 @@ def test_a_number_and_its_text_are_two_slices_and_missing_ones_are_none():
     found = table.by({key: repr(one) for key, one in slices.items() if key < 4} | {4: None})
     assert (found["measure"], found["value"]) == (["mrr/'1'", "mrr/1", "mrr/2"], [0.5, 1.0, 0.25])
     assert table.by({1: 1, 2: 1, 3: 2, 4: math.nan})["queries"] == [2, 1]
+    mixed = table.by({1: 2, 2: "b", 3: 10, 4: "a", "a text": 5})
+    assert mixed["measure"] == ["mrr/10", "mrr/2", "mrr/a", "mrr/b"]  # as texts
     assert "3 clusters" in table.summary(clusters={1: 1, 2: "1", 3: 2, 4: 2}).notes[1]
     (row,) = tr.compare({"a": table, "b": table}, clusters={1: 1, 2: "1", 3: 2, 4: 2}).rows
     assert row.pair.n == 4

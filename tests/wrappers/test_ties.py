@@ -265,6 +265,15 @@ def test_state_is_additive_over_batches_merges_and_copies():
         tr.TieReport("mrr").merge_state(whole)
 
 
+def test_reports_with_other_tolerances_have_other_states_of_one_row_of_maxima():
+    reports = [tr.TieReport("mrr, ndcg@2", **given) for given in ({}, {"atol": 0.1}, {"rtol": 0.1}, {"atol": 0.2})]
+    assert len({name for report in reports for name in report.metric_state}) == 2 * len(reports)
+    assert list(reports[0].metric_state) == [
+        f"report on {tr.MRR().label} {tr.NDCG(top_k=2).label}:{part}" for part in ("sums", "most")
+    ]
+    assert all(report.most.shape == (1, 3) for report in reports)
+
+
 def test_a_checkpoint_goes_on():
     scores, grades = batch(6)
     report, resumed = tr.TieReport(SUITE), tr.TieReport(SUITE)

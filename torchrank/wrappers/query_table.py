@@ -256,12 +256,11 @@ class QueryTable:
         Raises:
             ValueError: an argument has an unknown value, clusters lack an id, or the cluster of an id is None or NaN.
         """
-        check(level, "auto")
         estimates = {label: self._estimate(label, level, "auto") for label in self.columns}
         if clusters is None:
             return estimate_table(estimates, level)
         cluster = numbered_clusters(self._aligned(clusters, "clusters"), self.ids.tolist())
-        count = 1 + int(cluster.max(initial=-1))
+        count = len(np.unique(cluster))
         estimates = {label: self._clustered(label, estimated, cluster, level) for label, estimated in estimates.items()}
         notes = [f"{count} clusters: standard errors and intervals allow for dependence within them"]
         if count < FEW_CLUSTERS:

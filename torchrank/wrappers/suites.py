@@ -52,7 +52,7 @@ def measures_of(suite: RankingCollection, user: str, means: bool) -> dict[str, M
         ValueError: a metric has no value for every query, or is not a mean although ``means``.
     """
     measures: dict[str, Measure] = {}
-    for key, metric in suite.items(copy_state=False):
+    for key, metric in suite.items():
         if not isinstance(metric, RankingMetric | PerUserMetric) or isinstance(metric, PRCurve):
             raise ValueError(
                 f"Expected metrics with one value for each query in {user}, got {key!r}, a {type(metric).__name__};"

@@ -99,7 +99,7 @@ class TieReport(SummedMetric):
         super().__init__(**kwargs)
         self._tolerance = Tolerance.of(atol, rtol)
         suite = collection_of(metrics)
-        by_key = dict(suite.items(copy_state=False))
+        by_key = dict(suite.items())
         self.not_applicable = {key: why for key, metric in by_key.items() if (why := _why_not(metric))}
         measured = {key: metric for key, metric in by_key.items() if key not in self.not_applicable}
         if not measured:
