@@ -469,6 +469,13 @@ def test_a_function_with_dim_receives_the_values_of_all_queries_in_whatever_orde
         assert want <= set(seen)
 
 
+def test_irrelevant_rows_of_long_lists_have_no_entries_in_rankings():
+    metric = ours("RetrievalMAP")
+    metric.update(torch.rand(4000), torch.arange(4000) % 2000 == 7, indexes=torch.arange(4000) // 2000)
+    (ranking,) = metric.rankings()
+    assert ranking.first.shape == (2, 1)
+
+
 @pytest.mark.parametrize("aggregation", ["median", "min", "max", torch.amax])
 def test_the_ranks_of_few_queries_are_aggregated_together(monkeypatch, aggregation):
     metric, between, seen = (

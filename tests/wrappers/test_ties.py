@@ -238,6 +238,14 @@ def test_ignored_queries_do_not_count():
 # ---- a report as a metric --------------------------------------------------------------------------------------------
 
 
+def test_queries_of_weight_0_have_no_largest_tie():
+    report = tr.TieReport("mrr")
+    report.update(torch.zeros(2, 3), torch.ones(2, 3), weights=torch.zeros(2))
+    assert report.compute()["largest_tie"] == 0
+    report.update(torch.zeros(1, 2), torch.ones(1, 2))
+    assert report.compute()["largest_tie"] == 2
+
+
 def test_state_is_additive_over_batches_merges_and_copies():
     scores, grades = batch(5, queries=20)
     whole, parts, other = tr.TieReport(SUITE), tr.TieReport(SUITE), tr.TieReport(SUITE)
