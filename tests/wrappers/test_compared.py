@@ -284,7 +284,7 @@ def test_a_query_that_is_cut_by_two_updates_is_noticed(metric):
     scores, grades = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([1, 0, 1])
     given = {"Sliced": {"slices": torch.tensor([0, 0])}, "PerQuery": {"query_ids": torch.arange(2)}}
     given |= {"Bootstrapped": given["PerQuery"], "Abstention": {"confidence": torch.tensor([0.5, 0.25])}}
-    preds = {"a": scores, "b": scores} if isinstance(metric, tr.Compared) else scores
+    preds = {"a": scores, "b": scores} if type(metric) is tr.Compared else scores
     options = given.get(type(metric).__name__, {})
     metric.update(preds, grades, indexes=torch.tensor([0, 0, 1]), **options)
     with pytest.warns(UserWarning, match="Counted the last query of an update"):

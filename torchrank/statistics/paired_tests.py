@@ -140,7 +140,7 @@ def _randomization(differences: Array, drawing: Drawing) -> float:
     # sums that are equal in exact arithmetic differ by rounding
     least = abs(differences.sum()) - 1e-10 * np.abs(differences).sum()
     if n <= _EXACT:
-        signs = 1 - 2 * (np.arange(2**n)[:, None] >> np.arange(n) & 1)
+        signs = 1 - 2 * (np.right_shift.outer(np.arange(2**n), np.arange(n)) & 1)
         return float((np.abs(signs @ differences) >= least).mean())
     extreme = 0
     for generator, count in drawing.chunks(n):
@@ -243,7 +243,7 @@ def _randomized_tukey(values: Array, drawing: Drawing) -> Array:
     """
     n, k = values.shape
     means = values.mean(axis=0)
-    least = np.abs(means[:, None] - means) - 1e-10 * np.abs(values).max()
+    least = np.abs(np.subtract.outer(means, means)) - 1e-10 * np.abs(values).max()
     ranges = []
     for generator, count in drawing.chunks(n * k):
         drawn = generator.permuted(np.broadcast_to(values, (count, n, k)), axis=2).mean(axis=1)

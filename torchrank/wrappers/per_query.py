@@ -122,7 +122,9 @@ class PerQuery(SummedMetric):
             if alike and bool((weights == 1).all()):
                 weights = weights[:, :0]
             row = counted.nonzero().squeeze(1)
-            return dict(zip(FIELDS, (ids[row, None], values[row], weights[row], counted.new_empty((len(row), 0)))))
+            return dict(
+                zip(FIELDS, (ids[row].unsqueeze(1), values[row], weights[row], counted.new_empty((len(row), 0))))
+            )
         return dict(zip(FIELDS, (ids.unsqueeze(1), values, weights, counted.unsqueeze(1))))
 
     def _dtype_on(self, device: torch.device) -> torch.dtype:

@@ -422,7 +422,7 @@ class QueryTable:
             exact[Sum.QUERIES], exact[Sum.EMPTY] = count[0], empty[0]
             return exact, rows
         none = values.new_zeros((1, len(sums.Problem)))
-        return sums.summed(inside[None], rows[:, 1][None], count, empty, none)[0], rows
+        return sums.summed(inside.unsqueeze(0), rows[:, 1].unsqueeze(0), count, empty, none)[0], rows
 
     def _scored(self, label: str) -> tuple[Tensor, Tensor | None]:
         """The sums of the queries with a value, and for an aggregate of kept values these [query, 2]."""

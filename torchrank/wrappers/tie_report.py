@@ -20,7 +20,7 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 import torchrank.state.sums as state
 from torchrank.collection.members import Metrics
 from torchrank.layouts.arrange import Batch, Options, with_options
-from torchrank.layouts.bad_values import Problem, explain
+from torchrank.layouts.bad_values import explain
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.types import Array, Results, Target, call_of
@@ -153,7 +153,7 @@ class TieReport(SummedMetric):
         largest = torch.where(weights > 0, groups.values, 0.0)
         tied = torch.stack([weights.sum(), (weights * (largest > 1)).sum()])
         added = torch.cat([*(result.sums for result in results), *tie_sums, tied])
-        most = torch.stack([*widths, _largest(largest)]).to(self.most)[None]
+        most = torch.stack([*widths, _largest(largest)]).to(self.most).unsqueeze(0)
         with LOCK:
             self._set("sums", state.add(self.sums, added))
             self._set("most", torch.maximum(self.most, most))
@@ -185,7 +185,7 @@ class TieReport(SummedMetric):
         metrics = len(self._three)
         parts = state.read(self.sums).split([metrics * len(POLICIES) * SIZE, metrics * TIE_SUMS, 2])
         policies, tie_sums = parts[0].view(metrics, len(POLICIES), SIZE), parts[1].view(metrics, TIE_SUMS)
-        self._errors = policies[..., Sum.ERRORS : Sum.ERRORS + len(Problem)].amax(1)
+        self._errors = policies[..., Sum.ERRORS :].amax(1)
         shown: dict[str, Tensor] = {}
         for number, (key, three) in enumerate(self._three.items()):
             weight, tied, width = tie_sums[number]
