@@ -235,10 +235,9 @@ class Retrieval(KeepsRows):
             return AGGREGATIONS[self.aggregation](values).float()
         if _takes_dim(self.aggregation):
             return torch.as_tensor(self.aggregation(values.float(), dim=dim), device=values.device)
-        # A function without `dim` receives the values of all queries at one rank.
+        # A function without `dim` receives the values of all queries at one rank. torchmetrics squeezes one result.
         columns = values.float().unsqueeze(1).flatten(1).T
-        results = torch.stack([torch.as_tensor(self.aggregation(column), device=column.device) for column in columns])
-        return results[0] if dim is None else results
+        return torch.stack([torch.as_tensor(self.aggregation(column), device=column.device) for column in columns])
 
     def reset(self) -> None:
         """Forget all rows."""

@@ -349,6 +349,24 @@ def test_bad_scores_raise_in_results():
 # ---- state -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("metric", "given"),
+    [
+        (tr.Sliced("mrr", 1), {"slices": torch.tensor([0, 0])}),
+        (tr.Bootstrapped("mrr", 2), {"query_ids": [1, 2]}),
+        (tr.Abstention("mrr"), {}),
+        (tr.Rectified("mrr"), {"human": torch.tensor([0, 1])}),
+        (tr.TieReport("mrr"), {}),
+    ],
+    ids=lambda x: type(x).__name__,
+)
+def test_one_bad_query_makes_the_results_of_its_batch_nan(metric, given):
+    scores, labels = torch.tensor([[0.9, 0.1], [0.1, math.nan]]), torch.tensor([0, 1])
+    assert all(value.isnan() for value in metric(scores, labels, **given).values())
+    with pytest.raises(ValueError, match="1 query with NaN"):
+        metric.compute()
+
+
 def test_copies_merges_and_splits_have_the_same_results():
     (scores, grades), slices = batch(), chosen()
     suite = tr.RankingCollection(SUITE)
