@@ -11,7 +11,7 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 import torchrank as tr
 from tests.support.unread import leave_values_unread
-from torchrank.layouts.batch import Batch
+from torchrank.layouts.arrange import Batch
 from torchrank.state import scoring, sums
 from torchrank.state.exact import ExactSums
 from torchrank.state.kept_rows import narrowed

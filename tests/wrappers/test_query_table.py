@@ -97,6 +97,21 @@ def test_clusters_of_single_queries_have_the_plain_error_and_few_clusters_a_note
         table.summary(clusters=np.arange(len(values)))
 
 
+@pytest.mark.parametrize("scale", [1e-3, 1.0])
+def test_clustered_errors_depend_on_the_ratios_of_weights_and_not_on_queries_without_a_value(scale):
+    values, weights, user = users(7, 12)
+    metrics = {how: tr.MRR(aggregation=how) for how in ("mean", "geometric")}
+    whole = tr.QueryTable(range(len(values)), dict.fromkeys(metrics, values), dict.fromkeys(metrics, weights), metrics)
+    ids, more = range(len(values) + 9), np.append(values, [NAN] * 9)
+    scaled = dict.fromkeys(metrics, np.append(weights * scale, np.ones(9)))
+    found = tr.QueryTable(ids, dict.fromkeys(metrics, more), scaled, metrics)
+    one, other = (table.summary(clusters=by_id(np.append(user, [0] * 9))) for table in (whole, found))
+    for column in ("value", "standard error", "low", "high"):
+        assert one[column] == pytest.approx(other[column], rel=1e-9)
+    nothing = tr.QueryTable(range(4), {"x": [1.0, 0, 1, 0]}, {"x": [0.0] * 4})
+    assert all(math.isnan(nothing.summary(clusters=by_id([0, 0, 1, 1]))[column][0]) for column in ("value", "low"))
+
+
 def test_clustered_intervals_cover_the_expected_value_where_plain_ones_do_not():
     hits = np.zeros(2)
     for seed in range(10):
