@@ -320,7 +320,7 @@ def test_bad_values_raise_in_compute_and_are_nan_in_forward():
 def test_the_metric_that_counts_a_query_as_bad_is_named():
     report = tr.TieReport({"a": "mrr", "b": "ndcg", "c": "map(empty_target_action=error)", "d": "recall"})
     report.update(torch.rand(3, 4), torch.tensor([[0, 1, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0]]))
-    with pytest.raises(ValueError, match="^c: 1 query with nothing to measure"):
+    with pytest.raises(ValueError, match=r"^c: 1 query with nothing to measure"):
         report.compute()
 
 
