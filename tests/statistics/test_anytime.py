@@ -235,28 +235,6 @@ def test_bets_on_nothing_know_only_the_range():
     assert betting_interval(np.array([]), 0.95, -1, 1) == (-1, 1)
 
 
-def tables(queries=150, seed=0):
-    draw = np.random.default_rng(seed)
-    ranks = draw.integers(1, 8, (2, queries))
-    columns = [{"mrr": 1 / x, "mr": x * 1.0, "rr": 1 / x} for x in (ranks[0], (ranks[0] + ranks[1]) // 3 + 1)]
-    metrics = {"mrr": tr.MRR(), "mr": tr.MR()}
-    return [tr.QueryTable(range(queries), x, metrics=metrics) for x in columns]
-
-
-def test_a_table_has_betting_sequences_of_bounded_measures_and_of_their_differences():
-    old, new = tables()
-    single = old.confidence_sequences()
-    assert single["mrr"] == betting_interval(old.columns["mrr"], 0.95)
-    assert all(math.isnan(single[label].low) for label in ("mr", "rr"))  # no bounds; no metric
-    turned = new.where(np.arange(150) >= 30)
-    found = old.confidence_sequences(0.9, turned)["mrr"]
-    d = (new.columns["mrr"] - old.columns["mrr"])[30:]
-    assert found == betting_interval(d, 0.9, -1, 1)
-    assert found.low < d.mean() < found.high
-    weighted = tr.QueryTable(range(150), {"mrr": old.columns["mrr"]}, {"mrr": np.arange(150)}, {"mrr": tr.MRR()})
-    assert math.isnan(weighted.confidence_sequences()["mrr"].low)
-
-
 def test_betting_and_asymptotic_sequences_of_many_queries_are_alike():
     values = np.random.default_rng(7).integers(1, 9, 5000)
     low, high = betting_interval(1 / values, 0.95)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from torchrank.statistics.anytime import betting_interval
 from torchrank.statistics.distributions import t_quantile
 
 NAN = float("nan")
@@ -283,6 +284,34 @@ def test_a_table_in_slices_has_columns_of_their_values_and_weights(weighted):
     with pytest.raises(ValueError, match="Expected a table with groups, got none; pass a dict from id to slice"):
         tr.QueryTable([1], {"mrr": [1.0]}).sliced()
     assert table._repr_html_() == table.summary()._repr_html_()
+
+
+# ---- confidence sequences --------------------------------------------------------------------------------------------
+
+
+def tables(queries=150, seed=0):
+    draw = np.random.default_rng(seed)
+    ranks = draw.integers(1, 8, (2, queries))
+    columns = [{"mrr": 1 / x, "mr": x * 1.0, "rr": 1 / x} for x in (ranks[0], (ranks[0] + ranks[1]) // 3 + 1)]
+    metrics = {"mrr": tr.MRR(), "mr": tr.MR()}
+    return [tr.QueryTable(range(queries), x, metrics=metrics) for x in columns]
+
+
+def test_a_table_has_betting_sequences_of_bounded_measures_and_of_their_differences():
+    old, new = tables()
+    single = old.confidence_sequences()
+    for level in (0, 2):
+        with pytest.raises(ValueError, match="level to be a number between 0 and 1"):
+            old.confidence_sequences(level)
+    assert single["mrr"] == betting_interval(old.columns["mrr"], 0.95)
+    assert all(math.isnan(single[label].low) for label in ("mr", "rr"))  # no bounds; no metric
+    turned = new.where(np.arange(150) >= 30)
+    found = old.confidence_sequences(0.9, turned)["mrr"]
+    d = (new.columns["mrr"] - old.columns["mrr"])[30:]
+    assert found == betting_interval(d, 0.9, -1, 1)
+    assert found.low < d.mean() < found.high
+    weighted = tr.QueryTable(range(150), {"mrr": old.columns["mrr"]}, {"mrr": np.arange(150)}, {"mrr": tr.MRR()})
+    assert math.isnan(weighted.confidence_sequences()["mrr"].low)
 
 
 # ---- other formats ---------------------------------------------------------------------------------------------------

@@ -238,9 +238,10 @@ def test_ignored_queries_do_not_count():
 # ---- a report as a metric --------------------------------------------------------------------------------------------
 
 
-def test_queries_of_weight_0_have_no_largest_tie():
+def test_queries_of_weight_0_or_without_a_relevant_candidate_have_no_largest_tie():
     report = tr.TieReport("mrr")
     report.update(torch.zeros(2, 3), torch.ones(2, 3), weights=torch.zeros(2))
+    report.update(torch.zeros(2, 3), torch.zeros(2, 3))
     assert report.compute()["largest_tie"] == 0
     report.update(torch.zeros(1, 2), torch.ones(1, 2))
     assert report.compute()["largest_tie"] == 2

@@ -297,7 +297,6 @@ class TieGroups:
     rank_decides = False
     check = None
     num_extra_sums = 0
-    rows = None
 
     @classmethod
     def in_ranks_of(cls, metrics: list[RankingMetric]) -> TieGroups:
@@ -314,7 +313,7 @@ class TieGroups:
         if self.reach is not None:
             counted = counted & (ranking.first <= self.reach)
         size = torch.where(counted, ranking.tied, 0.0).amax(1)
-        return Values(size, torch.zeros_like(size, dtype=torch.int8), torch.zeros_like(ranking.errors))
+        return Values(size, torch.zeros_like(size, dtype=torch.int8), ranking.errors)
 
 
 def _snapped(batch: Batch, tolerance: Tolerance) -> Iterator[Batch]:
