@@ -87,6 +87,7 @@ def test_clusters_of_single_queries_have_the_plain_error_and_few_clusters_a_note
     many = table.summary(clusters=by_id(np.arange(len(values)) % 30))
     assert len(values) >= 30
     assert not any("fewer" in note for note in many.notes)
+    assert not math.isnan(table.summary(clusters=by_id(np.arange(len(values)) % 2))["standard error"][0])
     one = table.summary(clusters=by_id(np.zeros(len(values))))
     assert (math.isnan(one["standard error"][0]), one.notes[1][:10]) == (True, "1 clusters")
     assert tr.QueryTable([], {"x": []}).summary(clusters={}).notes[1].startswith("0 clusters")
@@ -212,7 +213,7 @@ def test_deltas_are_the_largest_losses_first():
         (([1, 2], {"a": [1, 2]}, None, None, ["x"]), "Expected one group for each of 2 ids, got 1"),
         (([1, 2], {"a": [1, 2], "id": [1, 2]}), "Expected labels of metrics, got 'id', the name of the column of ids"),
         (([1, 2], {"a": [1, 2]}, {"b": [1, 2]}), "Expected weights of a, got none"),
-        (([1, 2], {"a": [1, 2]}, {"a": [1, -2]}), "Expected finite weights >= 0 for a"),
+        (([1, 2], {"a": [1, 2]}, {"a": [1, -0.5]}), "Expected finite weights >= 0 for a"),
         (([1, 2], {"a": [1, 2]}, {"a": [1, NAN]}), "Expected finite weights >= 0 for a"),
     ],
 )

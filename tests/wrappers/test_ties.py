@@ -16,6 +16,7 @@ from tests.support import usual_defaults
 from tests.support.cases import cases
 from torchrank.state.sums import Sum
 from torchrank.wrappers import difference_bounds as bounds_module
+from torchrank.wrappers import tie_report
 
 NAN, INF = math.nan, math.inf
 POLICIES = ("expected", "optimistic", "pessimistic")
@@ -551,6 +552,36 @@ def test_a_negative_is_tied_with_the_nearest_positive_within_the_tolerance(data)
     want = tr.Ranking.from_negatives(torch.tensor([pos]), torch.tensor([[snapped(score) for score in neg]]))
     for name in ("first", "tied"):
         assert getattr(found, name).tolist() == getattr(want, name).tolist()
+
+
+@pytest.mark.parametrize("block", [tie_report.BLOCK, 12, 1])  # all queries at a time, two, one
+@pytest.mark.parametrize("labels", [False, True])
+def test_a_report_with_a_tolerance_is_that_of_scores_moved_to_the_nearest_positive(monkeypatch, block, labels):
+    draw = torch.Generator().manual_seed(0)
+    scores = torch.randint(0, 9, (13, 6), generator=draw) + 0.2 * torch.rand(13, 6, generator=draw)
+    grades = (torch.rand(13, 6, generator=draw) < 0.3).long()
+    target = torch.arange(13) % 6 if labels else grades
+    target[4] = -1
+    target[7:9] = -100 if labels else 0
+    weights = torch.rand(13, generator=draw)
+    moved = scores.clone()
+    for n, row in enumerate(scores.tolist()):
+        relevant = target[n].tolist() if labels else None
+        good = [x for m, x in enumerate(row) if (m == relevant if labels else target[n, m] > 0)]
+        for m, x in enumerate(row):
+            near = [p for p in good if abs(x - p) <= 0.15]
+            moved[n, m] = min(near, key=lambda p, x=x: abs(x - p), default=x)
+    monkeypatch.setattr(tie_report, "BLOCK", block)
+    report, plain = tr.TieReport("mrr, ndcg@2", atol=0.15), tr.TieReport("mrr, ndcg@2")
+    report.update(scores, target, weights=weights)
+    plain.update(moved, target, weights=weights)
+    assert plain.compute()["tied_queries"] > 0.2
+    for batch in (slice(0), slice(2, 5)):
+        report.update(scores[batch], target[batch], weights=weights[batch])
+        plain.update(moved[batch], target[batch], weights=weights[batch])
+    same(report.compute(), plain.compute())
+    report.update(scores[:2, :0], torch.tensor([-1, -1]) if labels else target[:2, :0])
+    assert report.compute()["largest_tie"] == plain.compute()["largest_tie"]
 
 
 def test_a_tolerance_is_a_number_from_0_on_and_needs_scores():

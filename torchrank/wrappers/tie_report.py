@@ -329,10 +329,13 @@ def _snapped(batch: Batch, tolerance: Tolerance) -> Iterator[Batch]:
             f" or rtol, got {type(scores).__name__} with {type(target).__name__}; pass scores and grades, or leave both"
             " out"
         )
-    step = max(1, BLOCK // max(1, scores.shape[1]))
-    for start in range(0, max(1, len(scores)), step):
+    if not scores.numel():  # no candidate is near another one
+        yield batch
+        return
+    step = max(1, BLOCK // scores.shape[1])
+    for start in range(0, len(scores), step):
         part = batch.rows(start, start + step)
-        if target.dim() == 1 and scores.shape[1]:
+        if target.dim() == 1:
             column = part.target.to(scores.device).long().clamp(0, scores.shape[1] - 1).unsqueeze(1)
             positives = part.preds.gather(1, column)
         else:
