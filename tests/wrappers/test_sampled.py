@@ -399,6 +399,7 @@ def raises_everywhere(metric, message):
 def test_arguments_without_meaning_are_refused(kwargs, message):
     with pytest.raises(ValueError, match=message):
         make(**kwargs)
+    assert make(num_negatives=40).num_negatives == 40
 
 
 # ---- estimates -------------------------------------------------------------------------------------------------------

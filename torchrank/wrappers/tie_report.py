@@ -220,8 +220,7 @@ class TieReport(SummedMetric):
                 f" {largest:.0f} candidates."
             )
         notes = [groups, *(f"{key} {why}." for key, why in self.not_applicable.items())]
-        formats = {heads["tied"]: ".1%"} | {heads.get(name, name): ".4f" for name in order[1:]}
-        return Table(columns, formats, notes)
+        return Table(columns, {heads["tied"]: ".1%"}, notes)
 
     def plot(self, val: Results | None = None, ax: Any = None) -> Any:
         """Plot the expected value of each metric, and a line from its pessimistic to its optimistic value.
@@ -265,7 +264,8 @@ class TieReport(SummedMetric):
         return super().joined(name, earlier, later)
 
     def moved(self, x: Tensor, device: torch.device) -> Tensor:
-        return state.carry(x, device)
+        # Results, which stay float32, are not matrices.
+        return state.carry(x, device) if x.dim() == 2 else super().moved(x, device)
 
     def extra_repr(self) -> str:
         return ", ".join(self._three)
