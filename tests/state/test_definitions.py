@@ -85,6 +85,28 @@ def test_plots_end_where_the_values_of_a_measure_do(metric):
     assert [metric.plot_lower_bound, metric.plot_upper_bound] == ends
 
 
+@pytest.mark.parametrize(("queries", "warned"), [(19, True), (20, False)])
+def test_a_summary_for_looks_warns_of_fewer_than_20_queries(queries, warned):
+    suite = tr.RankingCollection("mrr")
+    suite.update(torch.rand(queries, 4), torch.arange(queries) % 4)
+    assert ("fewer than 20" in suite.summary(anytime=True).notes[-1]) == warned
+
+
+def test_two_queries_have_an_interval_and_fewer_none():
+    scores = torch.tensor([[0.9, 0.1], [0.1, 0.9]])
+    for how in ("mean", torch.amax):
+        metric = tr.MRR(aggregation=how)
+        for queries in (0, 1, 2):
+            metric.reset()
+            metric.update(scores[:queries], torch.zeros(queries, dtype=torch.int64))
+            assert all(math.isnan(end) == (queries < 2) for end in metric.interval())
+    assert all(map(math.isnan, tr.MRR().interval(method="wilson")))
+    metric = tr.MRR()
+    metric.update(scores, torch.tensor([0, 0]))
+    with pytest.raises(ValueError, match="Expected values of 0 and 1 only"):
+        metric.interval(method="wilson")
+
+
 def test_a_score_sums_nothing(monkeypatch):
     monkeypatch.setattr(scoring, "reduce", None)
     assert tr.MRR().score(torch.tensor([[0.1, 0.9]]), torch.tensor([0])).tolist() == [0.5]

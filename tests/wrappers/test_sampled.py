@@ -385,6 +385,12 @@ def raises_everywhere(metric, message):
             call()
 
 
+def test_a_relevant_candidate_that_is_not_retrieved_is_behind_all_negatives():
+    metric = make(num_negatives=3)
+    metric.update(torch.tensor([[-INF, 0.1, 0.2, 0.3], [0.2, 0.1, 0.2, 0.3]]), torch.tensor([0, 0]))
+    assert metric.histogram.tolist() == [0, 0.5, 0.5, 1]
+
+
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
