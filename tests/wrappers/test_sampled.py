@@ -385,6 +385,14 @@ def raises_everywhere(metric, message):
             call()
 
 
+def test_one_query_with_two_relevant_candidates_makes_the_results_of_its_batch_nan():
+    metric = make(num_negatives=3)
+    scores, grades = torch.rand(2, 4), torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0]])
+    assert all(value.isnan() for value in metric(scores, grades).values())
+    with pytest.raises(ValueError, match="Expected one relevant candidate and 3 negatives in each query"):
+        metric.compute()
+
+
 def test_a_relevant_candidate_that_is_not_retrieved_is_behind_all_negatives():
     metric = make(num_negatives=3)
     metric.update(torch.tensor([[-INF, 0.1, 0.2, 0.3], [0.2, 0.1, 0.2, 0.3]]), torch.tensor([0, 0]))

@@ -149,12 +149,12 @@ class SampledRanks(BinaryMetric):
     # ---- the result ------------------------------------------------------------------------------------------------
 
     def result(self, sums: Tensor) -> Tensor:
-        """Mean rank, AUC, and the weight of queries that do not fit, from sums [..., number]: float64 [..., 3]."""
-        histogram, wrong = sums[..., SIZE:-1], sums[..., -1:]
+        """Mean rank, AUC, and the weight of queries that do not fit, from sums [number]: float64 [3]."""
+        histogram, wrong = sums[SIZE:-1], sums[-1:]
         x = torch.arange(self.num_negatives + 1, dtype=sums.dtype, device=sums.device)
-        share = (histogram * x).sum(-1, keepdim=True) / histogram.sum(-1, keepdim=True) / self.num_negatives
-        both = torch.cat([1 + self.num_items * share, 1 - share], -1)
-        return torch.cat([both.masked_fill(wrong > 0, float("nan")), wrong], -1)
+        share = (histogram * x).sum() / histogram.sum() / self.num_negatives
+        both = torch.stack([1 + self.num_items * share, 1 - share])
+        return torch.cat([both.masked_fill(wrong > 0, float("nan")), wrong])
 
     def compute(self) -> dict[str, Tensor]:  # type: ignore[override]
         """Unbiased estimates of the mean rank and of the AUC in the whole catalogue, over all workers.
@@ -165,7 +165,7 @@ class SampledRanks(BinaryMetric):
         Raises:
             ValueError: a worker received bad values, or a query with another number of candidates.
         """
-        mr, auroc, wrong = super().compute().unbind(-1)
+        mr, auroc, wrong = super().compute()
         if self._should_unsync:  # forward does not read values
             self._refuse(wrong)
         return {"mr": mr, "auroc": auroc}
