@@ -561,6 +561,7 @@ def test_wrong_estimates_are_refused(quiet):
     for call, error, message in [
         (lambda: metric.estimate("mrr", "cls"), ValueError, "method to be one of 'em', 'bv'"),
         (lambda: metric.estimate("mrr", "bv", gamma=0), ValueError, "gamma to be a number > 0"),
+        (lambda: metric.estimate("mrr", "bv", gamma=1.5), ValueError, "gamma to be a number .* got 1.5"),
         (lambda: metric.estimate("mrr", "bv", prior=torch.ones(3)), ValueError, r"shape \[41\]"),
         (lambda: metric.estimate("mrr", "bv", prior=torch.full((41,), -1.0)), ValueError, "weights >= 0"),
         (lambda: metric.estimate("mrr", "bv", prior=torch.arange(-1.0, 40)), ValueError, "weights >= 0"),

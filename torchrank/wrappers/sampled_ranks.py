@@ -188,7 +188,7 @@ class SampledRanks(BinaryMetric):
     def _shares(self) -> Tensor:
         """The histogram of all workers, divided by its sum, on the CPU. Raises for bad values."""
         sums, _ = self.of_all_workers()
-        self._errors = sums[Sum.ERRORS : SIZE]
+        self._errors = sums[Sum.ERRORS :]
         self.raise_errors()
         self._refuse(sums[-1])
         histogram = sums[SIZE:-1].to("cpu", torch.float64)

@@ -207,14 +207,14 @@ class Sliced(SuiteMetric):
         estimates = [self.tally.estimates(parts[n], 1 - (1 - level) / len(large), "auto") for n in large]
         rows, names = {}, []
         for key, metric in self.tally.metrics.items():
-            sign = -1.0 if metric.higher_is_better is False else 1.0
+            worst = max if metric.higher_is_better is False else min
             scored = [n for n, by_key in enumerate(estimates) if not math.isnan(by_key[key].value)]
             if scored:
-                n = min(scored, key=lambda n: sign * estimates[n][key].value)
+                n = worst(scored, key=lambda n: estimates[n][key].value)
                 rows[key] = estimates[n][key]
                 names.append(self.names[large[n]])
         table = estimate_table(rows, level)
-        columns = {"measure": table["measure"], "slice": names} | {n: table[n] for n in table.columns[1:]}
+        columns = {"measure": table["measure"], "slice": names} | {n: table[n] for n in table.columns}
         note = f"low and high: {100 * level:g} % for all {len(large)} slices at once (Bonferroni)"
         return Table(columns, table.formats, [note])
 
@@ -240,7 +240,6 @@ class Sliced(SuiteMetric):
         if one == other:
             raise ValueError(f"Expected two different slices, got {one!r} twice; compare with another one, or 'rest'")
         level = self._level(level)
-        check(level, "auto")
         parts, overlap = self._parts()
         first = parts[self._at(one)]
         second = _rest(self.tally, parts[0], first) if other == REST else parts[self._at(other)]
