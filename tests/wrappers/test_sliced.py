@@ -292,6 +292,12 @@ def test_a_slice_is_not_compared_with_itself():
         tr.Sliced("mrr", ["new", "old"]).difference("new", "new")
 
 
+@pytest.mark.parametrize(("name", "got"), [("odl", "got 'odl'; did you mean 'old'"), (1, "got 1$")])
+def test_an_unknown_slice_is_named_with_the_nearest_one(name, got):
+    with pytest.raises(ValueError, match=f"Expected the name of a slice, one of new, old, {got}"):
+        tr.Sliced("mrr", ["new", "old"]).difference("new", name)
+
+
 @pytest.mark.parametrize(
     "suite", [tr.MRR(aggregation="median"), tr.Coverage(num_items=5), tr.PRCurve(3)], ids=lambda m: m.name
 )
