@@ -89,10 +89,10 @@ def test_several_runs_are_compared_by_welchs_test_of_their_means():
 
 
 def test_queries_that_the_runs_of_one_method_lack_are_not_paired():
-    a, b, nan = np.full((6, 2), 0.5), np.full((6, 3), 0.75), math.nan
+    a, b, nan = np.full((7, 2), 0.5), np.full((7, 3), 0.75), math.nan
     a[:2, 0] = b[2, 1] = a[5, 1] = b[5] = nan
     pair = statistics_of_runs(a, b)
-    assert (pair.n, pair.unpaired) == (2, 3)
+    assert (pair.n, pair.unpaired) == (3, 3)
 
 
 def test_means_of_runs_that_differ_by_rounding_have_no_spread_even_beside_runs_of_zeros():

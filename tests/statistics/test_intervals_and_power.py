@@ -81,6 +81,10 @@ def test_impossible_questions_of_power_are_errors(arguments, message):
         queries_needed(*arguments)
 
 
+def test_two_queries_have_a_detectable_difference():
+    assert detectable(0.1, 1) == pytest.approx(0.1 * (stats.t.ppf(0.975, 1) + stats.t.ppf(0.8, 1)))
+
+
 def test_at_least_two_queries_are_needed():
     assert queries_needed(100.0, 1.0, alpha=0.9) == 2
 

@@ -25,6 +25,9 @@ def pair(measure, n=100, difference=0.1, error=0.01, df=99.0, sd=0.1, wins=60, l
 PAIRS = [
     pair("usual"),
     pair("identical", difference=0.0, error=0.0, sd=0.0, wins=0, losses=0),
+    pair("identical, 2", 2, 0.0, 0.0, 1.0, NAN, 0, 0),
+    pair("same, 2", 2, 0.1, 0.0, 1.0, NAN, 2, 0),
+    pair("fewer, with a spread", 1, 0.1, NAN, 0.0, 0.1, 1, 0),
     pair("fewer, identical", 1, 0.0, NAN, 0.0, NAN, 0, 0),
     pair("fewer, no query", 0, NAN, NAN, 0.0, NAN, 0, 0),
     pair("fewer, different", 1, 0.1, NAN, 0.0, NAN, 1, 0),

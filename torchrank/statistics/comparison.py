@@ -488,10 +488,10 @@ def _mean(system: str, rows: Sequence[Row]) -> float:
 
 
 def _marks(count: int) -> list[str]:
-    letters, digits = list(SUPERSCRIPTS)[:25], list(SUPERSCRIPTS)[25:]
+    marks = list(SUPERSCRIPTS)  # 25 letters, then the digits
     if count <= 25:
-        return letters[:count]
-    return ["".join(digits[int(digit)] for digit in str(number)) for number in range(1, count + 1)]
+        return marks
+    return ["".join(marks[25 + int(digit)] for digit in str(number)) for number in range(1, count + 1)]
 
 
 def _lowered(mark: str) -> str:
