@@ -483,23 +483,6 @@ def test_methods_left_out_of_graphs_keep_their_signature_and_can_be_copied():
     assert twin.clone().compute() == fill(suite, BATCHES).compute()
 
 
-def test_a_measure_that_changes_the_weights_of_all_metrics_in_place_fails():
-    class Doubled(tr.MRR):
-        name = "doubledmrr"
-
-        def weight(self, ranking):
-            weight = super().weight(ranking)
-            weight *= 2
-            return weight
-
-    one, several = Doubled(), Doubled()
-    one.update(torch.tensor([[0.1, 0.2]]), torch.tensor([0]))
-    assert one.compute() == 0.5
-    assert one.metric_state["doubledmrr:sums"][sums.Sum.W] == 2
-    with pytest.raises(RuntimeError, match="clone"):
-        several.update(torch.tensor([[0.1, 0.2]] * 3), torch.tensor([0, 1, 1]))
-
-
 @pytest.mark.parametrize("how", ["mean", "sum", "median", "midpoint", "min", "max"])
 def test_a_value_that_is_nan_makes_every_aggregate_nan_and_a_skipped_query_does_not(how):
     ranks = torch.tensor([[2.0], [float("inf")], [0.0], [3.0]])  # not retrieved from a list of unknown length; no query
