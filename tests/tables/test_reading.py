@@ -285,6 +285,10 @@ def test_predictions_of_mteb_are_read_from_a_file_or_its_folder(tmp_path):
     (tmp_path / "Other_predictions.json").write_text("{}")
     with pytest.raises(tr.ReadingError, match=r"one JSON file of predictions, got Other_predictions.json, Task_"):
         tr.read_run(tmp_path)
+    for n in range(7):
+        (tmp_path / f"A{n}_predictions.json").write_text("{}")
+    with pytest.raises(tr.ReadingError, match=r"got A0_\S*, A1_\S*, A2_\S*, A3_\S*, A4_predictions.json;"):
+        tr.read_run(tmp_path)
 
 
 def test_numbers_as_text_are_refused_in_dictionaries_and_queries_without_documents_are_read():

@@ -1,16 +1,18 @@
 """Tables that are refused, each with the reason, and edges of those that are read."""
 
+import gzip
 import io
+import itertools
 
 import numpy as np
 import pytest
 import torch
 
 import torchrank as tr
-from tests.support import usual_defaults
+from tests.support import frozen, usual_defaults
 from tests.support.cases import cases
 from torchrank.names.optional import installed
-from torchrank.tables import chunks, id_columns
+from torchrank.tables import chunks, id_columns, joining
 from torchrank.tables.file_formats import _field
 from torchrank.tables.native import text_of
 
@@ -122,6 +124,13 @@ def test_the_largest_unsigned_integers_are_ids_up_to_those_of_int64():
     for largest in (0, 2**63 - 1):
         frame = {"qid": ["q"], "docno": np.array([largest], np.uint64), "score": [1.0]}
         assert tr.read_run(frame).to_dict() == {"q": {largest: 1.0}}
+    for fits, large in itertools.product((-(2**63), 2**62), (-(2**63) - 1, 2**63)):
+        message = f"Expected integer ids that int64 can hold, got {large}"
+        with pytest.raises(ValueError, match=message):
+            assert tr.read_run({"q": {fits: 1.0, large: 0.5}}).columns
+        with pytest.raises(tr.ReadingError, match=message) as caught:
+            tr.read_run({"q": [(fits, 1.0), (large, 0.5)]})
+        assert caught.value.text == f"'q': ({large}, 0.5)"
     assert len(tr.read_run({"qid": [], "docno": np.array([], np.uint64), "score": []})) == 0
 
 
@@ -165,6 +174,18 @@ def test_pieces_that_are_read_early_are_given_once_and_in_order(wanted, monkeypa
     read.clear()
     source.begun(lambda: True)
     assert read == [0, 1]
+
+
+def test_files_from_a_size_on_are_read_in_pieces_compressed_ones_from_a_smaller_one(tmp_path, monkeypatch):
+    lines, path = b"q1 Q0 a 1 2 t\n" * 9, tmp_path / "a.run"
+    assert (chunks.LARGE, chunks.LARGE_COMPRESSED) == (64 << 20, 16 << 20)
+    for data, size in ((lines, "LARGE"), (gzip.compress(lines), "LARGE_COMPRESSED")):
+        path.write_bytes(data)
+        assert chunks.of_large(path) is None
+        for more in (-1, 0, 1):
+            with monkeypatch.context() as changed:
+                changed.setattr(chunks, size, len(data) + more)
+                assert (chunks.of_large(path) is None) == (more > 0)
 
 
 def test_small_compressed_and_blank_files_are_not_read_in_pieces(tmp_path, monkeypatch):
@@ -224,6 +245,63 @@ def test_ids_of_other_kinds_are_never_equal():
     assert hashes[: len(long)].tolist() == hashes[len(long) :].tolist()
 
 
+def test_a_class_of_frames_and_a_series_are_no_frames():
+    for library in map(pytest.importorskip, ("pandas", "polars")):
+        with pytest.raises(TypeError, match="Expected a path, a data frame, a dictionary or tuples, got type"):
+            tr.read_run(library.DataFrame)
+        with pytest.raises(tr.ReadingError, match=r"Expected rows to be tuples \(query, document, score\), got 1"):
+            tr.read_run(library.Series([1, 2]))
+
+
+def test_the_grades_of_a_parent_are_the_largest_of_its_parts_and_all_subtopics_stay():
+    rows = [
+        ("q", "1", "a#1", 1),
+        ("q", "1", "a#2", 3),
+        ("q", "2", "a#1", 2),
+        ("q", "2", "b#1", 1),
+        ("p", "1", "a#1", 1),
+    ]
+    for form in (rows, [(q, document, grade) for q, subtopic, document, grade in rows if subtopic == "1"]):
+        qrels = tr.read_qrels(form)
+        assert qrels.by_parent(None) is qrels
+        found = qrels.by_parent("#")
+        assert found.to_dict() == {"q": {"a": 3, **({"b": 1} if form is rows else {})}, "p": {"a": 1}}
+        if form is rows:
+            grades = dict(zip(zip(found.query.tolist(), found.items.tolist()), found.subtopics.tolist()))
+            assert grades == {(0, "a"): [3, 2], (0, "b"): [0, 1], (1, "a"): [1, 0]}
+    unjudged = tr.read_run([("q", "a#1", -0.5), ("q", "a#2", -2), ("q", "b", -3)]).by_parent("#")
+    assert unjudged.to_dict() == {"q": {"a": -0.5, "b": -3}}
+    by_name, of_function = ({"a#1": "b", "a#2": "c"}, lambda name: name[0])
+    assert tr.read_qrels(rows[:2]).by_parent(by_name).to_dict() == {"q": {"b": 1, "c": 3}}
+    assert tr.read_qrels(rows[:2]).by_parent(of_function).to_dict() == {"q": {"a": 3}}
+    with pytest.raises(TypeError, match=r"Expected parent to be a separator .* got 3"):
+        tr.read_qrels(rows).by_parent(3)
+
+
+def test_hashes_of_similar_ids_are_different_in_all_their_bits():
+    texts = [f"{'x' * (size - 5)}{n:05}{'y' * (n % 3)}" for size in (5, 8, 13, 21) for n in range(2500)]
+    powers = [sign << power for power in range(61) for sign in (1, -1, 3, 5)]
+    for ids in (texts, [text[::-1] for text in texts], list(range(-5000, 5000)), powers):
+        column = id_columns.of_objects(ids)
+        for query in (np.zeros(len(ids), np.int32), np.arange(len(ids))):
+            for hashes in (column.hashes(), id_columns.pair_hashes(query, column)):
+                assert len(np.unique(hashes)) == len(set(ids))
+                for shift in (0, 24, 48):  # 16 bits each, of which random numbers take the expected share
+                    few = len(np.unique((hashes >> np.uint64(shift)) & np.uint64(0xFFFF)))
+                    expected = 65536 * (1 - (1 - 1 / 65536) ** len(ids))
+                    assert abs(few - expected) < 0.05 * expected, (ids[:2], shift)
+
+
+def test_few_documents_without_a_judgment_are_compared():
+    draw = np.random.default_rng(0)
+    among = draw.integers(0, 2**64, 100_000, dtype=np.uint64)
+    for judged, share in ((63, 32), (64, 64), (2**18, 64), (2**19, 32)):  # a judged document in so many places
+        hashes = draw.choice(among, judged) if judged < 100 else draw.integers(0, 2**64, judged, dtype=np.uint64)
+        rows = joining._candidates(hashes, among)
+        assert np.isin(np.flatnonzero(np.isin(among, hashes)), rows).all()
+        assert len(rows) == pytest.approx(len(among) / share, rel=0.3), judged
+
+
 def test_columns_of_text_of_other_libraries_are_read_without_objects_or_not_at_all():
     polars, pyarrow, pandas = (pytest.importorskip(name) for name in ("polars", "pyarrow", "pandas"))
     texts = ["b", "", "ä", "b"]
@@ -261,6 +339,10 @@ def test_a_line_of_the_largest_length_is_read_also_behind_an_empty_one(monkeypat
     assert tr.read_run(io.BytesIO(lines)).to_dict() == {"q1": {"b": 3, "a": 2}}
     with pytest.raises(ValueError, match="Expected lines of at most 13 bytes, got a longer one"):
         tr.read_run(io.BytesIO(lines + b"t"))
+
+
+def test_tables_are_not_changed_and_not_compared_by_their_numbers():
+    frozen.check("tables", values="Reading FileFormat Frame", changed="_Once")
 
 
 def test_arguments_that_are_left_out_have_the_usual_defaults():

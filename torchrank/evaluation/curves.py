@@ -43,7 +43,7 @@ class Curve:
     run: str
     x: tuple[float, ...]
     y: tuple[float, ...]
-    queries: int = 0
+    queries: int
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,8 @@ def first_ranks(
             raise ValueError("Expected a ranking of all candidates, got one by sampled(); read the ranking before it")
     ranks_of = {run: _first(ranking, relevance_level) for run, ranking in rankings.items()}
     lasts = _ranks(_round(_depth(rankings.values(), deepest=2**53)) if bins is None else bins, "bins")
-    largest = max((float(rank[np.isfinite(rank)].max(initial=1)) for rank in ranks_of.values()), default=1.0)
-    if largest > lasts[-1]:
+    ranks = np.concatenate([lasts, *ranks_of.values()])
+    if (largest := ranks[np.isfinite(ranks)].max()) > lasts[-1]:
         lasts = (*lasts, math.ceil(largest))
     return tuple(_binned(run, ranks, lasts) for run, ranks in ranks_of.items())
 

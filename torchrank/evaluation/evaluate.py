@@ -290,10 +290,8 @@ def _named(run: Any, judged: Container[Any]) -> dict[str, Any]:
 
 def _is_ranked(docs: Any) -> bool:
     """Whether a list has the documents of a query, ids or pairs (document, score), and not the rows of a run."""
-    if (
-        not isinstance(docs, list | tuple | set | frozenset | np.ndarray | torch.Tensor)
-        or getattr(docs, "ndim", 1) == 0
-    ):
+    wanted = list | tuple | set | frozenset | np.ndarray | torch.Tensor
+    if not isinstance(docs, wanted) or getattr(docs, "shape", "") == ():
         return False
     doc = next(iter(docs), "")
     return len(doc) == 2 if isinstance(doc, list | tuple) else isinstance(doc, str | int | np.integer | torch.Tensor)
@@ -301,12 +299,9 @@ def _is_ranked(docs: Any) -> bool:
 
 def _is_table(run: Mapping[Any, Any]) -> bool:
     """Whether a dictionary has the columns of one run, not runs by name."""
-    if not is_columns(run):
-        return False
-    rows = (list, tuple)  # of dictionaries, as in JSON lines
-    return all(
-        np.ndim(column) == 1 and not (isinstance(column, rows) and column and isinstance(column[0], Mapping))
-        for column in run.values()
+    # Rows of a run can be dictionaries, as in JSON lines.
+    return is_columns(run) and all(
+        np.ndim(column) == 1 and not isinstance(next(iter(column), ""), Mapping) for column in run.values()
     )
 
 

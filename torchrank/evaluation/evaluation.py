@@ -25,7 +25,7 @@ from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.rectified import Rectified
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class Evaluation:
     """Numbers of one or several runs over the same judgments, made by :func:`torchrank.evaluate`.
 

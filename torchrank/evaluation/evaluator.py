@@ -51,11 +51,11 @@ class Part:
     #: rankings of the judged documents, with the numbers of their queries in the judgments
     rankings: Sequence[Ranking]
     #: number of queries, judged or not
-    queries: int = 0
+    queries: int
     #: number of queries that have retrieved a document with the same id
-    retrieved_itself: int = 0
+    retrieved_itself: int
     #: the id of a query; None = there is none
-    example: Any = None
+    example: Any
     #: number of judged documents in the run, and what judgments and run lack in common if there is none
     common: int = 0
     disjoint: str = ""
@@ -135,19 +135,16 @@ class Evaluator:
         """The values of the judged queries of a source of :func:`torchrank.read_run`."""
         run = self.options.run(source)
         itself = identical(run)
-        retrieved_itself = len(np.unique(run.query[itself]))
-        run = self.options.apply(run, itself)
         numbers = self.numbers
         judged = np.array([numbers.get(key, -1) for key in run.queries.to_keys()], dtype=np.int64)  # -1 = not judged
         in_run = np.flatnonzero(judged >= 0)
         in_run = in_run[judged[in_run].argsort()]  # in the order of the judgments
-        part = self._part(judged[in_run], run, in_run)
-        example = run.queries.take(np.arange(1)).tolist()[0] if len(run.queries) else None
-        return replace(part, queries=len(run.queries), retrieved_itself=retrieved_itself, example=example)
+        return self._part(judged[in_run], self.options.apply(run, itself), in_run, run.query[itself])
 
     def absent(self, numbers: Array) -> Part:
         """The part of some queries without a run, given by their numbers."""
-        return self._part(numbers, read_run({}), np.full(len(numbers), -1))
+        run = read_run({})
+        return self._part(numbers, run, np.full(len(numbers), -1), run.query)
 
     @property
     def absent_of_all(self) -> Part:
@@ -169,16 +166,19 @@ class Evaluator:
         relevant = self.qrels.query[self.qrels.value >= level]
         return len(self.numbers) - len(np.unique(relevant))
 
-    def _part(self, numbers: Array, run: Run, in_run: Array) -> Part:
+    def _part(self, numbers: Array, run: Run, in_run: Array, with_itself: Array) -> Part:
         """The part of some queries.
 
         Args:
             numbers: int64 [query], the numbers of the queries in the judgments, in ascending order.
             run: the run.
             in_run: int64 [query], the numbers of the same queries in the run; -1 = not in the run.
+            with_itself: int [n], the numbers of the queries that have retrieved a document with the same id.
         """
+        example = run.queries.take(np.arange(1)).tolist()[0] if len(run.queries) else None
+        counts = len(run.queries), len(np.unique(with_itself)), example
         if not len(numbers):
-            return Part(numbers, {label: np.zeros(0) for label in self.metrics}, None, np.zeros(0), ())
+            return Part(numbers, {label: np.zeros(0) for label in self.metrics}, None, np.zeros(0), (), *counts)
         pairs = Pairs.of(self._judgments(numbers), run, in_run)
         ranking = ranking_of(pairs)
         values, weights = (
@@ -190,7 +190,7 @@ class Evaluator:
             judged[part.queries] = ratio(judged_within(part, self.depth), part.num_within(self.depth))
             # Without the run, which takes far more memory.
             rankings.append(replace(part, queries=torch.from_numpy(numbers)[part.queries]))
-        return Part(numbers, values, weights or None, judged, rankings, common=pairs.common, disjoint=pairs.disjoint)
+        return Part(numbers, values, weights or None, judged, rankings, *counts, pairs.common, pairs.disjoint)
 
     def _judgments(self, numbers: Array) -> Qrels:
         """The judgments of some queries."""

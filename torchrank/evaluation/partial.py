@@ -27,7 +27,7 @@ from torchrank.wrappers.suites import Suite
 BUCKETS = 256
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class PartialEvaluation:
     """The numbers of a part of a run, or of several merged parts; made by :func:`partial` and :func:`merge`.
 

@@ -54,7 +54,7 @@ def plot_cutoffs(
     axes = _new(ax, [curve.run for curve in lines])
     mean = "" if "aggregation=" in label else "mean "
     describe(axes, f"{label} over the cutoff", "cutoff k (rank)", f"{mean}{label} over {_queries(lines)}")
-    log_axis(axes, lines[0].x if lines else ())
+    log_axis(axes, lines[0].x)
     draw_lines(axes, _lines(lines))
     return axes
 
@@ -70,7 +70,7 @@ def plot_precision_recall(rankings: Rankings, ax: Any = None, points: int = 11, 
     describe(axes, f"precision over recall, {_queries(lines)}", "recall", "mean interpolated precision")
     draw_lines(axes, _lines(lines))
     axes.set_xlim(-0.02, 1.02)
-    axes.set_ylim(0, 1.05 * max((max(curve.y, default=0) for curve in lines), default=0) or 1)  # also of flat curves
+    axes.set_ylim(0, 1.05 * max(max(curve.y) for curve in lines) or 1)  # also of flat curves
     return axes
 
 
@@ -85,7 +85,7 @@ def plot_ranks(rankings: Rankings, ax: Any = None, bins: Sequence[int] | None = 
     numbers = [sum(ranks.counts) + ranks.not_retrieved for ranks in distributions]
     describe(axes, "rank of the first relevant document", "rank", f"share of {curves.queries_of(numbers)} (%)")
     axes.set_xscale("log")
-    lasts = distributions[0].bins if distributions else (1,)
+    lasts = distributions[0].bins
     edges = np.array([0.5, *(last + 0.5 for last in lasts)])
     gap, end = edges[-1] * 1.25, edges[-1] * 2.5  # the bin of queries without a hit
     left, right = np.array([*edges[:-1], gap]), np.array([*edges[1:], end])
@@ -143,7 +143,7 @@ def plot_intervals(tables: Mapping[str, QueryTable], measure: str, ax: Any = Non
     axes = axes_of(ax, height=1.2 + 0.3 * len(rows))
     queries = curves.queries_of([row["queries"] - row["empty"] for row in rows])
     mean = "" if "aggregation=" in measure else "mean "
-    lower = any(table.higher_is_better[measure] is False for table in tables.values())
+    lower = False in (table.higher_is_better[measure] for table in tables.values())
     direction = " (lower is better)" if lower else ""
     describe(axes, "", f"{mean}{measure}{direction} over {queries}, {100 * level:g} % interval", "")
     draw_intervals(

@@ -146,11 +146,11 @@ def of_large(source: Any, duplicates: Duplicates = "error") -> Chunks | None:
 
 
 def _is_large(path: Path) -> bool:
-    if not path.is_file() or path.stat().st_size < LARGE_COMPRESSED:
+    if not path.is_file():
         return False
     with path.open("rb") as file:
-        compressed = file.read(2) == GZIP
-    if not compressed and path.stat().st_size < LARGE:
+        least = LARGE_COMPRESSED if file.read(2) == GZIP else LARGE
+    if path.stat().st_size < least:
         return False
     with _opened(path) as stream:
         sample = stream.read(SAMPLE)

@@ -22,7 +22,7 @@ LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf", "duckdb", "dask", "
 
 def is_frame(source: Any) -> bool:
     """Whether a source is a data frame, or another object with columns."""
-    if isinstance(source, type | str | bytes | list | tuple) or len(getattr(source, "shape", "qd")) == 1:  # or a series
+    if isinstance(source, type) or len(getattr(source, "shape", "qd")) == 1:  # a class, or a series
         return False
     methods = ("__arrow_c_stream__", "__dataframe__", "__narwhals_dataframe__", "__narwhals_lazyframe__", "to_pandas")
     return native.library_of(source) in LIBRARIES or any(hasattr(source, method) for method in methods)
@@ -34,7 +34,7 @@ def is_columns(source: Any, chosen: names.Columns = None) -> bool:
         return False
     other = str, bytes, Mapping, set, frozenset
     for column in source.values():
-        if isinstance(column, other) or not hasattr(column, "__len__") or getattr(column, "ndim", 1) == 0:
+        if isinstance(column, other) or not hasattr(column, "__len__") or getattr(column, "shape", "") == ():
             return False
     return chosen is not None or any(map(names.is_usual, source))
 

@@ -212,8 +212,7 @@ def matches(qrels: Qrels, run: Run, number: Array) -> Array:
     """
     row_of = np.full(len(qrels), -1, dtype=np.int64)
     wanted = np.flatnonzero(number >= 0)
-    kinds = {qrels.items.kind, run.items.kind}
-    if not len(wanted) or not len(run) or (len(kinds) > 1 and "objects" not in kinds):
+    if not len(wanted) or not len(run):
         return row_of
     asked = qrels.items.take(wanted)
     hashes = pair_hashes(number[wanted], asked)
@@ -224,7 +223,7 @@ def matches(qrels: Qrels, run: Run, number: Array) -> Array:
     equal = ordered[place] == run.hashes[rows]
     rows, judgment = rows[equal], order[place[equal]]
     same = (run.query[rows] == number[wanted[judgment]]) & run.items.take(rows).equals(asked.take(judgment))
-    if "objects" in kinds or not same.all() or (ordered[1:] == ordered[:-1]).any():
+    if "objects" in (qrels.items.kind, run.items.kind) or not same.all() or (ordered[1:] == ordered[:-1]).any():
         return _matches_by_dictionary(qrels, run, number)
     row_of[wanted[judgment]] = rows
     return row_of

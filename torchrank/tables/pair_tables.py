@@ -102,12 +102,12 @@ def subtopics_of(query: Array, ids: TextIds | NumberIds | None) -> Array | None:
         >>> subtopics_of(np.array([0, 0, 1, 0]), TextIds.of(["10", "2", "7", "2"])).tolist()
         [1, 0, 0, 0]
     """
-    if ids is None:
+    if not ids:
         return None
     code, distinct = factorise(ids)
     number = len(distinct)
-    several = np.unique(query.astype(np.int64) * number + code) // max(1, number)
-    if not 1 < np.bincount(several).max(initial=0) <= MOST_SUBTOPICS:
+    several = np.unique(query.astype(np.int64) * number + code) // number
+    if not 1 < np.bincount(several).max() <= MOST_SUBTOPICS:
         return None
     names = [str(name) for name in distinct.tolist()]
     order = sorted(range(number), key=lambda place: (len(names[place]), names[place]))  # "10" after "2"

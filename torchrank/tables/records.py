@@ -62,7 +62,7 @@ def id_column(values: Any, what: str, error: RowError) -> TextIds | NumberIds:
 def _refuse_lengths(column: Any, what: str, error: RowError) -> Any:
     if isinstance(column, TextIds) and len(column) and int(column.length.min()) == 0:
         raise error(f"Expected {what} to be text, got an empty one", int(column.length.argmin()))
-    if isinstance(column, TextIds) and (longest := int(column.length.max(initial=0))) > LONGEST_ID:
+    if isinstance(column, TextIds) and (longest := int(column.length.max(initial=LONGEST_ID))) > LONGEST_ID:
         message = f"Expected {what} of at most {LONGEST_ID:,} bytes, got one of {longest:,}; shorten it"
         raise error(message, int(column.length.argmax()))
     return column
@@ -70,7 +70,7 @@ def _refuse_lengths(column: Any, what: str, error: RowError) -> Any:
 
 def _value(column: Any, row: int) -> Any:
     """A row of a list, an array or a column of ids."""
-    value = column.take(slice(row, row + 1)).tolist()[0] if isinstance(column, TextIds) else column[row]
+    value = column.take(np.array([row])).tolist()[0] if isinstance(column, TextIds) else column[row]
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -296,7 +296,7 @@ def _loads(data: bytes, source: str, line: int | None) -> Any:
             seen: set[str] = set()
             again = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
             raise ReadingError(f"Expected each key once, got {again!r} twice", source, line)
-        if (longest := max(map(len, table), default=0)) > LONGEST_ID:
+        if (longest := max(map(len, table), default=LONGEST_ID)) > LONGEST_ID:
             message = f"Expected ids of at most {LONGEST_ID:,} characters, got one of {longest:,}; shorten it"
             raise ReadingError(message, source, line)
         return table

@@ -119,7 +119,7 @@ def fields(text: Text, wanted: list[int], width: int, tabs: bool = False) -> lis
         begin, rows = stop, part.stop
     columns = [TextIds(text.buffer, start[:rows], length[:rows]) for start, length in zip(starts, lengths)]
     for ids in columns:
-        if (longest := int(ids.length.max(initial=0))) > LONGEST_ID:
+        if (longest := int(ids.length.max(initial=LONGEST_ID))) > LONGEST_ID:
             message = f"Expected fields of at most {LONGEST_ID:,} bytes, got one of {longest:,}; shorten it"
             raise text.error(message, int(ids.start[ids.length.argmax()]))
     return columns
@@ -250,7 +250,7 @@ def numbers(text: Text, column: TextIds, what: str) -> Array:
 
 def _parsed(column: TextIds) -> Array | None:
     """The numbers of a column; None if a field is none."""
-    width = -(-int(column.length.max(initial=1)) // 8)
+    width = -(-int(column.length.max()) // 8)
     if width * 8 > WIDE:
         keys = column.to_keys()
         return np.array([float(key) for key in keys]) if all(map(_NUMBER.fullmatch, keys)) else None
@@ -262,6 +262,6 @@ def _parsed(column: TextIds) -> Array | None:
     if (fixed.view(np.uint8) == ord("_")).any():
         return None
     try:
-        return fixed.view(f"S{8 * width}")[:, 0].astype(np.float64)
+        return fixed.view(f"S{8 * width}").ravel().astype(np.float64)
     except ValueError:
         return None
