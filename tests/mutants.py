@@ -19,8 +19,20 @@ PAIRS = "min max, minimum maximum, amin amax, argmin argmax, cummin cummax, any 
 PAIRS += ", zeros_like ones_like, new_zeros new_ones, startswith endswith, lt le, gt ge, logical_and logical_or"
 NAMES = {a: b for pair in PAIRS.split(", ") for a, b in (pair.split(), pair.split()[::-1])}
 
-#: arguments of plots whose constants are a matter of taste
-LOOKS = ["alpha", "dpi", "fontsize", "framealpha", "handlelength", "linewidth", "markersize", "rotation", "zorder"]
+#: arguments of plots whose constants are a matter of taste; dx and dy are distances of texts from their places
+LOOKS = [
+    "alpha",
+    "dpi",
+    "dx",
+    "dy",
+    "fontsize",
+    "framealpha",
+    "handlelength",
+    "linewidth",
+    "markersize",
+    "rotation",
+    "zorder",
+]
 
 
 @dataclass
@@ -108,7 +120,7 @@ def changed(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
             return
         case ast.Raise(exc=ast.Name(id="NotImplementedError")):  # of a method that subclasses define
             return
-        case ast.keyword(arg=name, value=ast.Constant()) if name in LOOKS:
+        case ast.keyword(arg=name, value=ast.Constant() | ast.UnaryOp()) if name in LOOKS:
             return
     yield from changes(node)
     warns = isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn"

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 from fractions import Fraction
+from functools import partial
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -398,7 +399,7 @@ def test_gains_have_one_colour_and_losses_another():
     st.booleans(),
 )
 def test_points_of_any_line_are_within_the_axes_and_in_order(places, values, log):
-    line = Curve("a", sorted(places), values[: len(places)])
+    line = Curve("a", sorted(places), values[: len(places)], 1)
     chart = svg.lines([line], "t", "k", "v", log=log)
     points = re.findall(r"[ML]([-\d.]+) ([-\d.]+)", re.search(r'd="([^"]+)" class="line"', chart)[1])
     x, y = np.array(points, dtype=float).T
@@ -446,6 +447,139 @@ def test_long_lists_of_names_end_with_their_number():
     assert listed("abcdef", most=2) == "a, b and 4 more"
 
 
+class Chart:
+    """What a chart shows: the texts and the marks with their places, and the scales that the ticks say."""
+
+    def __init__(self, chart, log=False):
+        self.picture = ElementTree.fromstring(chart)
+        texts = [*self.picture.iter("text")]
+        self.ticks = {"x": [one for one in texts if one.get("class") == "tick"]}
+        self.ticks["y"] = [one for one in texts if one.get("text-anchor") == "end"]
+        self.names = [one for one in texts if one.get("class") == "name"]
+        self.log = log
+
+    def scale(self, axis, log=False):
+        """The function from numbers to places: all ticks are on it."""
+        places = np.array([float(one.get(axis)) for one in self.ticks[axis]])
+        values = np.array([float(one.text) for one in self.ticks[axis]])
+        change = np.log if log else np.asarray
+        slope = (places[-1] - places[0]) / (change(values[-1]) - change(values[0]))
+
+        def scale(value):
+            return places[0] + slope * (change(value) - change(values[0]))
+
+        assert places == pytest.approx(scale(values), abs=0.2)
+        assert len(places) > 1
+        return scale
+
+    def paths(self, kind):
+        """The numbers of the parts of all paths of a class."""
+        outlines = [one.get("d") for one in self.picture.iter("path") if one.get("class") == kind]
+        return [[tuple(map(float, re.findall(r"-?[\d.]+", part))) for part in d.split("M")[1:]] for d in outlines]
+
+
+def test_all_parts_of_charts_stand_in_the_places_that_the_ticks_of_their_axes_say():
+    left, right, top, low = svg.LEFT, svg.WIDTH - svg.RIGHT, svg.TOP, svg.HEIGHT - svg.BOTTOM
+    curves = [
+        Curve("a", (1, 10, 100, 1000), (0.5, 0.75, math.nan, 1.0), 1),
+        *(Curve(f"r{n}", (1, 1000), (0.6, 0.7), 1) for n in range(8)),
+    ]
+    values = [0.8, 0.4, 0.0, -0.2]
+    for text, log, named in (
+        (svg.lines(curves, "title", "k (log)", "v", log=True), True, ("k (log)", "v")),
+        (svg.lines(curves, "title", "recall", "v"), False, ("recall", "v")),
+        (svg.differences(values, "abcd", "title", mean=0.25), False, ("queries, sorted", "difference")),
+        (svg.differences(values, "abcd", "title", mean=0.25, signed=False), False, ("queries, sorted", "value")),
+    ):
+        chart = Chart(text)
+        x, y = chart.scale("x", log), chart.scale("y")
+        near = partial(pytest.approx, abs=0.25)
+        assert (chart.picture.get("aria-label"), chart.picture.get("role")) == ("title", "img")
+        assert tuple(one.text for one in chart.names) == named
+        assert float(chart.names[0].get("x")) == near((left + right) / 2)
+        assert float(chart.names[1].get("transform").split()[1].rstrip(")")) == near((top + low) / 2)
+        assert {float(one.get("y")) for one in chart.ticks["x"]} == {low}
+        assert {float(one.get("x")) for one in chart.ticks["y"]} == {left}
+        ticks, base = chart.paths("axis")
+        assert ticks == [near((float(one.get("x")), low, 4)) for one in chart.ticks["x"]]
+        assert base == [(left, low, right)]
+        assert chart.paths("grid") == [[near((left, float(one.get("y")), right)) for one in chart.ticks["y"]]]
+        if named[0] == "queries, sorted":
+            bars = [one.get("d") for one in chart.picture.iter("path") if one.find("title") is not None]
+            bars = [tuple(map(float, re.findall(r"[\d.]+", d))) for d in bars if "V" in d]
+            wanted = [(x(n + 0.5), y(0), y(value)) for n, value in enumerate(values) if value]
+            assert bars == [near(one) for one in wanted]
+            assert chart.paths("zero") == [[near((left, y(0), right))]]
+            assert chart.paths("mean") == [[near((left, y(0.25), right))]]
+            assert x(0) == near(left)
+            assert x(4) == near(right)
+            continue
+        first, *rest = chart.paths("line")
+        assert first == [near((x(1), y(0.5), x(10), y(0.75))), near((x(1000), y(1)))]
+        assert rest == [[near((x(1), y(0.6), x(1000), y(0.7)))]] * 8
+        assert (x(1), x(1000)) == (near((left, right)) if log else near((left + 12, right - 12), abs=4))
+        groups = [one for one in chart.picture.iter("g") if one.get("class", "").startswith("s")]
+        assert [one.get("class") for one in groups] == [f"s{n % 8}" for n in range(9)]  # of which the page has colours
+        for curve, group in zip(curves, groups):
+            marks = [one for one in group.iter("path") if one.find("title") is not None]
+            points = [(x(a), y(b)) for a, b in zip(curve.x, curve.y) if not math.isnan(b)]
+            for mark, (a, b) in zip(marks, points, strict=True):
+                if "a" in mark.get("d"):
+                    begin, middle = map(float, re.findall(r"[\d.]+", mark.get("d"))[:2])
+                    assert (begin + 3.2, middle) == near((a, b))
+                else:
+                    corners = np.array(re.findall(r"([\d.]+) ([\d.]+)", mark.get("d")), dtype=float)
+                    assert (corners.min(0) + corners.max(0)) / 2 == near([a, b], abs=0.75)
+
+
+def test_an_axis_begins_at_0_if_its_numbers_are_near_and_has_some_room_around_them():
+    for values, zero in (((0.3, 1.0), True), ((0.5, 1.0), False), ((-1.0, -0.1), True), ((math.nan, math.nan), True)):
+        y = Chart(svg.lines([Curve("a", (1, 2), values, 1)], "t", "k", "v")).scale("y")
+        beyond = svg.HEIGHT - svg.BOTTOM - y(0)  # below the axis
+        assert (beyond >= -0.1) == zero, values
+    for value in (0.0, 3.0, -0.001, 1e-310):
+        scale = svg.scale_of([value, math.nan], 0, 100)
+        assert (scale.low + scale.high) / 2 == pytest.approx(value, abs=1e-300)
+        size = abs(value) if abs(value) > 1e-300 else 1  # as if it were 0
+        assert size <= scale.high - scale.low <= 2 * size
+    for values in ((1.0, 3.0), (-4.0, 4.0), (0.0, 1e-7)):
+        for zero in (False, True):
+            low, high = min(values[0], 0) if zero else values[0], max(values)
+            scale = svg.scale_of(values, 10, 100, zero=zero)
+            assert (low - scale.low, scale.high - high) == pytest.approx([0.04 * (high - low)] * 2)
+    assert (svg.scale_of([5], 0, 1, log=True).low, svg.scale_of([5], 0, 1, log=True).high) == (5, 50)
+    assert (svg.scale_of([5, 7], 0, 1, log=True).low, svg.scale_of([5, 7], 0, 1, log=True).high) == (5, 7)
+
+
+def test_a_sample_of_a_line_has_its_marker_in_its_middle():
+    for style in range(20):
+        width, height = map(float, re.search(r'viewBox="0 0 (\d+) (\d+)"', svg.key(style)).groups())
+        wanted = svg._marker(style % svg.STYLES, width / 2, height / 2)
+        assert f'd="{wanted}"' in svg.key(style)
+        assert f'class="s{style % svg.STYLES}"' in svg.key(style)
+
+
+def test_names_of_rows_fit_in_their_place_and_rows_have_equal_distances():
+    for longest in (3, 12, 60):
+        rows = [Effect("mrr", "a", "b" * longest, 0.1, -0.1, 0.3, n < 2) for n in range(3)]
+        chart = Chart(svg.forest(rows, "title", "difference"))
+        bottom = float(chart.ticks["x"][0].get("y"))
+        (zero,), grid = chart.paths("zero")[0], chart.paths("grid")[0]
+        assert zero == pytest.approx((chart.scale("x")(0), zero[1], bottom), abs=0.2)
+        assert grid == [pytest.approx((float(one.get("x")), bottom, zero[1] - bottom)) for one in chart.ticks["x"]]
+        assert chart.paths("axis")[0][0][2] == svg.WIDTH - svg.RIGHT
+        places = [float(one.get("y")) for one in chart.ticks["y"]]
+        assert places == pytest.approx([zero[1] + (bottom - zero[1]) * (n + 0.5) / 3 for n in range(3)], abs=0.1)
+        assert 20 < places[1] - places[0] < 32
+        end = {float(one.get("x")) for one in chart.ticks["y"]}.pop()
+        shown = chart.ticks["y"][0].text
+        assert 8 < end - 0.55 * 11.5 * len(shown) < 20  # letters of 11.5 px are about half as wide
+        assert len(shown) == min(len(rows[0].name), 23)
+        assert chart.paths("axis")[0][0][0] == pytest.approx(end + 8, abs=0.1)
+        ranges = [one.get("d") for one in chart.picture.iter("path") if one.get("class") == "range"]
+        assert [float(d.split("H")[0].split()[1]) for d in ranges] == places
+
+
 def test_rows_of_differences_stand_in_the_places_of_their_numbers():
     rows = [("b - a", 0.1, -0.1, 0.35), ("c - a", -0.25, -0.5, 0.0), ("d - a", 0.2, math.nan, math.nan)]
     chart = svg.forest([Effect("mrr", "a", name[0], *numbers, True) for name, *numbers in rows], "t", "x")
@@ -474,7 +608,7 @@ def test_dots_of_significant_differences_are_full(found):
 
 
 def test_points_of_lines_stand_on_logarithmic_places():
-    chart = svg.lines([Curve("a", (1, 10, 100), (0.0, 0.5, math.nan))], "t", "k", "v", log=True)
+    chart = svg.lines([Curve("a", (1, 10, 100), (0.0, 0.5, math.nan), 1)], "t", "k", "v", log=True)
     (path,) = re.findall(r'd="([^"]+)" class="line"', chart)
     points = [tuple(map(float, one.split())) for one in re.split("[ML]", path)[1:]]
     width = svg.WIDTH - svg.LEFT - svg.RIGHT
@@ -483,15 +617,27 @@ def test_points_of_lines_stand_on_logarithmic_places():
 
 
 @pytest.mark.parametrize(
-    ("low", "high"), [(0, 1), (-0.03, 0.0004), (0, 3e-9), (5, 5000), (-1e6, 1e6), (0.999, 1.0), (0, 7e12)]
+    ("low", "high"),
+    [(0, 1), (-0.03, 0.0004), (0, 3e-9), (5, 5000), (-1e6, 1e6), (0.999, 1.0), (0, 7e12), (0, 6e-6), (0, 6e-7)]
+    + [(n * step, (n + 6) * step) for n in (-3, 0, 7) for step in (0.001, 0.02, 0.1, 0.25, 5, 1000)],
 )
 def test_ticks_are_few_round_different_and_inside(low, high):
-    ticks = svg.Scale(low, high, 0, 100).ticks()
+    scale = svg.Scale(low, high, 0, 100)
+    ticks = scale.ticks()
+    powers = [Fraction(10) ** power for power in range(-12, 14)]
+    steps = [float(digit * power) for power in powers for digit in map(Fraction, (1, 2, 2.5, 5))]
+    step = next(step for step in steps if (high - low) / step <= 6 * (1 + 1e-9))
+    assert np.diff(ticks) == pytest.approx([step] * (len(ticks) - 1))
+    assert ticks[0] - low < step * (1 - 1e-9) > high - ticks[-1]
     texts = list(map(svg._digits(ticks), ticks))
     assert 2 <= len(ticks) <= 7
     assert len(set(texts)) == len(texts)
     assert all(low - 1e-9 * abs(low) <= one <= high * (1 + 1e-9) for one in ticks)
     assert [float(one) for one in texts] == pytest.approx(ticks, rel=1e-6, abs=1e-12)
+    assert all("e" in one or len(one.partition(".")[2]) <= 6 for one in texts)
+    assert any("e" in one for one in texts) == (step < 1e-6)
+    whole = svg.Scale(0, 3, 0, 100, integers=True).ticks()
+    assert whole == [0, 1, 2, 3]
 
 
 def test_logarithmic_ticks_are_1_2_and_5_times_powers_of_ten_or_powers_if_these_are_too_many_or_else_the_ends():
@@ -506,7 +652,7 @@ def test_logarithmic_ticks_are_1_2_and_5_times_powers_of_ten_or_powers_if_these_
 def test_charts_are_within_their_picture_and_texts_outside_of_their_axes():
     rows = [Effect("mrr", "a", name, 0.1, -0.1, 0.3, True) for name in ("b", "c" * 40)]
     low, right = svg.HEIGHT - svg.BOTTOM, svg.WIDTH - svg.RIGHT
-    curves = [Curve(f"r{n}", (1, 10, 100), (0.1 * n, 0.5, 0.9)) for n in range(svg.STYLES)]
+    curves = [Curve(f"r{n}", (1, 10, 100), (0.1 * n, 0.5, 0.9), 1) for n in range(svg.STYLES)]
     for chart, left, bottom in (
         (svg.lines(curves, "t", "k", "v", log=True), svg.LEFT, low),
         (svg.differences([0.5, 0.1, -0.3], "abc", "t", mean=0.1), svg.LEFT, low),
@@ -522,7 +668,7 @@ def test_charts_are_within_their_picture_and_texts_outside_of_their_axes():
                 assert 8 < x < left - 20
                 assert svg.TOP < y < low
                 continue
-            x, y = float(text.get("x")), float(text.get("y"))
+            x, y = (float(text.get(one)) + float(text.get(f"d{one}", 0)) for one in "xy")
             assert 0 < x <= (left if text.get("text-anchor") == "end" else right)
             assert 0 < y < height
             if text.get("text-anchor") != "end":  # below the axis: the name of the axis below the ticks
@@ -544,6 +690,11 @@ def test_each_style_has_a_marker_of_its_own_around_its_place():
         assert svg._marker(style, 53.0, 24.0) != outline
         if style % 4:
             x, y = np.array(re.findall(r"([\d.]+) ([\d.]+)", outline), dtype=float).T
+            area = abs(np.dot(x, np.roll(y, 1)) - np.dot(y, np.roll(x, 1))) / 2
+            box = (x.max() - x.min()) * (y.max() - y.min())
+            assert area / box == pytest.approx({1: 1, 2: 0.5, 3: 0.5}[style % 4], abs=0.02)
+            if style % 4 == 2:  # the top of a triangle is in the middle, and upside down in another style
+                assert x[y == (y.min() if style < 4 else y.max())] == pytest.approx([50])
             assert x.min() + x.max() == pytest.approx(100, abs=0.11)
             assert 40 - 1.5 < y.min() + y.max() < 40 + 1.5
             assert 6 < x.max() - x.min() < 10

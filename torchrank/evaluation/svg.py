@@ -6,6 +6,7 @@ Colours are variables of the page. Dashes and the forms of markers tell lines ap
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -55,28 +56,25 @@ class Scale:
         """Round numbers from ``low`` to ``high``, at most about ``most``.
 
         Example:
-            >>> Scale(0, 1, 0, 100).ticks(), Scale(1, 100, 0, 100, log=True).ticks()
-            ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [1, 2, 5, 10, 20, 50, 100])
+            >>> Scale(0, 10, 0, 100).ticks(), Scale(1, 100, 0, 100, log=True).ticks()
+            ([0.0, 2.0, 4.0, 6.0, 8.0, 10.0], [1, 2, 5, 10, 20, 50, 100])
         """
         if self.log:
             return _log_ticks(self.low, self.high, most + 4)
         step = _round_step((self.high - self.low) / most)
         step = math.ceil(step) if self.integers else step
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-        return [round(step * n, 12) for n in range(first, last + 1)]
+        return [step * n for n in range(first, last + 1)]
 
 
 def scale_of(values: Iterable[float], start: float, end: float, *, log: bool = False, zero: bool = False) -> Scale:
     """An axis that holds some numbers, with some room; ``zero`` includes 0. Missing numbers are left out."""
     shown = (0.0 if abs(value) <= 1e-300 else value for value in values)  # no tick is between smaller numbers
-    finite = [value for value in shown if math.isfinite(value) and (value > 0 or not log)]
-    low, high = min([*finite, *([0.0] * zero)], default=0.0), max([*finite, *([0.0] * zero)], default=1.0)
+    finite = [0.0] * zero + [value for value in shown if math.isfinite(value)]
+    low, high = min(finite), max(finite)
     if log:
-        low = low or 1.0
         return Scale(low, high if high > low else low * 10, start, end, True)
-    if not high > low:
-        low, high = low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0)
-    room = 0.04 * (high - low)
+    room = 0.04 * (high - low) or 0.54 * (abs(low) or 1.0)
     return Scale(low - room, high + room, start, end)
 
 
@@ -143,15 +141,16 @@ def differences(
         signed: whether these are differences, printed with their signs; otherwise they are values.
     """
     spec, y_label = ("+.4f", "difference") if signed else (".4f", "value")
-    x = Scale(0, max(1, len(values)), LEFT, WIDTH - RIGHT, integers=True)
+    x = Scale(0, len(values), LEFT, WIDTH - RIGHT, integers=True)
     y = scale_of(values, HEIGHT - BOTTOM, TOP, zero=True)
     texts = [f"{name}: {value:{spec}}" for name, value in zip(names, values)]
     if len(values) > MOST_BARS:
         inner = tag("path", d=_steps(values, x, y), class_="steps")
     else:
+        above, below = (operator.gt, operator.lt) if higher else (operator.lt, operator.gt)
         inner = "".join(
-            tag("g", _bars(values, texts, x, y, sign), class_=kind, stroke_width=_bar_width(len(values)))
-            for kind, sign in (("gain", 1 if higher else -1), ("loss", -1 if higher else 1))
+            tag("g", _bars(values, texts, x, y, beyond), class_=kind, stroke_width=_bar_width(len(values)))
+            for kind, beyond in (("gain", above), ("loss", below))
         )
     inner += tag("path", d=f"M{LEFT} {y(0)}H{WIDTH - RIGHT}", class_="zero")
     if math.isfinite(mean):
@@ -159,9 +158,11 @@ def differences(
     return _chart(title, _axes(x, y, "queries, sorted", y_label) + inner)
 
 
-def _bars(values: Sequence[float], texts: Sequence[str], x: Scale, y: Scale, sign: int) -> str:
+def _bars(
+    values: Sequence[float], texts: Sequence[str], x: Scale, y: Scale, beyond: Callable[[float, float], bool]
+) -> str:
     """The bars on one side of 0, with texts if they are few."""
-    drawn = [position for position, value in enumerate(values) if value * sign > 0]
+    drawn = [position for position, value in enumerate(values) if beyond(value, 0)]
     paths = [f"M{x(position + 0.5)} {y(0)}V{y(values[position])}" for position in drawn]
     if len(values) > MOST_TEXTS:
         return tag("path", d="".join(paths))
@@ -169,21 +170,20 @@ def _bars(values: Sequence[float], texts: Sequence[str], x: Scale, y: Scale, sig
 
 
 def _bar_width(count: int) -> str:
-    step = (WIDTH - LEFT - RIGHT) / max(1, count)
+    step = (WIDTH - LEFT - RIGHT) / count
     return _short(min(28.0, max(0.4, 0.8 * step if count <= MOST_TEXTS else step)))
 
 
 def _steps(values: Sequence[float], x: Scale, y: Scale, most: int = 800) -> str:
-    """A step curve through at most ``most`` of many values, the first and the last among them."""
-    count = min(most, len(values))
-    positions = sorted({round(n * (len(values) - 1) / max(1, count - 1)) for n in range(count)})
+    """A step curve through ``most`` of more values, the first and the last among them."""
+    positions = [round(n * (len(values) - 1) / (most - 1)) for n in range(most)]
     return f"M{LEFT} {y(values[0])}" + "".join(f"H{x(i)}V{y(values[i])}" for i in positions) + f"H{WIDTH - RIGHT}"
 
 
 def forest(rows: Sequence[Effect], title: str, x_label: str) -> str:
     """A row for each difference: a point, and a line over its interval."""
     step, top = 26, 8
-    longest = max((min(len(row.name), LONGEST) for row in rows), default=1)
+    longest = max(min(len(row.name), LONGEST) for row in rows)
     left = 12 + _CHARACTER * longest
     bottom = top + step * len(rows)
     values = (value for row in rows for value in (row.value, row.low, row.high))
@@ -197,8 +197,8 @@ def forest(rows: Sequence[Effect], title: str, x_label: str) -> str:
 def _difference(row: Effect, x: Scale, y: float, left: float) -> str:
     text = _title(f"{row.name}: {cell(row.value, '+.4f')} {interval(row.low, row.high, '+.4f')}")
     name = shortened(row.name, LONGEST)
-    marks = tag("text", escaped(name) + text, x=_short(left), y=_short(y + 4), text_anchor="end")
-    if math.isfinite(row.low + row.high):
+    marks = tag("text", escaped(name) + text, x=_short(left), y=_short(y), dy=4, text_anchor="end")
+    if math.isfinite(row.high):
         marks += tag("path", text, d=f"M{x(row.low)} {_short(y)}H{x(row.high)}", class_="range")
     if math.isfinite(row.value):
         form = "dot" if row.significant else "dot hollow"
@@ -221,8 +221,7 @@ def _axes(x: Scale, y: Scale, x_label: str, y_label: str) -> str:
     left, bottom, digits = x.start, y.start, _digits(y.ticks())
     grid = "".join(f"M{_short(left)} {y(tick)}H{_short(x.end)}" for tick in y.ticks())
     texts = "".join(
-        tag("text", digits(tick), x=_short(left - 7), y=_short(float(y(tick)) + 4), text_anchor="end")
-        for tick in y.ticks()
+        tag("text", digits(tick), x=_short(left), y=y(tick), dx=-7, dy=4, text_anchor="end") for tick in y.ticks()
     )
     middle = (y.start + y.end) / 2
     name = tag("text", escaped(y_label), transform=f"translate(13 {middle:g}) rotate(-90)", class_="name")
@@ -236,14 +235,14 @@ def _x_axis(x: Scale, bottom: float, top: float | None, label: str) -> str:
     digits = _digits(ticks)
     paths = tag("path", d="".join(f"M{x(tick)} {_short(bottom)}v{_short(length)}" for tick in ticks), class_=kind)
     base = tag("path", d=f"M{_short(x.start)} {_short(bottom)}H{_short(x.end)}", class_="axis")
-    texts = "".join(tag("text", digits(tick), x=x(tick), y=_short(bottom + 17), class_="tick") for tick in ticks)
-    name = tag("text", escaped(label), x=_short((x.start + x.end) / 2), y=_short(bottom + 37), class_="name")
+    texts = "".join(tag("text", digits(tick), x=x(tick), y=_short(bottom), dy=17, class_="tick") for tick in ticks)
+    name = tag("text", escaped(label), x=_short((x.start + x.end) / 2), y=_short(bottom), dy=37, class_="name")
     return paths + base + texts + name
 
 
 def _digits(ticks: Sequence[float]) -> Callable[[float], str]:
     """The format of ticks: as many decimals as they need."""
-    spread = max(map(abs, ticks), default=1.0) or 1.0
+    spread = max(map(abs, ticks))
     for decimals in range(7):
         if all(abs(round(tick, decimals) - tick) <= 1e-6 * spread for tick in ticks):
             return lambda value: f"{value:.{decimals}f}"
