@@ -367,3 +367,108 @@ def test_a_flat_curve_is_inside_of_its_axes():
     axes = found.plot_precision_recall()
     assert set(axes.lines[0].get_ydata()) == {1.0}
     assert axes.get_ylim() == pytest.approx((0, 1.05))
+    low = tr.evaluate({"q": {"a": 1}}, {"q": {"b": 1.0, "a": 0.5}, "p": {"a": 1.0}}, "mrr").plot_precision_recall()
+    assert low.get_ylim() == pytest.approx((0, 1.05 * 0.5))
+    nothing = tr.evaluate({"q": {"a": 1}}, {"x": {"q": {}}, "y": {"q": {}}}, "mrr").plot_precision_recall()
+    assert set(nothing.lines[0].get_ydata()) == {0.0}
+    assert nothing.get_ylim() == (0, 1)
+    for axes in (low, nothing):
+        begin, end = axes.get_xlim()
+        assert -0.05 < begin < 0 < 1 < end < 1.05
+
+
+@pytest.mark.parametrize("runs", [1, 3, 4, 5, 7])
+def test_bins_of_ranks_and_the_queries_without_a_hit_stand_in_their_places(runs):
+    qrels, tables = made([f"run {n}" for n in range(runs)])
+    axes = tr.evaluate(qrels, tables, "mrr").plot_ranks(bins=[1, 3, 9, 40])
+    edges = [0.5, 1.5, 3.5, 9.5, 40.5]
+    begin, end = axes.get_xlim()
+    (rule,) = [line.get_xdata()[0] for line in axes.lines if len({*line.get_xdata()}) == 1 < len(line.get_xdata())]
+    *ticks, apart = axes.get_xticks()
+    assert ticks == pytest.approx([math.sqrt(a * b) for a, b in itertools.pairwise(edges)])
+    assert begin < 0.5 < 40.5 < rule < apart < end < 150
+    if runs < 5:
+        for number, bars in enumerate(axes.containers):
+            for bar, low, high in zip(
+                bars, edges, edges[1:]
+            ):  # bars of one bin are side by side, as wide as each other
+                place, size = (math.log(bar.get_x() / low), math.log(high / low))
+                width = math.log(1 + bar.get_width() / bar.get_x())
+                assert place / size == pytest.approx(0.08 + 0.84 * number / runs)
+                assert width / size == pytest.approx(0.84 / runs)
+            last = bars[-1]
+            assert rule < last.get_x() < last.get_x() + last.get_width() < end
+    else:
+        lines = [line for line in axes.lines if list(line.get_xdata()) == pytest.approx(ticks)]
+        missed = [line for line in axes.lines if list(line.get_xdata()) == pytest.approx([apart])]
+        assert len(lines) == len(missed) == runs
+        assert [line.get_color() for line in lines] == [line.get_color() for line in missed]
+    assert axes.get_ylim()[0] == 0
+    labels = [label.get_rotation() for label in axes.get_xticklabels()]
+    assert set(labels) == {0}
+    many = tr.evaluate(qrels, tables, "mrr").plot_ranks(bins=[1, 2, 3, 4, 5, 6])  # and 7-40
+    assert {0} != {label.get_rotation() for label in many.get_xticklabels()}
+    few = tr.evaluate(qrels, tables, "mrr").plot_ranks(bins=[1, 2, 3, 4, 5])
+    assert {0} == {label.get_rotation() for label in few.get_xticklabels()}
+
+
+@pytest.mark.parametrize("number", [1, 3, 60, 61])
+def test_differences_are_numbered_from_1_with_gains_in_one_colour_and_some_room(number):
+    draw = random.Random(number)
+    deltas = sorted(draw.uniform(-1, 1) for _ in range(number))
+    for measure, lower in (("mrr", False), ("mr", True)):
+        metrics = {measure: tr.parse(measure)}
+        tables = [tr.QueryTable(range(number), {measure: x}, metrics=metrics) for x in ([0.0] * number, deltas)]
+        axes = plots.plot_differences(*tables, measure)
+        begin, end = axes.get_xlim()
+        assert (0.5 - begin, end - number - 0.5) == pytest.approx([0.01 * number] * 2)
+        assert all(float(tick).is_integer() for tick in axes.get_xticks())
+        assert 1 <= len([tick for tick in axes.get_xticks() if begin <= tick <= end]) <= 9
+        ordered = sorted(deltas, reverse=lower)
+        if number <= 60:
+            (bars,) = axes.containers
+            assert [bar.get_x() + bar.get_width() / 2 for bar in bars] == pytest.approx([*range(1, number + 1)])
+            assert [bar.get_height() for bar in bars] == pytest.approx(ordered)
+            colours = {(bar.get_height() > 0) != lower: bar.get_facecolor() for bar in bars}
+            assert all(bar.get_facecolor() == colours[(bar.get_height() > 0) != lower] for bar in bars)
+        assert axes.get_legend()._loc == (1 if lower else 2)  # beside the losses: the upper right or left
+        assert axes.lines[0].get_ydata() == [0, 0]
+        assert (len(axes.get_legend().get_texts()) == 2) == (number > 1)
+
+
+@pytest.mark.parametrize(("number", "rows"), [(1, 1), (4, 1), (5, 2), (6, 12)])
+def test_panels_have_room_for_their_rows_and_the_label_that_they_share_once(number, rows):
+    names = [f"a run {n}" for n in range(rows)]
+    for shared in (True, False):
+
+        def draw(measure, axes, shared=shared):
+            axes.set_yticks(range(rows), names)
+            axes.set_xlabel("value" if shared else measure)
+
+        figure = plots.panels("the $title", [f"m{n}" for n in range(number)], rows, draw)
+        figure.draw_without_rendering()
+        assert figure.get_suptitle() == "the $title"
+        assert len(figure.axes) == number
+        boxes = [axes.get_window_extent() for axes in figure.axes]
+        assert len({round(box.x0) for box in boxes}) == (1 if number < 5 else 2)
+        assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+        labels = [label.get_window_extent() for label in figure.axes[0].get_yticklabels()]
+        assert not any(a.overlaps(b) for a, b in itertools.pairwise(labels))
+        assert all(box.height < 60 * rows + 80 for box in boxes)  # and no more than that
+        common = "value" if shared else "m0" if number == 1 else ""
+        assert figure.get_supxlabel() == common
+        assert {axes.get_xlabel() for axes in figure.axes} == ({""} if common else {f"m{n}" for n in range(number)})
+
+
+def test_plots_have_a_grid_where_values_are_read():
+    found = tr.evaluate(*made(queries=4), "ndcg@10")
+    for draw, along, across in (
+        (lambda: found.plot_cutoffs("ndcg"), True, True),
+        (lambda: found.plot_precision_recall(), True, True),
+        (lambda: found.plot_ranks(), False, True),
+        (lambda: found.plot_intervals("ndcg@10"), True, False),
+    ):
+        axes = draw()
+        lines = [one for axis in (axes.xaxis, axes.yaxis) for one in axis.get_gridlines()[:1]]
+        assert [line.get_visible() for line in lines] == [along, across]
+    assert axes.figure.get_figheight() == pytest.approx(1.2 + 0.3 * 3)

@@ -203,6 +203,37 @@ def test_each_family_of_measures_with_a_cutoff_has_a_chart_whatever_is_before_it
     assert charts == [("ndcg@k", 2), ("hitrate@k", 2)]  # a line for each run
 
 
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_a_measure_has_a_chart_over_its_cutoffs_if_there_are_two_or_more(length):
+    run = {"q": {name: -place for place, name in enumerate("abc"[:length])}}
+    charts = figures._cutoffs(tr.evaluate({"q": {"a": 1}}, run, "ndcg"))
+    assert [chart.caption for chart in charts] == ["ndcg@k"] * (length > 1)
+    assert all(chart.chart.count("<title>") == length for chart in charts)
+
+
+def test_the_page_says_how_runs_were_evaluated_and_compared(found):
+    def said(evaluation, **options):
+        text = evaluation.to_html(**options).partition("Input and settings")[2]
+        return dict(re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", text))
+
+    always = {"Runs": "bm25, dense", "Measures": "ndcg@10, map, mr", "Version": f"torchrank {tr.__version__}"}
+    for options, wanted in (
+        ({}, ("t", "holm", "0.05", "none, all pairs of runs")),
+        ({"baseline": "dense", "test": "wilcoxon", "correction": "none", "alpha": 0.1},
+         ("wilcoxon", "none", "0.1", "dense")),
+        ({"test": "tukey"}, ("tukey", "by the test itself", "0.05", "none, all pairs of runs")),
+    ):  # fmt: skip
+        lines = said(found, comparison=found.compare(**options), about={"n": "x & y"})
+        test = dict(zip(("Test", "Correction", "Alpha", "Baseline"), wanted))
+        assert lines == {**always, "n": "x &amp; y", "Queries": "30, all judged queries", **test}
+    qrels, runs = two_runs()
+    del runs["bm25"]["q7"]
+    lines = said(tr.evaluate(qrels, runs, MEASURES, queries="both"))
+    assert lines["Queries"] == "26 to 27, the judged queries of each run"
+    alone = said(tr.evaluate(qrels, runs["bm25"], MEASURES))
+    assert alone == {**always, "Runs": "run", "Queries": "30, all judged queries"}
+
+
 # ---- names -----------------------------------------------------------------------------------------------------------
 
 
@@ -542,13 +573,6 @@ def test_an_axis_begins_at_0_if_its_numbers_are_near_and_has_some_room_around_th
         assert (scale.low + scale.high) / 2 == pytest.approx(value, abs=1e-300)
         size = abs(value) if abs(value) > 1e-300 else 1  # as if it were 0
         assert size <= scale.high - scale.low <= 2 * size
-    for values in ((1.0, 3.0), (-4.0, 4.0), (0.0, 1e-7)):
-        for zero in (False, True):
-            low, high = min(values[0], 0) if zero else values[0], max(values)
-            scale = svg.scale_of(values, 10, 100, zero=zero)
-            assert (low - scale.low, scale.high - high) == pytest.approx([0.04 * (high - low)] * 2)
-    assert (svg.scale_of([5], 0, 1, log=True).low, svg.scale_of([5], 0, 1, log=True).high) == (5, 50)
-    assert (svg.scale_of([5, 7], 0, 1, log=True).low, svg.scale_of([5, 7], 0, 1, log=True).high) == (5, 7)
 
 
 def test_a_sample_of_a_line_has_its_marker_in_its_middle():

@@ -49,6 +49,28 @@ def test_a_piece_without_a_judged_document_is_no_warning_if_another_has_one():
         tr.evaluate(QRELS, rows("z", "z", "z"), "mrr")
 
 
+def test_a_piece_without_judged_queries_does_not_hide_that_no_document_is_judged():
+    with pytest.warns(UserWarning, match="document of the run is judged"):
+        tr.evaluate(QRELS, tr.read_chunks([[("q1", "z", 1.0)], [("other", "a", 1.0)]]), "mrr")
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("form", [list, tuple, np.array, torch.tensor])
+def test_columns_of_one_run_are_told_from_runs_by_name(form, rows):
+    queries, items, scores = (column[:rows] for column in (["q1", "q2"], ["a", "z"], [1.0, 2.0]))
+    texts = list if form is torch.tensor else form
+    columns = {"query": texts(queries), "item": texts(items), "score": form(scores)}
+    wanted = {"mrr": pytest.approx(1 / 3)}
+    assert tr.evaluate(QRELS, columns, "mrr").means == {"run": wanted}
+    assert tr.evaluate(QRELS, {"query": [], "item": [], "score": []}, "mrr").means == {"run": {"mrr": 0.0}}
+    records = [dict(zip(("query", "item", "score"), row)) for row in zip(queries, items, scores)]
+    runs = {"query": form(records), "item": form(records)} if form in (list, tuple) else {"score": records}
+    assert tr.evaluate(QRELS, runs, "mrr").means == dict.fromkeys(runs, wanted)
+    for docs in (["a"], ("a",), [("a", 1.0)], ["a", "z"]):
+        assert tr.evaluate(QRELS, {"q1": docs, "q2": []}, "mrr").means == {"run": wanted}
+        assert tr.evaluate(QRELS, {"x": {"q1": docs}, "y": {"q1": ["z"]}}, "mrr").means["x"] == wanted
+
+
 def test_pieces_have_the_name_of_their_file_or_none(tmp_path):
     (tmp_path / "mine.run").write_text(LINES)
     rows = [[("q1", "a", 2.0), ("q1", "x", 1.0)], [("q2", "x", 2.0), ("q2", "b", 1.0)]]
@@ -72,6 +94,12 @@ def test_measures_that_are_objects_are_evaluated_as_their_names():
     suite = tr.RankingCollection(["mrr", "ndcg@3"])
     assert tr.evaluate(QRELS, run, suite).means == tr.evaluate(QRELS, run, "mrr ndcg@3").means
     assert tr.evaluate(QRELS, run, [tr.MRR(), "ndcg@3"]).means == tr.evaluate(QRELS, run, "mrr ndcg@3").means
+    keys = {"P_1 recip_rank": ["P_1", "recip_rank"], tr.MRR(): ["mrr"], "ndcg@1,3": ["ndcg@1", "ndcg@3"]}
+    for asked in ("P_1 recip_rank", [*keys][:2], [*keys][1:], [*keys][::-1], tuple(keys), iter(keys), [tr.MRR()]):
+        every = [asked] if isinstance(asked, str) else asked if isinstance(asked, list) else [*keys]
+        assert [*tr.evaluate(QRELS, run, asked).means["run"]] == [
+            key for one in every for key in keys.get(one, ["mrr"])
+        ]
 
 
 @pytest.mark.parametrize(
@@ -113,6 +141,8 @@ def test_a_state_without_a_common_query_or_document_says_so():
     assert apart.labels == ["mrr", "mr"]
     with pytest.warns(UserWarning, match=r"document"):
         apart.estimates()
+    with pytest.warns(UserWarning, match=r"document"):
+        tr.merge([apart, partial(QRELS, {}, "mrr mr"), partial(QRELS, {"z": {"a": 1.0}}, "mrr mr")]).estimates()
     both = tr.merge([partial(QRELS, {"q2": {"b": 1.0}}, "mrr mr"), apart])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -172,13 +202,17 @@ def test_bins_of_large_ranks_are_named_in_thousands_and_millions():
     assert {text.get_rotation() for text in few.get_xticklabels()} == {0}
 
 
-@cases("log", [False, True])
-@cases("zero", [False, True])
-@cases("values", [[], [3.0], [0.0], [math.nan, 2.0, math.inf], [1, 1000], [-3, 7], [-2], [1e-310, 5]])
+POSITIVE = [[3.0], [math.nan, 2.0, math.inf], [1, 1000]]
+NUMBERS = [*POSITIVE, [0.0], [-3, 7], [-2], [1e-310, 5]]
+
+
+@cases(
+    ("values", "zero", "log"),
+    [*((x, zero, False) for x in NUMBERS for zero in (False, True)), *((x, False, True) for x in POSITIVE)],
+)
 def test_an_axis_holds_its_numbers_with_round_ticks_inside(values, zero, log):
     scale = svg.scale_of(values, 10, 110, log=log, zero=zero)
-    shown = [value for value in values if math.isfinite(value) and (value > 1e-300 or not log)]
-    shown += [0.0] * (zero and not log)
+    shown = [value for value in values if math.isfinite(value)] + [0.0] * zero
     assert scale.low < scale.high
     assert scale.log == log
     places = [float(scale(value)) for value in shown]
@@ -190,7 +224,7 @@ def test_an_axis_holds_its_numbers_with_round_ticks_inside(values, zero, log):
         assert scale.high == pytest.approx(max(shown) + 0.04 * width)
     elif len(set(shown)) == 1 and not log:
         assert scale.high - shown[0] == pytest.approx(shown[0] - scale.low)
-    elif log and shown and not zero:
+    elif log:
         assert (scale.low, scale.high) == (min(shown), max(shown) if len(set(shown)) > 1 else 10 * shown[0])
     ticks = scale.ticks()
     assert ticks == sorted(set(ticks))

@@ -15,6 +15,7 @@ from tests.support.optional import pytrec_eval
 from tests.support.peer_queries import assert_agree, by_trec_eval, collection, graded_batch
 from torchrank.names.parse import required
 from torchrank.names.presets import ALWAYS, CUTOFFS, LIBRARIES, rows
+from torchrank.names.registry import measures
 
 CUTS = (1, 3, 40)
 NAN = math.nan
@@ -81,6 +82,18 @@ def test_names_of_a_preset_are_understood_as_such(library):
         assert tr.parse(theirs, **ALWAYS.get(library, {})).label == tr.parse(ours).label
 
 
+def needs(measure):
+    return {*required(measure)}
+
+
+def entries(names):
+    return ({names: ""} if isinstance(names, str) else names).items()
+
+
+def without_cut(name):
+    return re.sub(r"@10|\(k=10\)|k=10, ", "", name)
+
+
 def test_a_preset_has_the_measures_of_a_catalogue_for_which_all_is_given():
     catalogue = {"num_items": 100, "interactions": torch.arange(1, 101)}
     shown = []
@@ -90,6 +103,16 @@ def test_a_preset_has_the_measures_of_a_catalogue_for_which_all_is_given():
         assert not any(isinstance(metric, tr.Novelty) for metric in metrics)  # which needs the number of users, too
         assert all(catalogue.get(key) is not None for metric in metrics for key in required(type(metric)))
         shown += map(type, metrics)
+        wanted = {
+            (measure, name)
+            for measure in measures().values()
+            if needs(measure) and needs(measure) <= catalogue.keys()
+            for names, settings in entries(vars(measure).get("known_as", {}).get(library, {}))
+            if not settings.startswith("~")
+            for name in names.split()
+        }
+        found = {(type(metric), without_cut(name)) for name, metric in cells.items() if not isinstance(metric, str)}
+        assert found == wanted
         assert all(isinstance(cell, str) for cell in tr.preset(library, 10).values())
     assert {tr.Popularity, tr.Coverage} <= {*shown}
 

@@ -227,10 +227,11 @@ def _write(
 def _plot(evaluation: Evaluation, comparison: Comparison | None, options: argparse.Namespace) -> None:
     """Draw the means of all runs, or their differences, in axes for each measure."""
     from torchrank.evaluation.plots import panels
+    from torchrank.evaluation.reported import first_table
     from torchrank.evaluation.verdict import listed
 
     if comparison is None:
-        rows, measures, what = len(evaluation.runs), tuple(evaluation[evaluation.runs[0]].labels), "Means"
+        rows, measures, what = len(evaluation.runs), tuple(first_table(evaluation).labels), "Means"
     else:
         rows, measures, what = len(comparison.effects(comparison.measures[0])), comparison.measures, "Differences"
 

@@ -12,6 +12,7 @@ from typing import Any
 from torchrank.evaluation import curves, plots
 from torchrank.evaluation.curves import Curve, FirstRanks
 from torchrank.evaluation.report import report
+from torchrank.evaluation.reported import first_table
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.arguments import integer
 from torchrank.names.parse import Named
@@ -113,7 +114,7 @@ class Evaluation:
         return Table.of_rows(_rows(by_slice), notes=self._tied)
 
     def _rectified_summary(self, summary: Table) -> Table:
-        keys = [(run, label) for label in self.tables[self.runs[0]].labels for run in self.runs]
+        keys = [(run, label) for label in first_table(self).labels for run in self.runs]
         rows = [{"run": run, **row, "measure": label} for (run, label), row in zip(keys, summary.rows)]
         rows.sort(key=lambda row: self.runs.index(row["run"]))
         more = "how many more to judge: rectified.queries_needed(width), or --width"
@@ -236,7 +237,7 @@ class Evaluation:
         if len(self.tables) > 1:
             return (comparison or self.compare()).leaderboard(digits)
         columns = {
-            label: [Score(values[label]) for values in self.means.values()] for label in self[self.runs[0]].labels
+            label: [Score(values[label]) for values in self.means.values()] for label in first_table(self).labels
         }
         return Table({"system": self.runs, **columns}, dict.fromkeys(columns, f".{digits}f"))
 

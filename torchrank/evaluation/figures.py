@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from torchrank.evaluation import svg
 from torchrank.evaluation.curves import differences, label_over_k, outcome, worst_first
-from torchrank.evaluation.reported import Reported
+from torchrank.evaluation.reported import Reported, first_table
 from torchrank.statistics.comparison import Comparison, Row
 
 #: most pairs of runs with a chart of their own, for each measure
@@ -124,4 +124,4 @@ def _sorted_values(evaluation: Reported) -> list[Figure]:
 
 
 def _labels(evaluation: Reported) -> list[str]:
-    return evaluation[evaluation.runs[0]].labels
+    return first_table(evaluation).labels

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from torchrank.evaluation.curves import worst_first
 from torchrank.evaluation.figures import figures
 from torchrank.evaluation.markup import interval
-from torchrank.evaluation.reported import Reported
+from torchrank.evaluation.reported import Reported, first_table
 from torchrank.evaluation.verdict import listed, verdict
 from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.paired_tests import FAMILY_TESTS
@@ -86,7 +86,7 @@ def _template() -> Any:
 def _check(evaluation: Reported, comparison: Comparison | None) -> None:
     for kind, known, used in (
         ("of", evaluation.runs, comparison.systems if comparison else ()),
-        ("in", evaluation[evaluation.runs[0]].labels, comparison.measures if comparison else ()),
+        ("in", first_table(evaluation).labels, comparison.measures if comparison else ()),
     ):
         # slices of a measure are named like ndcg@10/slice
         if unknown := [x for x in used if x not in known and not x.startswith(tuple(f"{name}/" for name in known))]:
@@ -106,7 +106,7 @@ def _about(evaluation: Reported, comparison: Comparison | None, about: Mapping[s
         "Runs": ", ".join(evaluation.runs),
         **about,
         "Queries": f"{' to '.join(map(str, counts[:1] + counts[1:][-1:]))}, {which}",
-        "Measures": ", ".join(evaluation[evaluation.runs[0]].labels),
+        "Measures": ", ".join(first_table(evaluation).labels),
     }
     if comparison:
         lines["Test"] = comparison.test
@@ -121,7 +121,7 @@ def _summary(evaluation: Reported, table: Table, level: float) -> Table:
     """The rows of each measure, or of its slices, with the best value in bold."""
     measures = [*dict.fromkeys(table["measure"])]
     rows = sorted(table.rows, key=lambda row: measures.index(row["measure"]))
-    better = evaluation[evaluation.runs[0]].higher_results_are_better
+    better = first_table(evaluation).higher_results_are_better
     higher = {name: next(up for label, up in better.items() if f"{name}/".startswith(f"{label}/")) for name in measures}
     values = {label: [row["value"] for row in rows if row["measure"] == label] for label in higher}
     known = {label: {value for value in values[label] if not math.isnan(value)} for label in higher}
@@ -164,7 +164,7 @@ def _queries(
         most: number of queries.
         pairs: the numbers of the pairs whose gains are listed, too; None = all pairs, without gains.
     """
-    label = evaluation[evaluation.runs[0]].labels[0]
+    label = first_table(evaluation).labels[0]
     if comparison is None:
         run = evaluation.runs[0]
         return [(f"{run}, {label}", _renamed(worst_first(evaluation[run], label, most), ["Query", label]))]
@@ -218,7 +218,7 @@ def _data(evaluation: Reported, comparison: Comparison | None) -> dict[str, Any]
     runs = evaluation.runs
     union = np.unique(np.concatenate([table.ids for table in evaluation.tables.values()])).tolist()
     position = {query: n for n, query in enumerate(union)}
-    first = evaluation[runs[0]]
+    first = first_table(evaluation)
     measures = []
     for label in first.labels:
         values = [_spread(evaluation[run].ids.tolist(), evaluation[run].columns[label], position) for run in runs]

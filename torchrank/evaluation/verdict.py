@@ -7,18 +7,18 @@ from collections.abc import Sequence
 
 from torchrank.evaluation.curves import queries_of
 from torchrank.evaluation.markup import interval
-from torchrank.evaluation.reported import Reported
+from torchrank.evaluation.reported import Reported, first_table
 from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.table import cell
 
 
 def verdict(evaluation: Reported, comparison: Comparison | None, level: float = 0.95) -> str:
     """The best run in the first measure, and the runs than which it is significantly better."""
-    label = evaluation[evaluation.runs[0]].labels[0]
+    label = first_table(evaluation).labels[0]
     values = {run: means[label] for run, means in evaluation.means.items() if math.isfinite(means[label])}
     if not values:
         return f"No run has a value of {label}."
-    higher = evaluation[evaluation.runs[0]].higher_results_are_better[label]
+    higher = first_table(evaluation).higher_results_are_better[label]
     best = (max if higher else min)(values.values())
     leaders = [run for run, value in values.items() if value == best]
     if comparison is None:

@@ -169,7 +169,8 @@ def rows() -> dict[str, dict[str, list[Cell]]]:
 def _cell(measure: Any, entry: Known) -> Cell:
     if not entry.same:
         return Cell(entry.theirs, None, entry.remark)
-    theirs, ours, cut = entry.theirs, measure.name + entry.settings[0], CUT.get(entry.library, "")
+    (setting,) = entry.settings  # names that stand for several labels are not those of libraries with a preset
+    theirs, ours, cut = entry.theirs, measure.name + setting, CUT.get(entry.library, "")
     if cut and measure.takes_top_k and "{k}" not in theirs:
         # A cutoff in parentheses joins the parameters of the name, if it has any.
         inside = cut.startswith("(") and "(" in theirs
