@@ -21,17 +21,8 @@ NAMES = {a: b for pair in PAIRS.split(", ") for a, b in (pair.split(), pair.spli
 
 #: arguments of plots whose constants are a matter of taste; dx and dy are distances of texts from their places
 LOOKS = [
-    "alpha",
-    "dpi",
-    "dx",
-    "dy",
-    "fontsize",
-    "framealpha",
-    "handlelength",
-    "linewidth",
-    "markersize",
-    "rotation",
-    "zorder",
+    *("alpha", "dpi", "dx", "dy", "fontsize", "framealpha", "handlelength", "linewidth", "markersize", "nbins"),
+    *("rotation", "zorder"),
 ]
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import itertools
+import math
 import multiprocessing
 import os
+import random
 import re
 import subprocess
 import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,6 +75,7 @@ def trained(tmp_path_factory) -> tuple[list[str], Path]:
     with contextlib.redirect_stdout(printed):
         end = main(["demo", "--epochs", "3", "--plot", f"{folder}/curves.png", "--save", f"{folder}/weights.pt"])
     assert end == 0
+    (folder / "output.txt").write_text(printed.getvalue())
     return of_output(printed.getvalue()), folder
 
 
@@ -103,6 +108,137 @@ def test_plot_is_a_picture(trained):
     picture = (trained[1] / "curves.png").read_bytes()
     assert picture.startswith(b"\x89PNG")
     assert len(picture) > 10_000
+
+
+@together
+def test_the_table_is_aligned_and_nothing_else_is_printed(trained):
+    printed = (trained[1] / "output.txt").read_text().splitlines()
+    assert len({len(line) for line in trained[0]}) == 1
+    assert [one.end() for one in re.finditer(r"\S+", trained[0][0])] == [
+        one.end() for one in re.finditer(r"\S+", trained[0][-1])
+    ]
+    first, empty, *table, space, last = printed
+    assert re.fullmatch(r"797 held-out digits, each to find its like among the others; epoch 0 is untrained\.", first)
+    assert (empty, table, space) == ("", trained[0], "")
+    assert re.fullmatch(r"3 epochs, workers: 1, \d+\.\d s", last)
+
+
+@together
+def test_each_row_is_on_the_screen_when_it_is_known():
+    needed()
+    from torchrank.cli.demo import Table
+
+    class Screen(io.StringIO):
+        shown = ""
+
+        def flush(self):
+            self.shown = self.getvalue()
+
+    table, screen = Table(), Screen()
+    table.rows = [{"mrr": 0.25}, {"mrr": 0.75}]
+    with contextlib.redirect_stdout(screen):
+        table.print_gain()
+    assert screen.shown.split() == ["gain", "+0.5000"]
+
+
+@together
+def test_curves_of_the_figure_have_their_names_and_numbers_beside_their_ends():
+    needed()
+    from torchrank.cli.demo import MEASURES, plot
+
+    suite = tr.RankingCollection(MEASURES)
+    draw = random.Random(0)
+    for ends in (lambda: 0.5, lambda: draw.random(), lambda: draw.uniform(0.75, 0.76)):
+        for epochs in (1, 2, 5):
+            rows = [{key: ends() for key in suite} for _ in range(epochs)]
+            figure = plot(rows, suite)
+            figure.draw_without_rendering()
+            (axes,) = figure.axes
+            order = sorted(suite, key=lambda key: -rows[-1][key])
+            lowest = min(min(row.values()) for row in rows)
+            bottom, top = axes.get_ylim()
+            assert bottom <= lowest < bottom + 0.1 + 1e-9
+            assert (10 * bottom, top, axes.get_xlim()) == (
+                pytest.approx(round(10 * bottom)),
+                1,
+                (0, max(1, epochs - 1)),
+            )
+            assert all(float(tick).is_integer() for tick in axes.get_xticks())
+            assert axes.xaxis.get_gridlines()[0].get_visible()
+            assert axes.yaxis.get_gridlines()[0].get_visible()
+            assert [one.spine_type for one in axes.spines.values() if one.get_visible()] == ["left", "bottom"]
+            places = [text.get_position()[1] for text in axes.texts]
+            for key, line, text, place, above in zip(order, axes.lines, axes.texts, places, [9, *places], strict=False):
+                values = [row[key] for row in rows]
+                first = f"{values[0]:.2f} → " * (epochs > 1)
+                assert text.get_text() == f"{key}  {first}{values[-1]:.2f}"
+                assert list(line.get_ydata()) == values
+                assert not line.get_clip_on()
+                assert text.get_color() == line.get_color()
+                assert text.xy == (epochs - 1, values[-1])  # to which a line leads from the text
+                assert place == values[-1] or place == pytest.approx(above - 0.062 * (1 - bottom))
+            boxes = [type(text).__mro__[1].get_window_extent(text) for text in axes.texts]
+            assert len(boxes) == len(suite)
+            assert not any(one.overlaps(other) for one, other in itertools.pairwise(boxes))
+            assert all(axes.get_window_extent().x1 < box.x0 < box.x1 <= figure.bbox.x1 for box in boxes)
+
+
+@together
+def test_the_loss_is_the_mean_surprise_of_finding_an_image_of_the_same_digit():
+    needed()
+    from torchrank.cli.demo import Digits, Encoder, contrastive_loss
+
+    encoder = Encoder()
+    assert [tuple(one.shape) for one in encoder.parameters()] == [(64, 64), (64,), (8, 64), (8,)]
+    data = Digits(seed=1)
+    images, labels = data.train[:20]
+    assert images.shape == (20, 64)
+    assert 0 <= images.min() < images.max() <= 1
+    points = encoder(images).detach()
+    assert points.norm(dim=-1).tolist() == pytest.approx([1] * 20)
+    said = []
+    for a, b in itertools.permutations(range(20), 2):
+        if labels[a] == labels[b]:
+            weights = [math.exp(10 * (points[a] @ points[c]).item()) for c in range(20) if c != a]
+            said.append(-math.log(math.exp(10 * (points[a] @ points[b]).item()) / sum(weights)))
+    assert contrastive_loss(points, labels).item() == pytest.approx(sum(said) / len(said), rel=1e-4)
+    assert contrastive_loss(points, torch.arange(20)).item() == 0
+
+
+@together
+def test_workers_share_the_images_and_train_in_step():
+    needed()
+    from torchrank.cli.demo import Digits
+
+    data = Digits(seed=3)
+    every = torch.cat([data.train.tensors[0], data.held_out.tensors[0]])
+    assert (len(data.train), len(data.held_out), len(every.unique(dim=0))) == (1000, 797, 1797)
+    assert not torch.equal(Digits(seed=4).train.tensors[0], data.train.tensors[0])
+    for world, size in ((1, 64), (4, 16), (40, 2)):
+        columns, batches, shares = [], [], []
+        for rank in range(world):
+            data.trainer = types.SimpleNamespace(global_rank=rank, world_size=world) if world > 1 else None
+            columns += [batch[2].tolist() for batch in data.val_dataloader()]
+            train = [*data.train_dataloader()]
+            batches.append([len(batch[1]) for batch in train])
+            shares.append(torch.cat([batch[0] for batch in train]))
+        assert sorted(itertools.chain(*columns)) == [*range(797)]
+        assert max(map(len, columns)) == size
+        assert batches == [[size] * (1000 // world // size)] * world
+        assert len(torch.cat(shares).unique(dim=0)) == sum(map(sum, batches))
+        assert not torch.equal(shares[0][:size], data.train.tensors[0][:size])
+
+
+@together
+def test_the_trainer_prints_and_writes_nothing():
+    needed()
+    from torchrank.cli.demo import quiet_trainer
+
+    trainer = quiet_trainer(2)
+    assert (trainer.max_epochs, trainer.num_devices, trainer.num_sanity_val_steps) == (2, 1, 0)
+    assert (trainer.loggers, trainer.checkpoint_callback, trainer.progress_bar_callback) == ([], None, None)
+    assert not [one for one in trainer.callbacks if "Summary" in type(one).__name__]
+    assert not trainer._accelerator_connector.use_distributed_sampler
 
 
 @together

@@ -60,8 +60,8 @@ class Digits(L.LightningDataModule):
 class Encoder(nn.Sequential):
     """Two linear layers, from images [image, pixel] to points on the unit sphere [image, dimension]."""
 
-    def __init__(self, pixels: int = 64, width: int = 64, dimensions: int = 8) -> None:
-        super().__init__(nn.Linear(pixels, width), nn.ReLU(), nn.Linear(width, dimensions))
+    def __init__(self, pixels: int = 64, dimensions: int = 8) -> None:
+        super().__init__(nn.Linear(pixels, pixels), nn.ReLU(), nn.Linear(pixels, dimensions))
 
     def forward(self, images: Tensor) -> Tensor:
         return nn.functional.normalize(super().forward(images), dim=-1)
@@ -141,8 +141,8 @@ class Table(L.Callback):
         print(name.rjust(len("epoch")), *cells, sep="  ", flush=True)
 
 
-def plot(rows: list[dict[str, float]], suite: RankingCollection, file: str) -> None:
-    """Draw a curve over the epochs for each measure, labelled with its first and last value."""
+def plot(rows: list[dict[str, float]], suite: RankingCollection) -> Any:
+    """A figure with a curve over the epochs for each measure, labelled with its first and last value."""
     from matplotlib.figure import Figure  # no pyplot: needs no display
     from matplotlib.ticker import MaxNLocator
 
@@ -171,7 +171,7 @@ def plot(rows: list[dict[str, float]], suite: RankingCollection, file: str) -> N
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(file, dpi=150)
+    return figure
 
 
 # ---- all together --------------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def run(epochs: int, workers: int, seed: int, plot_file: str | None, save: str |
             table.print_gain()
         print(f"\n{epochs} epochs, workers: {workers}, {time.perf_counter() - start:.1f} s")
         if plot_file:
-            plot(table.rows, model.suite, plot_file)
+            plot(table.rows, model.suite).savefig(plot_file, dpi=150)
         if save:
             torch.save(model.encoder.state_dict(), save)
     return 0
