@@ -27,9 +27,9 @@ def check(folder: str, values: str, changed: str = "") -> None:
         values: the names of those that are equal if their fields are equal.
         changed: the names of those whose fields are changed.
     """
-    found = {one.__name__: one.__dataclass_params__ for one in dataclasses_of(folder)}
-    assert {name for name, of in found.items() if of.eq} == {*values.split()}
-    assert {name for name, of in found.items() if not of.frozen} == {*changed.split()}
+    found = [(one.__name__, one.__dataclass_params__) for one in dataclasses_of(folder)]
+    assert sorted(name for name, of in found if of.eq) == sorted(values.split())
+    assert [name for name, of in found if not of.frozen] == changed.split()
     for one in dataclasses_of(folder):
         inherited = next(vars(base)["__repr__"] for base in one.__mro__[1:] if "__repr__" in vars(base))
         written = inherited is not object.__repr__ and not hasattr(inherited, "__wrapped__")
