@@ -85,6 +85,7 @@ def test_lists_have_a_column_of_names_up_to_24_characters_and_lines_cut_at_the_w
         f"a{' ' * 23}  one",
         f"{'b' * 25}  tw…",  # 30 characters with one that says so
     ]
+    assert [plain.listed([("a", "one")], width) for width in (6, 5)] == ["a  one", "a  o…"]
     assert plain.listed([("a", "one")], math.inf, "info a") == "a  one\n\n`info a` describes one of them."
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -131,6 +132,25 @@ def test_a_gate_of_values_that_are_not_there_is_undecided(folder, capsys):
         found, out, _ = printed(capsys, *call, gate, "mr > 0")
         (verdict,) = json.loads(out)["gates"]
         assert (found, verdict["state"], verdict["difference"], verdict["p"]) == (status, "undecided", None, None)
+
+
+def test_a_gate_is_decided_by_two_queries_or_more_of_which_one_differs():
+    qrels = {f"q{n}": {"a": 1} for n in range(3)}
+    for runs, decided in (
+        ({"x": [1, 1], "y": [2, 3]}, True),
+        ({"x": [1, 1], "y": [2, 2]}, True),  # without a spread
+        ({"x": [1], "y": [2]}, False),
+        ({"x": [1, 2], "y": [1, 2]}, False),
+    ):
+        tables = {
+            name: {f"q{n}": {"a": 0.0, **{f"b{m}": 1.0 for m in range(1, rank)}} for n, rank in enumerate(ranks)}
+            for name, ranks in runs.items()
+        }
+        found = tr.evaluate(qrels, tables, "mrr", queries="both")
+        for kind in ("require", "fail-if"):
+            gate = gates.Gate.of("mrr > 0.9", kind, ["mrr"])
+            (verdict,) = gate.verdicts(found.compare("x"), "x", 0.05)
+            assert (verdict.state != "undecided", verdict.p is not None) == (decided, decided)
 
 
 def test_a_line_says_what_is_read_for_how_long_and_disappears(monkeypatch):
@@ -314,6 +334,15 @@ def test_a_file_is_replaced_and_a_pipe_is_written_to(tmp_path):
     assert os.read(reader, 9) == b"after"
     os.close(reader)
     assert pipe.is_fifo()
+    assert {path.name for path in tmp_path.iterdir()} == {"old", "link", "pipe"}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (9, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            files.write(str(old), "a text that is too long")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert old.read_text() == "after"
     assert {path.name for path in tmp_path.iterdir()} == {"old", "link", "pipe"}
 
 

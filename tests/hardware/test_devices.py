@@ -5,7 +5,7 @@ import torch
 
 import torchrank as tr
 from torchrank import retrieval
-from torchrank.hardware import devices
+from torchrank.hardware import costs, devices
 
 CPU, CUDA, MPS = map(torch.device, ("cpu", "cuda", "mps"))
 
@@ -22,6 +22,13 @@ def test_a_processor_keeps_denormal_numbers_until_it_is_told_not_to():
 
 def test_the_widest_float_is_float64_except_on_metal():
     assert [devices.widest_float(device).itemsize for device in (CPU, CUDA, MPS)] == [8, 8, 4]
+
+
+def test_numpy_sorts_on_a_cpu_with_few_threads(monkeypatch):
+    for threads in (1, 2, 3):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        with costs.assumed(numpy_threads=2):
+            assert [devices.by_numpy(device) for device in (CPU, CUDA)] == [threads <= 2, False]
 
 
 def test_autocast_is_off_where_there_is_one():

@@ -4,6 +4,7 @@
 """
 
 import copy
+import dataclasses
 import importlib
 import pickle
 from typing import Any, NamedTuple
@@ -137,6 +138,17 @@ def test_unpack_chooses_the_arguments():
     assert compute_metrics(NAMES, unpack=pairs)(several) == expected
 
 
+def test_batches_have_what_trainer_gives_and_none_of_the_rest():
+    scores, grades = drawn()
+    seen = []
+    call = compute_metrics("mrr", unpack=lambda p: seen.append(p) or (p.predictions, p.label_ids))
+    call(Prediction([scores[:4], scores[4:]], [grades[:4], grades[4:]], ["a", "b"]))
+    assert [(p.inputs, p.losses) for p in seen] == [("a", None), ("b", None)]
+    seen.clear()
+    call(Prediction([scores], [grades]))
+    assert [(p.inputs, p.losses) for p in seen] == [(None, None)]
+
+
 def test_the_suite_is_copied_and_its_keys_are_kept():
     scores, grades = drawn()
     suite = tr.RankingCollection(NAMES, prefix="val/", keys="plain")
@@ -167,6 +179,12 @@ def test_errors_name_the_way_out_and_leave_nothing_behind():
     with pytest.raises(ValueError, match="Expected one number of each metric, got several of 'mrr"):
         compute_metrics(tr.MRR(aggregation="none"))(Prediction(scores, grades))
     expected = call(Prediction(scores, grades))
+    with pytest.raises(ValueError, match=r"Expected predictions to be one array, got 2; choose by"):
+        call(Prediction([scores, scores], grades))
+    with pytest.raises(ValueError, match=r"Expected label_ids to be one array, got 3; choose by"):
+        call(Prediction(scores, [grades] * 3))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        call.suite = tr.MRR()
     call(Prediction(scores[::-1].copy(), grades), compute_result=False)
     with pytest.raises(ValueError, match="Expected"):
         call(Prediction(scores, grades[:3]), compute_result=False)

@@ -3,8 +3,10 @@
 import doctest
 import importlib
 import importlib.util
+import math
 import pickle
 import socket
+import types
 
 import pytest
 import torch
@@ -124,8 +126,24 @@ def test_a_module_without_an_anytime_comparison_is_refused(runs, tmp_path):
         trainer = runs.build_trainer(tmp_path, devices=1, callbacks=[runs.StopWhenDecided(name)])
         with pytest.raises(TypeError, match=f"Expected {name} of the module to be torchrank.Compared"):
             trainer.validate(module, runs.ranks_of_old(), verbose=False)
-    with pytest.raises(ValueError, match="every to be an integer >= 1"):
-        runs.StopWhenDecided(every=0)
+    for every in (0, None, 1.5):
+        with pytest.raises(ValueError, match="every to be an integer >= 1"):
+            runs.StopWhenDecided(every=every)
+    assert runs.StopWhenDecided(every=1).comparison is None
+
+
+@pytest.mark.parametrize("lengths", [[3, math.inf], [math.inf, math.inf], [3, 5]])
+def test_several_workers_need_loaders_with_a_length_and_one_does_not(runs, lengths):
+    for workers_of_all in (1, 2):
+        strategy = types.SimpleNamespace(reduce=lambda batches, reduce_op: batches)
+        trainer = types.SimpleNamespace(num_val_batches=lengths, world_size=workers_of_all, strategy=strategy)
+        stop = runs.StopWhenDecided(every=4)
+        if workers_of_all == 2 and math.inf in lengths:
+            with pytest.raises(ValueError, match="Expected loaders with a length, got one without; pass limit_val"):
+                stop.on_validation_start(trainer, runs.Paired(4))
+        else:
+            stop.on_validation_start(trainer, runs.Paired(4))
+            assert stop.batches == lengths
 
 
 def test_a_checkpoint_in_mid_epoch(runs, tmp_path):

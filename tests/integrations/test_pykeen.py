@@ -1,6 +1,7 @@
 """The evaluator for PyKEEN: with its models, its pipelines and its early stopper."""
 
 import doctest
+import inspect
 
 import pytest
 import torch
@@ -32,6 +33,14 @@ def evaluated(evaluator, nations, model=None, **options):
     known = [nations.training.mapped_triples, nations.validation.mapped_triples]
     options = {"batch_size": 64, "use_tqdm": False, "additional_filter_triples": known, **options}
     return evaluator.evaluate(model, nations.testing.mapped_triples, **options)
+
+
+def test_scores_are_processed_by_the_arguments_of_their_evaluator():
+    ours, theirs = (
+        inspect.signature(one.process_scores_).parameters
+        for one in (integration.RankingEvaluator, evaluation.RankBasedEvaluator)
+    )
+    assert {key: one.default for key, one in ours.items()} == {key: one.default for key, one in theirs.items()}
 
 
 @pytest.mark.parametrize("targets", [("head", "tail"), ("tail",)])

@@ -95,9 +95,11 @@ def test_keys_primary_metric_and_file(tmp_path):
     key = "ndcg(log_base=2.5,gain=exponential)@10"
     other = RankingEvaluator(QUERIES, CORPUS, RELEVANT, suite, primary_metric=key, similarity="cosine")
     assert (other.primary_metric, other.greater_is_better) == (f"cosine_{key}", True)
-    found = [evaluator(Words(), str(tmp_path / "eval"), epoch, steps) for epoch, steps in ((0.5, 10), (1.0, 20))]
+    found = [
+        evaluator(Words(), str(tmp_path / "new" / "eval"), epoch, steps) for epoch, steps in ((0.5, 10), (1.0, 20))
+    ]
     assert (evaluator.primary_metric, evaluator.greater_is_better) == ("dev_cosine_mr", False)
-    with (tmp_path / "eval" / "Ranking_evaluation_dev_results.csv").open(newline="") as file:
+    with (tmp_path / "new" / "eval" / "Ranking_evaluation_dev_results.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row.pop("epoch"), row.pop("steps")) for row in rows] == [("0.5", "10"), ("1.0", "20")]
     assert [{key: float(value) for key, value in row.items()} for row in rows] == found

@@ -15,7 +15,7 @@ import torchrank as tr
 from tests.support.cases import cases
 from torchrank.cli.spellings import read_here, read_there, table
 from torchrank.names.labels import quantity_of, read
-from torchrank.names.nearest import did_you_mean
+from torchrank.names.nearest import did_you_mean, nearest
 from torchrank.names.optional import imported
 from torchrank.names.parse import parse_all, resolve
 from torchrank.names.registry import measures
@@ -223,8 +223,11 @@ LISTS = {
 def test_a_list_of_names_in_one_string_is_for_collections(names):
     assert list(tr.RankingCollection(names)) == list(tr.RankingCollection([names])) == LISTS[names]
     if "mae" not in names:
-        with pytest.raises(ValueError, match="RankingCollection"):
+        what = "cutoff" if names == "ndcg_cut_1-3" else "metric"
+        with pytest.raises(ValueError, match=f"Expected one {what} in .*RankingCollection"):
             tr.parse(names)
+    with pytest.raises(ValueError, match=r"Expected num_items for .*; pass tr.Coverage\(top_k=5, num_items=\.\.\.\)"):
+        parse_all("coverage@5,10")
 
 
 def test_a_range_of_cut_offs_is_for_collections():
@@ -482,6 +485,15 @@ def test_quantities_have_a_number_and_a_unit():
     assert [quantity_of(text) for text in ("10%", "2000tok", "100%")] == [(10, "%"), (2000, "tok"), (100, "%")]
     for text in ("ten%", "%", "101%", "0tok"):
         assert math.isnan(quantity_of(text)[0])
+
+
+def test_up_to_three_names_are_near_that_are_like_enough_and_not_much_less_like_than_the_best():
+    assert nearest(["abcde"], {"dabcx": "", "abxyz": ""}) == ["dabcx"]  # 4 letters of 5 and 3 in a row: 0.7
+    assert nearest(["abcde"], {"dabxx": ""}) == []
+    near = {f"abcdefgh{letter}": letter for letter in "vwxyz"}
+    assert nearest(["abcdefgh"], near) == [*near][:3]
+    assert nearest(["abcdefgh"], {**dict.fromkeys(near, "one"), "abcdefg": "two"}) == ["abcdefghv", "abcdefg"]
+    assert nearest(["x", "abc", "abd"], {"abc": "", "abd": ""}) == ["abc"]
 
 
 def test_each_spelling_of_one_metric_is_suggested_and_none_of_several():

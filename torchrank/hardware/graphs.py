@@ -19,16 +19,14 @@ def eager(function: F) -> F:
 
     Like torch.compiler.disable, but without its import, which takes seconds.
     """
-    disabled: list[Callable[..., Any]] = []
+    disabled = functools.cache(lambda: torch.compiler.disable(function))
 
     @functools.wraps(function)
     def outside(*args: Any, **kwargs: Any) -> Any:
         try:
             if "torch._dynamo" not in sys.modules:  # no function is compiled in this process
                 return function(*args, **kwargs)
-            if not disabled:
-                disabled.append(torch.compiler.disable(function))
-            return disabled[0](*args, **kwargs)
+            return disabled()(*args, **kwargs)
         except (TypeError, AttributeError) as error:
             raise explained(error, function, args, kwargs)  # noqa: B904
 

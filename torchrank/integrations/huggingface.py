@@ -97,7 +97,7 @@ def scores_and_labels(prediction: Prediction) -> dict[str, Any]:
     return arguments
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class ComputeMetrics:
     """The callable that :func:`compute_metrics` returns."""
 

@@ -76,10 +76,10 @@ class _Number(Parameter):
         return value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Integer(Parameter):
-    least: int = 0
-    most: int = arguments.MOST
+    least: int
+    most: int
 
     def checked(self, owner: type, name: str, value: Any) -> int | None:
         return arguments.integer(name, value, self.least, self.or_none, self.most)
@@ -160,7 +160,7 @@ def integer(*, default: Any = REQUIRED, least: int, most: int = arguments.MOST, 
 
 def cutoff(*, default: Any = None, kw_only: bool = False) -> Any:
     """Declare ``top_k``: an integer, a share of each list such as "10%", a cost such as "2000tok", or None."""
-    return _Cutoff(default, kw_only=kw_only, least=1)
+    return _Cutoff(default, kw_only=kw_only, least=1, most=arguments.MOST)
 
 
 def one_of(*known: object, default: Any = REQUIRED, among: Callable[[Any], Iterable[object]] | None = None) -> Any:
