@@ -56,6 +56,25 @@ def test_measures_whose_low_values_are_good_warn_of_queries_without_a_list():
         ]
 
 
+@pytest.mark.parametrize(
+    ("measures", "level", "depth"),
+    [
+        ("ndcg", 1, 10),
+        ("map mrr", 1, 10),
+        ("map(relevance_level=2) ndcg@3,5", 2, 3),
+        ("map(relevance_level=2) mrr", 1, 10),
+        ("precision(relevance_level=3)@12", 3, 12),
+    ],
+)
+def test_coverage_has_the_lowest_level_and_the_smallest_cutoff_of_all_measures(measures, level, depth):
+    grades = [0, 1, 2, 3, 1]
+    qrels = {f"q{n}": {"d0": grade, "d5": 0, "d10": 0} for n, grade in enumerate(grades)}
+    run = {query: {f"d{rank}": -rank for rank in range(13)} for query in qrels}
+    (row,) = tr.evaluate(qrels, run, measures).coverage.rows
+    assert row["no relevant"] == sum(grade < level for grade in grades)
+    assert row[f"unjudged@{depth}"] == pytest.approx(1 - sum(place < depth for place in (0, 5, 10)) / depth)
+
+
 def test_coverage_counts_queries_and_documents():
     qrels = {"q1": {"a": 1}, "q2": {"b": 0}, "q3": {"c": 1}}
     run = {"q1": {"a": 2.0, "q1": 1.0}, "q2": {"x": 1.0}, "other": {"a": 1.0}}

@@ -245,6 +245,33 @@ def test_default_cutoffs_spread_over_the_longest_list_up_to_1000():
     assert [one.bins[i] for i, count in enumerate(one.counts) if count] == [3, 100_000]
 
 
+def test_a_curve_counts_the_queries_that_have_a_value_at_some_place():
+    ranking = tr.Ranking.from_scores(torch.rand(3, 4), torch.tensor([[0, 1, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]]))
+    for metrics in ([tr.MR(), tr.MRR()], [tr.MRR(), tr.MR()]):  # the first has no value where nothing is relevant
+        assert curves._means(ranking, metrics)[1] == 3
+    assert curves._means(ranking, [tr.MR()])[1] == 2
+
+
+def test_bins_of_long_lists_are_wider():
+    for length, digits in ((1, (1, 2, 5)), (7, (1, 2, 5)), (1000, (1, 2, 5)), (1001, (1, 3)), (30_000, (1, 3))):
+        (one,) = curves.first_ranks({"run": tr.Ranking.from_ranks(torch.tensor([1]), num_candidates=length)})
+        ends = {digit * 10**power for power in range(6) for digit in digits}
+        assert list(one.bins) == [*sorted(end for end in ends if end < length), length]
+        assert one.counts == (1, *[0] * (len(one.bins) - 1))
+
+
+def test_the_worst_queries_come_first_in_the_direction_of_the_measure():
+    values = [0.5, math.nan, 2.0, 1.0, 0.5]
+    for measure, wanted in (
+        ("mrr", [(0, 0.5), (4, 0.5), (3, 1.0), (2, 2.0)]),
+        ("mr", [(2, 2), (3, 1), (0, 0.5), (4, 0.5)]),
+    ):
+        table = tr.QueryTable(range(5), {measure: values}, metrics={measure: tr.parse(measure)})
+        for most in (None, 1, 3, 9):
+            rows = curves.worst_first(table, measure, most)
+            assert [*zip(rows["id"], rows["value"])] == wanted[:most]
+
+
 # ---- figures, names, edges -------------------------------------------------------------------------------------------
 
 
