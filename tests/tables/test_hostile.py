@@ -125,6 +125,19 @@ def test_rows_with_an_id_that_is_too_long_are_refused_by_their_number(rows):
         tr.read_run(io.StringIO(json.dumps({"q": {"d" * 100_001: 1}})))
 
 
+def test_ids_of_the_largest_length_are_read_from_every_source():
+    name, wanted = "d" * 100_000, {"q": {"d" * 100_000: 1.0}}
+    record = {"qid": "q", "docid": name, "score": 1}
+    for source in ([("q", name, 1)], {key: [value] for key, value in record.items()}, {"q": [(name, 1)]}):
+        assert tr.read_run(source).to_dict() == wanted
+    for text in (json.dumps(record), json.dumps(wanted), f"q Q0 {name} 1 1 t", f"qid\tdocid\tscore\nq\t{name}\t1"):
+        assert tr.read_run(io.StringIO(text)).to_dict() == wanted
+    line = json.dumps({**record, "text": ""})
+    full = json.dumps({**record, "text": "t" * (1_000_000 - len(line))})
+    for rest in ("", "\n" + line.replace('"q"', '"p"')):
+        assert tr.read_run(io.StringIO(full + rest)).to_dict()["q"] == wanted["q"]
+
+
 def test_a_line_of_json_lines_has_a_largest_length():
     text = "".join(
         json.dumps({"qid": "q", "docid": d, "score": 1, "text": "t" * n}) + "\n" for d, n in (("a", 9), ("b", 10**6))
