@@ -21,7 +21,7 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support import frozen, workers
+from tests.support import workers
 from tests.support.optional import sklearn_metrics
 from torchrank import __version__, preset
 from torchrank.cli import main
@@ -489,9 +489,3 @@ def test_a_list_of_measures_in_one_string_describes_each(capsys):
     shown = capsys.readouterr().out
     assert "(torchrank.NDCG)" in shown
     assert "(torchrank.MRR)" in shown
-
-
-@together
-def test_verdicts_of_gates_are_values_that_are_not_changed():
-    needed()
-    frozen.check("cli", values="Description Gate Result Verdict")

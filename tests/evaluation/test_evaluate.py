@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support import frozen, usual_defaults
+from tests.support import usual_defaults
 from tests.support.optional import pandas, pytrec_eval, sklearn_metrics, stats
 from tests.support.trec_files import files_of, two_runs
 
@@ -468,7 +468,3 @@ def test_an_evaluation_has_the_doors_of_a_table_with_its_slices(tmp_path):
 
 def test_arguments_that_are_left_out_have_the_usual_defaults():
     usual_defaults.check("evaluation")
-
-
-def test_evaluations_are_not_changed_and_not_compared_by_their_numbers():
-    frozen.check("evaluation", values="Curve Figure FirstRanks Options Part Scale")

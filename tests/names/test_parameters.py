@@ -11,7 +11,6 @@ import torch
 import torchmetrics
 
 import torchrank as tr
-from tests.support import frozen
 from torchrank.names import arguments, optional
 from torchrank.names.labels import name_of, namesake, read, write
 from torchrank.names.parse import Named
@@ -275,7 +274,3 @@ def test_constructors_take_the_arguments_of_torchmetrics_with_its_defaults():
         assert not tr.NDCG.declared[name].labelled
     assert tr.NDCG(sync_on_compute=False).sync_on_compute is False
     assert tr.NDCG(sync_on_compute=False).label == "ndcg"
-
-
-def test_declarations_of_parameters_are_values_that_are_not_changed():
-    frozen.check("names", values="Label Parameter _Cutoff _Fixed _Integer _Number _OneOf _Spelling")
