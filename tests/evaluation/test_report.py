@@ -585,7 +585,7 @@ def test_a_sample_of_a_line_has_its_marker_in_its_middle():
 
 def test_names_of_rows_fit_in_their_place_and_rows_have_equal_distances():
     for longest in (3, 12, 60):
-        rows = [Effect("mrr", "a", "b" * longest, 0.1, -0.1, 0.3, n < 2) for n in range(3)]
+        rows = [Effect("mrr", "a", "b" * longest, 0.1, -0.1, 0.3, n < 2, True) for n in range(3)]
         chart = Chart(svg.forest(rows, "title", "difference"))
         bottom = float(chart.ticks["x"][0].get("y"))
         (zero,), grid = chart.paths("zero")[0], chart.paths("grid")[0]
@@ -606,7 +606,7 @@ def test_names_of_rows_fit_in_their_place_and_rows_have_equal_distances():
 
 def test_rows_of_differences_stand_in_the_places_of_their_numbers():
     rows = [("b - a", 0.1, -0.1, 0.35), ("c - a", -0.25, -0.5, 0.0), ("d - a", 0.2, math.nan, math.nan)]
-    chart = svg.forest([Effect("mrr", "a", name[0], *numbers, True) for name, *numbers in rows], "t", "x")
+    chart = svg.forest([Effect("mrr", "a", name[0], *numbers, True, True) for name, *numbers in rows], "t", "x")
     ticks = [
         (float(x), float(value)) for x, value in re.findall(r'<text x="([\d.]+)"[^>]*class="tick">([^<]+)<', chart)
     ]
@@ -674,7 +674,7 @@ def test_logarithmic_ticks_are_1_2_and_5_times_powers_of_ten_or_powers_if_these_
 
 
 def test_charts_are_within_their_picture_and_texts_outside_of_their_axes():
-    rows = [Effect("mrr", "a", name, 0.1, -0.1, 0.3, True) for name in ("b", "c" * 40)]
+    rows = [Effect("mrr", "a", name, 0.1, -0.1, 0.3, True, True) for name in ("b", "c" * 40)]
     low, right = svg.HEIGHT - svg.BOTTOM, svg.WIDTH - svg.RIGHT
     curves = [Curve(f"r{n}", (1, 10, 100), (0.1 * n, 0.5, 0.9), 1) for n in range(svg.STYLES)]
     for chart, left, bottom in (
