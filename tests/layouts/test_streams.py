@@ -327,6 +327,16 @@ def test_blocks_of_scores_are_ranked_as_one_matrix(engine, kind):
             assert torch.equal(ranking.errors, want.errors)
 
 
+def test_pairs_in_any_column_are_excluded_from_blocks():
+    scores, relevant = some_scores(3, 200, torch.float32, seed=13), torch.tensor([5, 199, 70])
+    exclude = torch.tensor([0, 0, 1, 2]), torch.tensor([199, 100, 63, 128])
+    want = from_scores(scores, relevant, exclude=exclude)
+    found = tr.Ranking.from_score_blocks(cut(scores, (120, 80)), relevant, exclude=exclude)
+    assert found.num_candidates.tolist() == want.num_candidates.tolist()
+    assert found.num_candidates[0] == 198
+    assert_stands(found, places(want))
+
+
 def test_blocks_stand_as_they_are_counted(engine):
     scores = some_scores(20, 50, seed=13)
     query, item, grade = relevant_items("triples", 20, 50)

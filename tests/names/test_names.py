@@ -728,3 +728,18 @@ def test_parameters_have_types_that_are_evaluated_texts_or_unknown_names():
         with pytest.raises(ValueError, match=f"Expected {name} to be"):
             Own(**{name: wrong})
     assert Own(least=None, other=None).label == "ownwithtypes"
+
+
+def test_names_have_a_largest_length_and_number_of_cutoffs():
+    assert len(tr.RankingCollection("ndcg@1-1000")) == 1000
+    with pytest.raises(ValueError, match="Expected at most 1000 cutoffs after ndcg, got '@1-1001'"):
+        tr.RankingCollection("ndcg@1-1001")
+    with pytest.raises(ValueError, match="Expected a name of at most 10,000 characters, got 10,001: 'aaa"):
+        tr.parse("a" * 10_001)
+    with pytest.raises(ValueError, match="Expected the name of a measure, got 10,000 characters"):
+        tr.parse("a" * 10_000)
+
+
+def test_a_parameter_of_another_measure_is_refused_by_its_name():
+    with pytest.raises(ValueError, match=r"Expected ndcg to have parameters .*, got 'beta' in 'ndcg\(beta=1\)@10'"):
+        tr.parse("ndcg(beta=1)@10")
