@@ -251,7 +251,7 @@ def test_queries_in_groups_of_similar_numbers_of_judged_items_stand_as_alone(ass
     if engine is not None:
         assume(**FORCED[engine])
     assume(rectangle_counted=-2 * 30)
-    assume(copied=100)
+    assume(copied=1 if exclude else 100)
     assume(product=2000)
     assume(predicted=4)
     g = torch.Generator().manual_seed(6)

@@ -222,6 +222,13 @@ def wealth(values, m):
     return max(above, below)
 
 
+@pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (2.0, 5.0)])
+def test_a_betting_interval_moves_with_the_range_of_the_values(low, high):
+    shares = np.array([0.0, 0.5, 1.0, 0.25, 0.5, 0.75, 0.5])
+    want = low + (high - low) * np.array(betting_interval(shares, 0.9))
+    assert betting_interval(low + (high - low) * shares, 0.9, low, high) == pytest.approx(want, abs=1e-9)
+
+
 @pytest.mark.parametrize("values", [[0.1, 0.9, 0.5, 0.4, 0.2], [0.0] * 30 + [1.0], [1.0] * 12, [0.5] * 40])
 def test_the_ends_of_a_betting_interval_are_where_the_wealth_is_2_over_the_error_rate(values):
     low, high = betting_interval(np.array(values), 0.9)

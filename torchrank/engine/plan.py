@@ -265,7 +265,7 @@ def _of_few(layout: DenseLayout, need: Need) -> Plan | None:
         # Nanoseconds per candidate of lists of 40 to 1,000, measured on two cores: to find and rank the relevant
         # candidates; or to sort all candidates, which each metric reads then.
         per_candidate, per_relevant = costs.now.find
-        search = per_candidate + per_relevant * mean / max(1, candidates)
+        search = per_candidate + per_relevant * mean / candidates
         sort, per_metric = costs.now.order
         if groupable and search >= sort + math.log2(candidates + 1) + per_metric * need.metrics:
             return None
