@@ -90,6 +90,9 @@ def test_a_summary_for_looks_warns_of_fewer_than_20_queries(queries, warned):
     suite = tr.RankingCollection("mrr")
     suite.update(torch.rand(queries, 4), torch.arange(queries) % 4)
     assert ("fewer than 20" in suite.summary(anytime=True).notes[-1]) == warned
+    both = tr.RankingCollection("mrr hitrate(empty_target_action=skip)@2")  # some queries are in one mean only
+    both.update(torch.rand(30, 4), torch.arange(30).where(torch.arange(30) < queries, -1).clamp_max(3))
+    assert ("fewer than 20" in both.summary(anytime=True).notes[-1]) == warned
 
 
 def test_two_queries_have_an_interval_and_fewer_none():

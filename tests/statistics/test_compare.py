@@ -182,3 +182,18 @@ def test_a_rank_test_that_contradicts_the_means_has_no_winner():
     assert compared.table["winner"] == [None]
     assert any("opposite directions" in warning for warning in compared.warnings)
     assert any("not the equality of the means" in note for note in compared.notes)
+
+
+def test_corrected_p_values_are_printed_where_they_differ():
+    g = np.random.default_rng(0)
+    systems = {name: g.random(30) for name in "abc"}
+    two, three = compare({name: systems[name] for name in "ab"}), compare(systems)
+    assert "p_corrected" not in two.printed.columns
+    assert "p_corrected" in two.table.columns
+    assert "p_corrected" in three.printed.columns
+
+
+def test_one_query_says_nothing_about_the_better_of_two_systems():
+    (one,), (two,) = (compare({"a": np.full(n, 0.5), "b": np.full(n, 0.5)}).rows for n in (1, 2))
+    assert math.isnan(one.pair.better)
+    assert two.pair.better == 0.5
