@@ -80,6 +80,16 @@ def test_time_biased_gain_by_hand(k):
     assert_equal(other, lambda *of: time_biased_gain(*of, 2, 50, (0.9, 0.1), 0.5, (2, 0.1, 3)))
 
 
+def test_time_biased_gain_refuses_negative_times_and_what_is_no_probability():
+    lengths = torch.tensor(LENGTHS)
+    seconds, chances = ("summary", "word", "item"), ("click_relevant", "click_other", "save")
+    for name in (*(f"seconds_per_{kind}" for kind in seconds), *chances):
+        tr.TBG(lengths=lengths, **{name: 0})
+        for wrong in (-0.5, 1.5) if name in chances else (-0.5,):
+            with pytest.raises(ValueError, match=f"Expected {name} to be a number"):
+                tr.TBG(lengths=lengths, **{name: wrong})
+
+
 @pytest.mark.parametrize("k", CUTS)
 def test_u_measure_by_hand(k):
     lengths = torch.tensor(LENGTHS)

@@ -88,7 +88,7 @@ RUN = [("q1", "a", 0.5), ("q1", "b", 0.7)]
             r"Expected \{query: \{document: number\}\}, got a list",
         ),
         (
-            lambda: tr.read_run({"qid": [1], "docno": np.array([2**63], np.uint64), "score": [1.0]}),
+            lambda: tr.read_run({"qid": [1, 1], "docno": np.array([7, 2**63], np.uint64), "score": [1.0, 2.0]}),
             ValueError,
             "that int64 can hold; pass them as text",
         ),
