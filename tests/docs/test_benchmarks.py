@@ -315,9 +315,9 @@ def test_the_plan_of_each_row_is_printed(parts):
     plans = {key: parts["plans"].of(parts["workloads"].find(key), quick=True) for key in ("run", "flat", "next_item")}
     assert [said for (said,) in plans.values()] == [
         "the relevant candidates are judged items; rank the judged items of each list; find the best scores, and each"
-        " among them",
+        " judged item among them",
         "sort all rows together",
-        "rank the judged items of each list; count the scores above and equal to each",
+        "rank the judged items of each list; count the scores above and equal to each judged item",
     ]
 
 
