@@ -20,9 +20,9 @@ from torchrank.ranking.entries import run_bounds
 
 
 class ScoreCounts(NamedTuple):
-    """Counts over some columns of the scores, int64 unless another dtype was asked for.
+    """Counts over a block of columns of the scores, int64 unless another dtype was asked for.
 
-    The counts of all columns are the sum over parts of the columns.
+    The counts over all columns are the sums of the counts over the blocks.
     """
 
     #: [query, entry]: candidates ahead of each judged item
@@ -31,7 +31,7 @@ class ScoreCounts(NamedTuple):
     equal: Tensor
     #: [query]: scores above -inf
     retrieved: Tensor
-    #: bool [query]: whether a score is NaN; the sum is "or"
+    #: bool [query]: whether a score is NaN; the sum over blocks is "or"
     has_nan: Tensor
 
     @classmethod
@@ -55,7 +55,7 @@ def count_by_comparing(
     judged_tie_break: Tensor | None = None,
     dtype: torch.dtype = torch.int64,
 ) -> ScoreCounts:
-    """Count by comparing all scores with the score of one judged item after the other.
+    """Count by comparing all scores with the score of each judged item.
 
     Args:
         scores: [query, candidate].
@@ -66,7 +66,7 @@ def count_by_comparing(
         dtype: the dtype of the counts.
 
     Returns:
-        the counts; without tie breaks none is equal to a judged item with score -inf.
+        the counts; without tie breaks, ``equal`` is 0 for a judged item with the score -inf.
     """
     counted: tuple[Tensor, Tensor, Tensor, Tensor | None] | None = None
     if tie_break is not None and judged_tie_break is not None:
@@ -75,7 +75,7 @@ def count_by_comparing(
     elif mask is None and is_compiled():
         counted = fused(scores, thresholds)
     if counted is None:
-        # Among finite scores there is no bound of -inf, so ``above_lowest`` is empty, and is not read.
+        # If all scores are finite, the bounds lack -inf, so ``above_lowest`` is empty and not read.
         above, entries = count_above(scores, thresholds.bounds, mask, dtype), thresholds.scores.shape[1]
         greater, at_least, above_lowest = above.tensor_split([entries, 2 * entries], dim=-1)
         counted = greater, at_least - greater, above_lowest.squeeze(-1), None
@@ -96,10 +96,10 @@ def _by_tie_break(
     for rows in all_rows:
         pairs = list(zip(judged[rows].T.unsqueeze(-1), judged_tie_break[rows].T.unsqueeze(-1)))
         for columns in all_columns:
-            tile, tile_breaks = _candidates(scores, mask, rows, columns), tie_break[rows, columns]
+            tile, tile_breaks = _tile_scores(scores, mask, rows, columns), tie_break[rows, columns]
             for entry, pair in enumerate(pairs):
-                for total, found in zip((ahead, tied), ahead_and_tied(tile, tile_breaks, *pair)):
-                    total[rows, entry] += found.sum(-1)
+                for total, where in zip((ahead, tied), ahead_and_tied(tile, tile_breaks, *pair)):
+                    total[rows, entry] += where.sum(-1)
     return ahead, tied
 
 
@@ -110,17 +110,17 @@ def count_by_sorting(
     tie_break: Tensor | None = None,
     column: Tensor | None = None,
 ) -> ScoreCounts:
-    """Count as :func:`count_by_comparing`, for many entries per query: sort the scores, and look each entry up.
+    """Count as :func:`count_by_comparing`, for many entries per query: sort the scores, and look up each entry.
 
-    Tie breaks need the columns of the entries: int64 [query, entry].
+    With tie breaks pass ``column``, the columns of the entries: int64 [query, entry].
     """
     total = ScoreCounts.nothing(judged.shape[0], judged.shape[1], judged.device)
     width = scores.shape[1]
     height = max(1, costs.now.block // width)
     for row in range(0, len(scores), height):
         rows = slice(row, row + height)
-        tile = _candidates(scores, mask, rows, slice(None))
-        mine = judged[rows].to(tile.dtype).contiguous()
+        tile = _tile_scores(scores, mask, rows, slice(None))
+        judged_scores = judged[rows].to(tile.dtype).contiguous()
         finite = all_finite(tile)
         retrieved, has_nan = count_retrieved(tile, finite=finite)
         if not finite:  # NaN would mislead the binary search
@@ -133,8 +133,8 @@ def count_by_sorting(
             total.add(ScoreCounts(start, stop - start, retrieved, has_nan), rows)
             continue
         ordered = ascending(tile)
-        up_to = torch.searchsorted(ordered, mine, right=True)
-        total.add(ScoreCounts(width - up_to, equal_in_order(ordered, mine, up_to), retrieved, has_nan), rows)
+        up_to = torch.searchsorted(ordered, judged_scores, right=True)
+        total.add(ScoreCounts(width - up_to, equal_in_order(ordered, judged_scores, up_to), retrieved, has_nan), rows)
     return total
 
 
@@ -162,7 +162,7 @@ def count_equal(scores: Tensor, value: Tensor) -> Tensor:
 def count_retrieved(scores: Tensor, mask: Tensor | None = None, finite: bool = False) -> tuple[Tensor, Tensor]:
     """Number of scores above -inf, int64 [query], and whether a score is NaN, bool [query].
 
-    ``finite``: whether all scores are known to be finite; then they are not read.
+    ``finite``: whether all scores are known to be finite; then no score is read.
     """
     if finite:
         retrieved = torch.full((len(scores),), scores.shape[1], device=scores.device)
@@ -173,14 +173,14 @@ def count_retrieved(scores: Tensor, mask: Tensor | None = None, finite: bool = F
 
 def find_nan(scores: Tensor, retrieved: Tensor, mask: Tensor | None) -> Tensor:
     """Whether a score is NaN: bool [query]. ``retrieved`` [query] is the number of scores above -inf."""
-    # Most data has no -inf, and then this number saves another reading.
+    # If all scores are above -inf, no score is NaN. This is so for most data, and saves another pass.
     if mask is None and scores.is_cpu and (retrieved.numpy() == scores.shape[1]).all():
         return torch.zeros_like(retrieved, dtype=torch.bool)
     smallest = []
     all_rows, all_columns = strips(scores, 1)
     for rows in all_rows:
-        # The smallest of several scores is NaN if any of them is.
-        least = [_candidates(scores, mask, rows, columns).amin(-1) for columns in all_columns]
+        # The minimum of several scores is NaN if any score is NaN.
+        least = [_tile_scores(scores, mask, rows, columns).amin(-1) for columns in all_columns]
         smallest.append(least[0] if len(least) == 1 else torch.stack(least).amin(0))
     return _joined(smallest).isnan()
 
@@ -192,18 +192,18 @@ def count_above(scores: Tensor, bounds: Tensor, mask: Tensor | None = None, dtyp
     """
     wide = compared_dtype(scores.dtype)
     bounds = bounds.to(wide).unsqueeze(-1)
-    # torch sums floats with vector instructions, but not bool. So on a CPU comparisons are written as floats.
+    # torch sums floats with vector instructions, but not bools. So on a CPU the comparisons are written as floats.
     as_floats = scores.is_cpu
     buffer, counts = None, []
     height, all_columns = tile_shape(scores, bounds.shape[1])
     limits = bounds.split(height)
     for columns in all_columns:
-        # A short way from one tile to the next: each operation on a tile takes some twenty microseconds.
+        # The overhead per tile must be small, because an operation on a tile takes only about twenty microseconds.
         tile = scores[:, columns]
         parts: Iterable[Tensor] = tile.split(height)
         if mask is not None or scores.dtype != wide:
             starts = range(0, max(1, len(scores)), height)
-            parts = (_candidates(scores, mask, slice(start, start + height), columns) for start in starts)
+            parts = (_tile_scores(scores, mask, slice(start, start + height), columns) for start in starts)
         shape = min(height, len(bounds)), bounds.shape[1], tile.shape[1]
         if buffer is None:  # the first tile is the widest
             buffer = torch.empty(math.prod(shape), dtype=wide if as_floats else torch.bool, device=scores.device)
@@ -212,17 +212,17 @@ def count_above(scores: Tensor, bounds: Tensor, mask: Tensor | None = None, dtyp
             above = torch.gt(part.unsqueeze(1), limit, out=out if len(part) == len(out) else out[: len(part)])
             sums.append(above.sum(-1, dtype=None if as_floats else dtype))
         counts.append(_joined(sums))
-    # A float32 counts exactly up to 2 ** 24, more than a tile has.
+    # float32 counts exactly up to 2 ** 24, and a tile has fewer columns.
     return (counts[0] if len(counts) == 1 else torch.stack(counts).to(dtype).sum(0)).to(dtype)
 
 
 def _joined(strips: list[Tensor]) -> Tensor:
-    """Concatenate the results of the strips of rows; a single one is not copied."""
+    """Concatenate the results of the strips of rows; a single result is not copied."""
     return strips[0] if len(strips) == 1 else torch.cat(strips)
 
 
-def _candidates(scores: Tensor, mask: Tensor | None, rows: slice, columns: slice) -> Tensor:
-    """The scores of a tile; -inf where ``mask`` is False. Other types than float64 become float32, which is exact."""
+def _tile_scores(scores: Tensor, mask: Tensor | None, rows: slice, columns: slice) -> Tensor:
+    """The scores of a tile; -inf where ``mask`` is False. Dtypes other than float64 become float32, which is exact."""
     tile = scores[rows, columns].to(compared_dtype(scores.dtype))
     return tile if mask is None else tile.masked_fill(~mask[rows, columns], float("-inf"))
 
@@ -230,7 +230,7 @@ def _candidates(scores: Tensor, mask: Tensor | None, rows: slice, columns: slice
 def ahead_and_tied(
     scores: Tensor, tie_break: Tensor | None, judged: Tensor, judged_tie_break: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Whether each score ranks ahead of ``judged``, and whether it is tied with it: bool each."""
+    """Whether each score ranks ahead of ``judged``, and whether each score is tied with ``judged``: bool each."""
     if tie_break is None or judged_tie_break is None:
         return scores > judged, scores == judged
     same = scores == judged

@@ -1,4 +1,4 @@
-"""Engine for lists whose candidates all have grades: one sort of each list, up to the ranks that are needed."""
+"""Engine for lists whose candidates all have grades: one sort of each list, up to the last rank that is read."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ from torchrank.ranking.ranking import Ranking
 
 
 def rank_dense(plan: Plan, need: Need) -> Iterator[Ranking]:
-    """Rank the candidates of each list, chunk by chunk. Like all engines it takes the need, which the plan has met."""
+    """Rank the candidates of each list, chunk by chunk. ``need`` is a parameter of all engines, and not read here."""
     for chunk in plan.pieces() if plan.chunks else [plan.layout]:
-        parts = _sorted(chunk, plan.reach, plan.best)
-        while parts:  # no part and no ranking is kept while the next one is made
+        parts = _sort(chunk, plan.reach, plan.best)
+        while parts:  # free each part and its ranking before the next ranking is made
             yield parts.pop(0).ranking()
 
 
-def _sorted(layout: DenseLayout, reach: int | None, best: bool) -> list[_Lists]:
-    """Sort all candidates, or only those up to ``reach``, the best first if so planned: the lists of each ranking."""
+def _sort(layout: DenseLayout, reach: int | None, best: bool) -> list[_Lists]:
+    """Sort all candidates, or those up to rank ``reach``, as planned; return the sorted lists of each ranking."""
     scores, grade, mask, errors = layout.scores, layout.grade, layout.mask, layout.errors
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
     if layout.exclude is not None:
         if layout.validate:
             has_nan = scores.isnan().any(-1)  # before -inf replaces the scores of excluded candidates
-        listed = ~_excluded(layout.exclude, grade)
-        mask = listed if mask is None else mask & listed
-        scores = scores.masked_fill(~listed, float("-inf"))
-    readable, finite = scores.is_cpu, all_finite(scores)
-    found = _in_order(scores, layout.tie_break, reach, best, finite)
-    ordered, order, begins = found
-    if layout.validate and not (finite and layout.exclude is None):  # NaN sorts first, so the first column suffices
+        included = ~_excluded(layout.exclude, grade)
+        mask = included if mask is None else mask & included
+        scores = scores.masked_fill(~included, float("-inf"))
+    on_cpu, finite = scores.is_cpu, all_finite(scores)
+    in_order = _sort_rows(scores, layout.tie_break, reach, best, finite)
+    ordered, order, begins = in_order
+    if layout.validate and not (finite and layout.exclude is None):  # NaN sorts first: only the first column is read
         has_nan = ordered[:, 0].isnan() if layout.exclude is None else has_nan
         errors = count(Problem.NAN_SCORES, has_nan, others=errors)
     retrieved, lengths = _retrieved(ordered, scores, finite)
-    if retrieved is not None and readable:  # not retrieved is no tie; a device would make a kernel of it
+    if retrieved is not None and on_cpu:  # unretrieved candidates are not tied; an accelerator saves this kernel
         begins = begins | ~retrieved
     reach = None if ordered.shape == scores.shape else reach
-    untied = found.distinct or (readable and every(begins))
+    untied = in_order.distinct or (on_cpu and every(begins))
     lists = _Lists(begins, retrieved, lengths, order, grade, mask, layout.subtopics, errors, reach, untied)
-    return lists.cut() if readable and not untied else [lists]
+    return lists.cut() if on_cpu and not untied else [lists]
 
 
 class _Lists(NamedTuple):
@@ -60,9 +60,9 @@ class _Lists(NamedTuple):
 
     #: bool [query, entry]: whether a tie group begins at an entry
     begins: Tensor
-    #: bool [query, entry]; None = all entries are retrieved
+    #: bool [query, entry]: whether an entry is retrieved; None = all entries are retrieved
     retrieved: Tensor | None
-    #: int64 [query]
+    #: int64 [query]: number of retrieved candidates
     lengths: Tensor
     #: int64 [query, entry]: the columns of the entries
     order: Tensor
@@ -74,18 +74,18 @@ class _Lists(NamedTuple):
     subtopics: Tensor | None
     #: int64 [kind]: counters of bad values
     errors: Tensor
-    #: there are no entries behind this rank, apart from ties with it; None = all candidates are entries
+    #: the last rank of the entries, apart from ties with this rank; None = all candidates are entries
     reach: int | None
     #: whether the lists are known to have no ties
     untied: bool
 
     def cut(self) -> list[_Lists]:
-        """Pieces of consecutive lists, with about as many lists in each."""
+        """Cut the lists into pieces of consecutive lists, each with about the same number of lists."""
         number = len(self.begins)
-        most = max(1, costs.now.tied_entries // self.begins.shape[1])
-        if number <= most:
+        most_lists = max(1, costs.now.tied_entries // self.begins.shape[1])
+        if number <= most_lists:
             return [self]
-        step = -(-number // -(-number // most))
+        step = -(-number // -(-number // most_lists))
         first, *rest = (self._take(slice(start, start + step)) for start in range(0, number, step))
         return [first, *(piece._replace(errors=torch.zeros_like(self.errors)) for piece in rest)]
 
@@ -98,7 +98,7 @@ class _Lists(NamedTuple):
     def ranking(self) -> Ranking:
         """The ranking of these lists."""
         reach, mask = self.reach, self.mask
-        # Columns behind the reach are for ties with it, and for candidates that are not retrieved.
+        # Columns after ``reach`` are needed for ties with this rank, and for candidates that are not retrieved.
         order = self.order[:, : reach if self.untied and self.retrieved is None else None]
         dtype = widest_float(order.device)
         return Ranking.of_intervals(
@@ -120,8 +120,8 @@ class _Lists(NamedTuple):
         retrieved = None if self.retrieved is None else self.retrieved[:, :width]
         lengths = self.lengths.unsqueeze(-1)
         if self.untied:
-            # The rank of a retrieved entry is its column, in all queries alike. Later steps read this from the strides
-            # of expanded tensors.
+            # In every query, the rank of a retrieved entry is its column, counted from 1. Later steps recognise this by
+            # the strides: the ranks of all queries are expanded from one row.
             first = torch.arange(1, width + 1, dtype=dtype, device=lengths.device).expand(len(lengths), -1)
             if retrieved is None or every(retrieved[:, -1:]):
                 return Intervals(first, first.new_ones(()).expand(first.shape))
@@ -131,9 +131,9 @@ class _Lists(NamedTuple):
 
 
 def _retrieved(ordered: Tensor, scores: Tensor, finite: bool) -> tuple[Tensor | None, Tensor]:
-    """Whether each entry is retrieved, bool [query, entry], None = all are; and the lengths, int64 [query].
+    """Whether each entry is retrieved, bool [query, entry], None = all entries are; and the lengths, int64 [query].
 
-    NaN, a bad value that sorts first, counts as retrieved, so that the place of an entry in its row is its rank.
+    NaN is a bad value that sorts first. NaN counts as retrieved, so that the rank of every entry is its column.
     """
     if finite:
         return None, torch.full((len(scores),), scores.shape[1], device=scores.device)
@@ -142,22 +142,22 @@ def _retrieved(ordered: Tensor, scores: Tensor, finite: bool) -> tuple[Tensor | 
     return retrieved, (retrieved if complete else scores != float("-inf")).sum(-1)
 
 
-def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None, try_best: bool, finite: bool) -> Descending:
-    """Sort scores in descending order, at least up to the rank ``reach`` and all scores tied with it."""
+def _sort_rows(scores: Tensor, tie_break: Tensor | None, reach: int | None, try_best: bool, finite: bool) -> Descending:
+    """Sort scores in descending order, at least up to rank ``reach`` and the scores tied with this rank."""
     if reach is not None and reach < scores.shape[1] and tie_break is None:
-        # If the first few queries have a tie at that rank, the whole batch probably has one, and the shortcut fails.
+        # A tie at this rank in one of the first queries already rules out the shortcut for the batch.
         promising = try_best and _best(scores[: costs.now.sample], reach) is not None
         best = _best(scores, reach) if promising else None
         if best is not None:
             return Descending(*best, run_starts(best[0]))
-        found = descending(scores, finite=finite)
+        in_order = descending(scores, finite=finite)
         width = reach
-        if not found.distinct:
-            # As wide as the longest tie group at the reach needs. torch sums rows of int8 faster than it searches
+        if not in_order.distinct:
+            # Add columns for the longest tie group at rank ``reach``. torch sums rows of int8 faster than it searches
             # columns.
-            tied = found.values[:, reach:] == found.values[:, reach - 1, None]
+            tied = in_order.values[:, reach:] == in_order.values[:, reach - 1, None]
             width += int(tied.view(torch.int8).sum(-1, dtype=torch.int32).numpy().max(initial=0))
-        return Descending(found.values[:, :width], found.order[:, :width], found.begins[:, :width])
+        return Descending(in_order.values[:, :width], in_order.order[:, :width], in_order.begins[:, :width])
     return descending(scores, tie_break, finite)
 
 
@@ -171,7 +171,7 @@ def _best(scores: Tensor, reach: int) -> tuple[Tensor, Tensor] | None:
 
 def _excluded(exclude: Pairs, grade: Tensor) -> Tensor:
     """bool [query, candidate]: excluded and not relevant."""
-    # One more row, the last, takes the pairs with query -1.
+    # An additional last row takes the pairs with query -1.
     marked = torch.zeros((grade.shape[0] + 1, grade.shape[1]), dtype=torch.bool, device=grade.device)
     marked[exclude.query, exclude.item] = True
     return marked[:-1] & (grade <= 0)
