@@ -518,7 +518,10 @@ RANKINGS = {
     "ranks of three dimensions": (lambda: tr.Ranking.from_ranks(torch.ones(1, 1, 1)), ["[query, entry]", "[1, 1, 1]"]),
     "scores as ids": (lambda: tr.Ranking.from_ids(SCORES, torch.tensor([1, 2])), ["ids to be integer", "float32"]),
     "a label per candidate": (lambda: tr.Ranking.from_label(SCORES, GRADES), ["label of shape [2]", "[2, 3]"]),
-    "negatives of other queries": (lambda: tr.Ranking.from_negatives(ROWS, SCORES[:1]), ["as many queries", "[1, 3]"]),
+    "negatives of other queries": (
+        lambda: tr.Ranking.from_negatives(ROWS, SCORES[:1]),
+        ["the same number of queries", "[1, 3]"],
+    ),
     "embeddings of two dimensions": (
         lambda: tr.Ranking.from_embeddings(torch.ones(2, 3), torch.ones(4, 2), torch.tensor([0, 1])),
         ["one dimension", "[2, 3] and [4, 2]"],

@@ -121,7 +121,7 @@ def test_lists_of_ids_that_cannot_be():
         tr.RBO().score(tr.Ranking.from_rankings(torch.tensor([[1, 1]]), torch.tensor([[1, 2]])))
     with pytest.raises(TypeError, match="integer ids"):
         tr.Ranking.from_rankings(torch.tensor([[1.0]]), torch.tensor([[1]]))
-    with pytest.raises(ValueError, match="as many queries"):
+    with pytest.raises(ValueError, match="the same number of queries"):
         tr.Ranking.from_rankings(torch.tensor([[1]]), torch.tensor([[1], [2]]))
 
 

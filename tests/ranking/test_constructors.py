@@ -45,7 +45,7 @@ SCORES = T([[0.9, 0.1, 0.5]])
         (
             lambda: tr.Ranking.from_negatives(T([0.5, 0.5]), SCORES),
             ValueError,
-            r"of as many queries, got shapes \[2, 1\] and \[1, 3\]",
+            r"with the same number of queries, got shapes \[2, 1\] and \[1, 3\]",
         ),
         (lambda: tr.Ranking.from_negatives(T([0.5]), T([0.5])), ValueError, r"got shapes \[1, 1\] and \[1\]"),
         (lambda: tr.Ranking.from_negatives(T(0.5), SCORES), ValueError, "got shapes"),

@@ -42,24 +42,25 @@ from torchrank.ranking.two_lists import both_lists, shares_of
 class Ranking(Intended):
     """Ranks and grades of the judged candidates, one row of entries per query.
 
-    Every layout is converted to a ``Ranking``, and every measure is computed from one. Ties make a rank an interval: an
-    entry's rank is uniform on ``[first, first + tied - 1]``. A judged candidate that was not retrieved is an entry too,
-    because recall and the ideal order count it. A ``Ranking`` never changes; derived quantities are cached and shared.
+    Every layout is converted to a ``Ranking``, and every measure reads a ``Ranking``. With ties, a rank is an interval:
+    the rank of an entry is uniform on ``[first, first + tied - 1]``. A judged candidate that was not retrieved is also
+    an entry, because recall and the ideal order include this candidate. A ``Ranking`` never changes; derived quantities
+    are cached and shared.
 
     Fields: ``first``, ``tied`` float64 [query, entry]; ``grade`` [query, entry]; ``valid`` bool [query, entry];
     ``num_candidates`` float64 [query]; ``errors`` int64 [kind]; ``depth``, an upper bound on the ranks of tied
     candidates; ``reach``, the last exact rank, or None if all ranks are exact.
 
-    Bad values (NaN, indices out of range, duplicates) are counted in ``errors``. They raise when the ranking is used:
-    ``score`` raises at once, ``update`` leaves it to ``compute``, which raises on all workers alike. Arguments that do
-    not fit together raise TypeError or ValueError here.
+    Bad values (NaN, indices out of range, duplicates) are counted in ``errors``, and raise an error when the ranking is
+    used: ``score`` raises at once; after ``update``, ``compute`` raises on all workers. Constructors raise TypeError or
+    ValueError if arguments do not fit together.
 
     Example:
         >>> import torch, torchrank as tr
         >>> ranking = tr.Ranking.from_label(torch.tensor([[0.1, 0.9, 0.9, 0.3]]), torch.tensor([2]))
         >>> ranking.first, ranking.tied, ranking.num_candidates
         (tensor([[1.]], dtype=torch.float64), tensor([[2.]], dtype=torch.float64), tensor([4.], dtype=torch.float64))
-        >>> tr.MRR().score(ranking)  # first or second place, as likely: (1 + 1/2) / 2
+        >>> tr.MRR().score(ranking)  # rank 1 or rank 2, equally likely: (1 + 1/2) / 2
         tensor([0.7500], dtype=torch.float64)
         >>> ranking
         Ranking(num_queries=1, num_entries=1, device='cpu')
@@ -68,22 +69,22 @@ class Ranking(Intended):
     #: the cost of each candidate; None = unknown
     costs: Costs | None = None
 
-    #: Functions of rooms that import this one. The engine sets `rank`. `torchrank.public` sets the others, of `tables`.
+    #: Functions of modules that import this module. The engine sets `rank`; `torchrank.public` sets the other two.
     rank: ClassVar[Callable[..., Ranking]]
     join_run: ClassVar[Callable[..., Ranking]]
     join_frame: ClassVar[Callable[..., Ranking]]
 
     def __repr__(self) -> str:
-        # Numbers from shapes, padding included, so that printing neither joins parts nor waits for a device.
+        # Sizes come from shapes and include padding, so that printing neither joins parts nor waits for an accelerator.
         sizes = f"num_queries={self.num_queries}, num_entries={self.size}, device={str(self.num_candidates.device)!r}"
         sampled = f", num_negatives={self.draw.num_negatives}" if self.draw else ""
         return f"Ranking({sizes}{sampled})"
 
     @classmethod
     def join(cls, rankings: Iterable[Ranking]) -> Ranking:
-        """One ranking of the queries of several rankings whose entries are all judged candidates."""
+        """Join rankings of different queries into one ranking. In each, all judged candidates must be entries."""
         parts = tuple(rankings)
-        if len(parts) == 1:  # the queries of a single part are in order
+        if len(parts) == 1:  # a single part has its queries in order
             return parts[0] if parts[0].queries is None else replace(parts[0], queries=None)
         return Rankings(parts)
 
@@ -102,7 +103,7 @@ class Ranking(Intended):
         groups: Array | None = None,
         cost: Array | None = None,
     ) -> Ranking:
-        """Rank scores. Arrays and lists of numbers count as tensors, here and in the other constructors.
+        """Rank candidates by scores. All constructors also accept arrays and lists of numbers in place of tensors.
 
         Args:
             preds: floating [query, candidate].
@@ -113,10 +114,11 @@ class Ranking(Intended):
             exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are not
                 candidates, unless they are relevant.
             tie_break: [query, candidate] or [candidate]; the higher value ranks first among equal scores.
-            groups: int [candidate] or [query, candidate], equal for candidates that are ranked as one, negative =
-                alone, as in :meth:`torchrank.RankingMetric.update`.
-            cost: [candidate] or [query, candidate], >= 0: the cost of each candidate, such as its tokens, for cutoffs
-                such as "recall@2000tok": the ranks from the first on whose costs add up to at most 2000. They are read.
+            groups: int [candidate] or [query, candidate], the same number for candidates that are ranked as one;
+                negative = in no group. See :meth:`torchrank.RankingMetric.update`.
+            cost: [candidate] or [query, candidate], >= 0: the cost of each candidate, such as its number of tokens. A
+                cutoff such as "recall@2000tok" counts the first ranks whose costs add up to at most 2000. Costs are
+                read, so the host waits for an accelerator.
 
         Raises:
             TypeError, ValueError: the arguments do not fit together.
@@ -130,7 +132,7 @@ class Ranking(Intended):
         """
         if cost is not None and (exclude is not None or groups is not None):
             raise ValueError(
-                "Expected no exclude and no groups together with cost; pass mask, False for what is not a candidate"
+                "Expected no exclude and no groups together with cost; pass a mask that is False for other candidates"
             )
         options: Any = {"mask": mask, "tie_break": tie_break}
         ranking = cls.rank(arrange(preds, target, exclude=exclude, groups=groups, scores=True, **options))
@@ -151,7 +153,7 @@ class Ranking(Intended):
     ) -> Ranking:
         """Rank scores [query, item] over a catalogue with one relevant item per query: ``label`` int [query].
 
-        A negative label = nothing relevant, but -100 leaves the query out, as in cross-entropy.
+        With a negative label nothing is relevant, but -100 leaves the query out, as in cross-entropy.
         """
         label, preds = check_tensor(label, "label"), check_tensor(preds, "preds")
         if label.dim() != 1:
@@ -174,10 +176,10 @@ class Ranking(Intended):
     ) -> Ranking:
         """Rank flat rows: one row per candidate, with the index of its query in ``indexes``.
 
-        All arguments are [row], except ``group_sizes``, int [query]: the numbers of rows of consecutive queries, in
-        place of ``indexes``. ``groups`` are as in :meth:`from_scores`. The queries of the ranking are in ascending
-        order of index. Entries are the relevant candidates, or with ``judged=True`` all candidates, in a rectangle as
-        wide as the longest list. Measures of judged or irrelevant candidates need ``judged=True``.
+        All arguments are [row], except ``group_sizes``, int [query], which replaces ``indexes``: the number of rows of
+        each query, one query after the other. ``groups`` are as in :meth:`from_scores`. The queries of the ranking are
+        in ascending order of index. Entries are the relevant candidates, or with ``judged=True`` all candidates, padded
+        to the longest list. Measures of judged or irrelevant candidates need ``judged=True``.
 
         Example:
             >>> import torchrank as tr
@@ -207,7 +209,7 @@ class Ranking(Intended):
 
         ``relevant``: ids [query], -100 leaves the query out; [query, entry] padded with negatives; a list of one id
         tensor per query; or a (query, id) or (query, id, grade) tuple of 1-D tensors. ``groups``: int [id], the group
-        of each id; ``repeats``: what is done with an id that is in a list again; both as in
+        of each id; ``repeats``: the treatment of an id that occurs again in the same list; for both see
         :meth:`torchrank.RankingMetric.update`. ``cost``: [id] or [query, position], as in :meth:`from_scores`.
 
         Example:
@@ -227,37 +229,38 @@ class Ranking(Intended):
         if cost is None:
             return ranking
         if exclude is not None or groups is not None or repeats != "error":
-            raise ValueError("Expected no exclude, groups and repeats with cost; leave such ids out of the list")
+            raise ValueError("Expected no exclude, groups and repeats with cost; remove such ids from the lists")
         listed, cost = ids >= 0, check_tensor(cost, "cost").to(ids.device)
         mask = listed if mask is None else listed & tensor_of(mask)
         places = -widened(torch.arange(ids.shape[1], device=ids.device)).expand(ids.shape)
-        # An id without a cost gets NaN, which raises.
-        spent = cost if cost.dim() == 2 else pad(widened(cost), (0, 1), value=math.nan)[ids.long().clamp(0, len(cost))]
-        return replace(ranking.joined, costs=Costs.of(Batch(places, mask=mask), spent))
+        # An id without a cost gets NaN, which raises an error.
+        costs = cost if cost.dim() == 2 else pad(widened(cost), (0, 1), value=math.nan)[ids.long().clamp(0, len(cost))]
+        return replace(ranking.joined, costs=Costs.of(Batch(places, mask=mask), costs))
 
     @classmethod
     @eager
     def from_generated(cls, beams: Array, target: Any, ids_of: Array, *, invalid: str = "hold") -> Ranking:
-        """Rank the items of generated identifiers, as semantic ids of generative retrieval.
+        """Rank the items of generated identifiers, such as the semantic ids of generative retrieval.
 
-        An identifier of c items fills c ranks, in which these items are tied. So at the top of a list it is 1 / c of a
-        hit in the first rank. An identifier that was generated again, of an item or not, is left out, and those behind
-        it move up.
+        An identifier of c items fills c ranks, and its items are tied over these ranks. So at the top of a list, one
+        relevant item among them is 1 / c of a hit at rank 1. A repeated identifier is left out, even if it has no item,
+        and the identifiers behind it move up.
 
         Args:
             beams: int [query, beam], best first, or [query, beam, level] for identifiers of several codes; negative =
                 padding.
-            target: relevant items, as ``relevant`` of :meth:`from_ids`: the numbers of their rows in ``ids_of``.
+            target: relevant items, in the form of ``relevant`` of :meth:`from_ids`. The id of an item is the number of
+                its row in ``ids_of``.
             ids_of: int [item] or [item, level], the identifier of each item.
-            invalid: what an identifier of no item does: "hold" = it has a rank and is not relevant; "drop" = it is left
-                out.
+            invalid: the treatment of an identifier without an item: "hold" = the identifier fills a rank and is not
+                relevant; "drop" = the identifier is left out.
 
         Raises:
-            TypeError, ValueError: the arguments do not fit together, or ``target`` has identifiers in place of items.
+            TypeError, ValueError: the arguments do not fit together, or ``target`` has identifiers instead of items.
 
         Example:
             >>> import torch, torchrank as tr
-            >>> ids_of = torch.tensor([[0, 1], [0, 1], [2, 0]])  # items 0 and 1 have one identifier
+            >>> ids_of = torch.tensor([[0, 1], [0, 1], [2, 0]])  # items 0 and 1 share an identifier
             >>> beams = torch.tensor([[[7, 7], [0, 1], [2, 0]]])  # of no item, of two items, of one item
             >>> [tr.HitRate(k).score(tr.Ranking.from_generated(beams, [[1]], ids_of)).item() for k in (1, 2, 3)]
             [0.0, 0.5, 1.0]
@@ -270,8 +273,8 @@ class Ranking(Intended):
         items, grade = judged.rectangle()
         new = ~repeated(numbers) & (numbers >= 0)
         sizes = torch.where(new, counts.clamp_min(int(invalid == "hold")), 0)
-        at = position_of(torch.where(items < 0, -1, of_item[items.clamp_min(0)]), torch.where(new, numbers, -1))
-        stop, tied = (pad(x, (1, 0)).gather(-1, at).to(widest_float(at.device)) for x in (sizes.cumsum(-1), sizes))
+        beam = position_of(torch.where(items < 0, -1, of_item[items.clamp_min(0)]), torch.where(new, numbers, -1))
+        stop, tied = (pad(x, (1, 0)).gather(-1, beam).to(widest_float(beam.device)) for x in (sizes.cumsum(-1), sizes))
         length, first = sizes.sum(-1).to(tied), stop - tied + 1
         ranking = cls.in_rank_order(first, tied, grade, items >= 0, length, errors, depth_of(first, tied))
         return replace(ranking, ignored=judged.ignored)
@@ -281,14 +284,14 @@ class Ranking(Intended):
     def from_rankings(cls, first: Array, second: Array, changed: Array | None = None) -> Ranking:
         """Make a ranking that compares two lists of ids per query, for rank correlations and overlaps.
 
-        Both lists are int [query, position], best first, negative = padding. Entries are the ids of both lists. Their
-        ranks are from ``first``. Their grades are from ``second``: the length of this list for its first id, down to 1
-        for its last id; -inf for an id that is not in it. All ids that a list lacks are tied behind it. ``changed``,
-        int [query, id], negative = padding, are the ids that :class:`torchrank.PMRR` reads.
+        Both lists are int [query, position], best first, negative = padding. Entries are the ids of both lists. An
+        id has its rank from ``first``. The grade of an id is its position in ``second``, counted from the end: 1 for
+        the last id, and -inf for an id that ``second`` lacks. All ids that a list lacks are tied behind the list.
+        ``changed``, int [query, id], negative = padding, are the ids that :class:`torchrank.PMRR` reads.
 
         Raises:
             TypeError: a list is not integer.
-            ValueError: the shapes are not two lists for the same queries.
+            ValueError: a list is not [query, position], or the lists have different numbers of queries.
 
         Example:
             >>> import torch, torchrank as tr
@@ -304,7 +307,7 @@ class Ranking(Intended):
                 raise TypeError(f"Expected {name} to be integer ids that int64 can hold, best first, got {x.dtype}")
         if first.dim() != 2 or second.dim() != 2 or len(first) != len(second):
             raise ValueError(
-                "Expected two lists of ids [query, position] of as many queries, got shapes"
+                "Expected first and second [query, position] with the same number of queries, got shapes"
                 f" {list(first.shape)} and {list(second.shape)}"
             )
         first, second = first.detach().long(), second.detach().to(first.device).long()
@@ -315,14 +318,15 @@ class Ranking(Intended):
     @classmethod
     @eager
     def from_ranks(cls, ranks: Array, num_candidates: Array | int | None = None) -> Ranking:
-        """Make a ranking of given ranks of the relevant candidates.
+        """Make a ranking from the ranks of the relevant candidates.
 
         Args:
             ranks: [query] or [query, entry], the rank of each relevant candidate: 1 = best, infinite = not retrieved,
-                negative = padding, as is 0 in [query, entry]. Fractional ranks are kept. The ranks of a query are ranks
-                in one list, so no two are equal. Pass filtered ranks as [query], one query for each relevant candidate.
-            num_candidates: length of the lists, a number or [query]. Without it, measures that need it are NaN: mean
-                rank if a candidate was not retrieved, fall-out, precision without ``top_k``.
+                negative = padding; in [query, entry] 0 is padding too. Fractional ranks are allowed. The ranks of a
+                query belong to one list, so no two are equal. Pass filtered ranks as [query], with a separate query for
+                each relevant candidate.
+            num_candidates: length of the lists, a number or [query]. If the length is unknown, measures that need the
+                length are NaN: mean rank if a candidate was not retrieved, fall-out, precision without ``top_k``.
 
         Bad values are NaN, 0 in ranks [query], ranks between 0 and 1, ranks beyond ``num_candidates``, and equal ranks
         in one query.
@@ -341,22 +345,22 @@ class Ranking(Intended):
         first = first.unsqueeze(-1) if first.dim() == 1 else first
         first = first if first.shape[1] else first.new_zeros((len(first), 1))
         length = float("nan") if num_candidates is None else num_candidates
-        if isinstance(length, int | float):  # a device would wait for the copy of a number
+        if isinstance(length, int | float):  # as_tensor would copy the number and wait
             length = first.new_full((), length)
         length = torch.as_tensor(tensor_of(length), dtype=first.dtype, device=first.device).clone().expand(len(first))
         valid = ~(first <= 0)
         finite = first.isfinite()
-        # Ranks may be as large as float64 allows, because tables over ranks are made for ties only.
+        # Ranks may be as large as float64 allows, because only ties need tables over ranks.
         bad = (valid & (first < 1)) | (finite & (first > length.unsqueeze(-1))) | first.isnan()
         ordered = first.sort(dim=-1).values
-        again = (ordered[:, 1:] == ordered[:, :-1]) & ordered[:, 1:].isfinite() & (ordered[:, 1:] > 0)
+        equal = (ordered[:, 1:] == ordered[:, :-1]) & ordered[:, 1:].isfinite() & (ordered[:, 1:] > 0)
         return cls.in_rank_order(
             torch.where(finite, first, 1),
             (finite & valid).to(first.dtype),
             valid.to(torch.int8),
             valid,
             length,
-            count(Problem.BAD_RANKS, torch.cat([x.flatten() for x in (bad, again, zeros)])),
+            count(Problem.BAD_RANKS, torch.cat([x.flatten() for x in (bad, equal, zeros)])),
             depth=1,
         )
 
@@ -365,17 +369,17 @@ class Ranking(Intended):
     def from_negatives(
         cls, pos: Array, neg: Array, *, groups: Array | None = None, atol: float = 0.0, rtol: float = 0.0
     ) -> Ranking:
-        """Rank positives among sampled negatives, both given by their scores.
+        """Rank positives among sampled negatives by their scores.
 
-        A model may score positives and negatives by different operations, which round differently. Then equal
-        candidates seem to differ, and a constant model looks perfect. Set a tolerance to count them as tied.
+        If a model scores positives and negatives by different operations, rounding can differ. Then equal scores look
+        different, and a constant model can look perfect. Set a tolerance to treat nearly equal scores as ties.
 
         Args:
             pos: [query] or [query, positive].
             neg: [query, negative].
             groups: int [positive + negative] or [query, positive + negative], as in :meth:`from_scores`.
             atol: a negative within ``atol + rtol * |positive|`` of the nearest positive is tied with it; >= 0.
-            rtol: the part of that tolerance that grows with the score; >= 0.
+            rtol: the relative part of this tolerance; >= 0.
 
         Example:
             >>> import torch, torchrank as tr
@@ -391,8 +395,8 @@ class Ranking(Intended):
         pos = pos.unsqueeze(-1) if pos.dim() == 1 else pos
         if pos.dim() != 2 or neg.dim() != 2 or len(pos) != len(neg):
             raise ValueError(
-                "Expected pos [query] or [query, positive] and neg [query, negative] of as many queries, got shapes"
-                f" {list(pos.shape)} and {list(neg.shape)}"
+                "Expected pos [query] or [query, positive] and neg [query, negative] with the same number of queries,"
+                f" got shapes {list(pos.shape)} and {list(neg.shape)}"
             )
         dtype = torch.promote_types(pos.dtype, neg.dtype)
         dtype = dtype if dtype.is_floating_point else widest_float(pos.device)
@@ -420,11 +424,11 @@ class Ranking(Intended):
         atol: float = 0.0,
         rtol: float = 0.0,
     ) -> Ranking:
-        """Rank a catalogue by the similarity of embeddings, without the whole [query, item] matrix of scores.
+        """Rank a catalogue by the similarity of embeddings, without the full [query, item] matrix of scores in memory.
 
-        On a CUDA device with Triton, a kernel counts without writing a score to memory, if a query has at most 8
-        relevant items, and the embeddings have 16 bits, or a ``precision`` other than "highest". The logger
-        ``torchrank`` says at level DEBUG how a batch is ranked, and why.
+        On a CUDA device with Triton, a kernel counts without writing scores to memory, if no query has more than 8
+        relevant items, and the embeddings have 16 bits or ``precision`` is "tf32", "tf32x3" or "bf16". At level DEBUG,
+        the logger ``torchrank`` tells how each batch is ranked, and why.
 
         Args:
             queries: floating [query, dimension].
@@ -434,24 +438,26 @@ class Ranking(Intended):
             exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are not
                 candidates, unless they are relevant.
             similarity: "dot" or "cosine". Rank by a distance with :meth:`from_score_blocks`.
-            top_k: the last rank that metrics will read, which is cheaper if many items are relevant. Metrics that need
-                larger ranks raise ValueError.
+            top_k: the last rank that metrics will read; saves time if many items are relevant. Metrics that need larger
+                ranks raise ValueError.
             chunk_size: number of items to score at a time; None = chosen for the device. At most 64 MB of scores exist
                 at a time.
-            group: process group over whose workers the catalogue is spread; None = the default group, False = no
-                spreading. Pass the same ``queries`` and ``relevant`` on every worker, and its own slice of ``items``.
-                Items are numbered in the order of the workers. Every worker gets the ranking of the whole catalogue.
-            groups: int [item], equal for items that are ranked as one, as in :meth:`from_scores`. Not with ``group``.
+            group: process group whose workers share the catalogue; None = the default group, False = not shared. Pass
+                the same ``queries`` and ``relevant`` on every worker, and a different slice of ``items`` on each. Items
+                are numbered in the order of the workers. Every worker gets the ranking of the full catalogue.
+            groups: int [item], the same number for items that are ranked as one, as in :meth:`from_scores`. Not with
+                ``group``.
             progress: show a progress bar; requires tqdm.
-            precision: of the products. None = as torch's setting says, and rounded to the dtype of the embeddings. With
-                a precision, sums are float32 or wider: "highest" = of products in float32; "tf32" and "tf32x3" = of
-                numbers of 11 and of about 22 bits on a CUDA device, elsewhere as "highest"; "bf16" = of embeddings
-                rounded to bfloat16, on any device.
+            precision: precision of the products. None = the setting of torch, with scores rounded to the dtype of the
+                embeddings. Any other value sums in float32 or wider: "highest" = products in float32; "tf32" and
+                "tf32x3" = products of numbers rounded to 11 and to about 22 bits on a CUDA device, elsewhere the same
+                as "highest"; "bf16" = products of embeddings rounded to bfloat16, on any device.
             atol: an item whose score is within ``atol + rtol * |score|`` of the score of the nearest relevant item is
-                tied with it; >= 0. So labels with a neighbour within rounding are ``(ranking.tied > 1).sum()``, and
-                :class:`torchrank.TieReport` says how much metrics depend on them. Scores of unit vectors have errors of
-                up to about 2 ** -7 in "bf16" and 2 ** -9 in "tf32". So two can change places within twice this.
-            rtol: the part of that tolerance that grows with the score; >= 0.
+                tied with this relevant item; >= 0. Then ``(ranking.tied > 1).sum()`` is the number of labels with
+                another item within rounding, and :class:`torchrank.TieReport` tells how much metrics depend on such
+                ties. Scores of unit vectors have errors of up to about 2 ** -7 in "bf16" and 2 ** -9 in "tf32", so two
+                items can change places if their scores differ by less than twice this error.
+            rtol: the relative part of this tolerance; >= 0.
 
         Raises:
             TypeError, ValueError: the arguments do not fit together.
@@ -482,18 +488,18 @@ class Ranking(Intended):
         groups: Array | None = None,
         top_k: int | None = None,
     ) -> Ranking:
-        """Rank a catalogue whose scores are given in blocks of items, each block for all queries.
+        """Rank a catalogue whose scores come in blocks of items. Each block has the scores of all queries.
 
         Args:
             blocks: floating [query, item] blocks from left to right: a list or another iterable that can be read twice;
-                or a function that returns an iterator, which is called twice; or, if ``top_k`` is set, an iterator.
+                or a function that returns an iterator and can be called twice; or, with ``top_k``, an iterator.
             relevant: items int [query], -100 leaves the query out; [query, entry] padded with negatives; a list of one
-                id tensor per query; or a (query, item) or (query, item, grade) tuple. Items are numbered through
-                all blocks.
+                id tensor per query; or a (query, item) or (query, item, grade) tuple. The numbers of items continue
+                from block to block.
             exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are not
                 candidates, unless they are relevant.
-            groups: int [item], equal for items that are ranked as one, as in :meth:`from_scores`. Scores of a group are
-                held until its last item, so memory is least if the items of a group follow each other.
+            groups: int [item], the same number for items that are ranked as one, as in :meth:`from_scores`. The scores
+                of a group stay in memory until its last item, so place the items of a group next to each other.
             top_k: the last rank that metrics will read. Metrics that need larger ranks raise ValueError.
 
         Raises:
@@ -513,21 +519,22 @@ class Ranking(Intended):
     def from_run(cls, qrels: Any, run: Any, *, duplicates: str = "error", parent: Any = None) -> Ranking:
         """Rank a run with judgments, as trec_eval does.
 
-        Queries are in the order of ``qrels``; ``query_ids`` has their ids. Scores are compared in double precision, and
-        equal scores ranked by document id, the higher first. A judged query that the run lacks has retrieved nothing.
-        Queries without judgments are left out. A grade below 0 means that a document was in the pool but not judged; it
-        becomes -1. A document of the run that the judgments lack was outside the pool; its grade is -2.
+        Queries are in the order of ``qrels``; ``query_ids`` has their ids. Scores are compared in double precision.
+        Documents with equal scores are ranked by id, the higher id first. For a judged query that the run lacks,
+        nothing was retrieved. Queries without judgments are left out. A grade below 0 means that a document was in the
+        pool but not judged; such a grade becomes -1. A document of the run without a judgment was outside the pool, and
+        gets the grade -2.
 
         Args:
             qrels: any source that :func:`read_qrels` takes: a path, a frame, a dict ``{query: {document: grade}}``.
             run: any source that :func:`read_run` takes: a path, a frame, a dict ``{query: {document: score}}``.
-            duplicates: "error", or the number to keep of a document that is given twice: "first", or "best", the
+            duplicates: "error", or which number of a document that occurs twice counts: "first", or "best" = the
                 largest.
-            parent: the document of which an item is a chunk, as in :func:`torchrank.evaluate`: "#" for ids such as
+            parent: the way from a chunk to its document, as in :func:`torchrank.evaluate`: "#" for ids such as
                 ``doc#chunk``, a dictionary or a function.
 
         Raises:
-            ReadingError: a source cannot be read, or has a NaN or a document twice.
+            ReadingError: a source cannot be read, contains NaN, or contains a document twice.
 
         Example:
             >>> import torchrank as tr
@@ -553,19 +560,19 @@ class Ranking(Intended):
     ) -> Ranking:
         """Rank the rows of one data frame, which has both scores and grades.
 
-        Queries are in the order of the frame, as are ``query_ids`` and ``groups`` of the ranking. A row without a score
-        (null, or NaN) was not retrieved, a row without a grade is unjudged and outside the pool.
+        Queries, and ``query_ids`` and ``groups`` of the ranking, are in the order of the frame. A row without a score
+        (null or NaN) was not retrieved. A row without a grade is unjudged and outside the pool.
 
         Args:
             frame: a data frame of pandas, polars, pyarrow or another library, or a dictionary of columns.
-            query: the name of the column of query ids; None = found among usual names.
-            item: the name of the column of item ids; None = found among usual names, and not needed.
-            score: the name of the column of scores; None = found among usual names.
-            grade: the name of the column of grades; None = found among usual names.
-            group: the name of a column with one value for each query, e.g. its language; missing = in no group.
-            ties: "expected", or "document": equal scores rank by item id, the higher first.
-            duplicates: "error", or the row to keep of an item that a query has twice: "first", or "best", of the
-                largest score.
+            query: the column of query ids; None = the column with a usual name.
+            item: the column of item ids; None = the column with a usual name, if there is such a column.
+            score: the column of scores; None = the column with a usual name.
+            grade: the column of grades; None = the column with a usual name.
+            group: a column with one value per query, for example the language; a missing value = in no group.
+            ties: "expected", or "document" = items with equal scores are ranked by id, the higher id first.
+            duplicates: "error", or which row of an item that a query has twice counts: "first", or "best" = the row
+                with the largest score.
 
         Raises:
             ReadingError: a column is missing or has other types; a query has an item twice, or two groups.
@@ -584,13 +591,14 @@ class Ranking(Intended):
         r"""This ranking under a sampled protocol: measures are expectations over a random draw of negatives.
 
         In the protocol each relevant candidate is ranked with m negatives, drawn at random from the N candidates that
-        are not relevant. Every metric and collection takes the result, and averages the exact expectation of each query
-        over all draws. If a of the N are above the relevant candidate, then x of the m are with probability
-        :math:`\binom{a}{x} \binom{N - a}{m - x} / \binom{N}{m}`; with replacement :math:`Binomial(m, a / N)`.
+        are not relevant. Every metric and collection takes the result; the value of a query is the exact expectation
+        over all draws. If a of the N candidates are above the relevant candidate, the probability that x of the m
+        negatives are above is :math:`\binom{a}{x} \binom{N - a}{m - x} / \binom{N}{m}`, and with replacement x is
+        :math:`Binomial(m, a / N)`.
 
-        Such values are not those of the whole list, and can order two models the other way round. They reproduce
-        numbers that were published for m negatives, without the noise of one draw. Reads values, so it waits for an
-        accelerator.
+        Sampled values differ from the values of the full list, and can rank two models in the opposite order. Sampled
+        values reproduce published numbers for m negatives, without the noise of a single draw. The method reads values,
+        so the host waits for an accelerator.
 
         Source:
             Krichene and Rendle, On sampled metrics for item recommendation, KDD 2020.
@@ -607,7 +615,7 @@ class Ranking(Intended):
             >>> import torch, torchrank as tr
             >>> ranking = tr.Ranking.from_ranks(torch.tensor([201]), num_candidates=10_001)
             >>> metric = tr.HitRate(top_k=10)
-            >>> metric.score(ranking), metric.score(ranking.sampled(100))  # 2 of 100 negatives are above it on average
+            >>> metric.score(ranking), metric.score(ranking.sampled(100))  # on average 2 of 100 negatives are above
             (tensor([0.], dtype=torch.float64), tensor([1.0000], dtype=torch.float64))
         """
         if self.reach is not None:
@@ -618,9 +626,9 @@ class Ranking(Intended):
         return replace(self.joined, draw=draw).with_names(self._names)
 
     def cutoffs(self, quantity: str, label: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """The cutoff of each query that "10%" or "2000tok" means, and whether the order of tied candidates decides it.
+        """The cutoff of each query for "10%" or "2000tok", float64 [query]; and whether ties decide it, bool [query].
 
-        float64 and bool [query].
+        Ties decide a cutoff if it depends on the order of tied candidates.
         """
         number, unit = quantity_of(quantity)
         if unit != "%":
@@ -642,8 +650,8 @@ class Ranking(Intended):
             )
         if self.draw is not None and (need.all_candidates or not need.relevant):
             raise ValueError(
-                f"Expected a measure of relevant candidates for sampled negatives, got {label}, which reads others too;"
-                " measure the ranking without sampled()"
+                f"Expected a measure of relevant candidates for sampled negatives, got {label}, which"
+                " also reads irrelevant candidates; use the ranking without sampled()"
             )
         if self.only_relevant and not need.relevant:
             raise ValueError(
@@ -658,13 +666,14 @@ class Ranking(Intended):
 
 
 class Rankings(Ranking):
-    """Several rankings as one. Measures read its :meth:`parts`.
+    """Rankings of different queries, used as one ranking. Measures read its :meth:`parts`.
 
-    They are joined to one rectangle when a field of the entries is read.
+    The rankings are joined into one rectangle when a field of the entries is read.
 
     Args:
-        rankings: rankings whose entries are all judged candidates.
-        others: returns the ranking with an entry for every candidate, if these are read; it can be pickled.
+        rankings: rankings in which all judged candidates are entries.
+        others: a function that returns the ranking with an entry for every candidate, called when such entries are
+            read. The function can be pickled.
     """
 
     def __init__(self, rankings: Iterable[Ranking], others: Callable[[], Ranking] | None = None) -> None:
@@ -695,7 +704,7 @@ class Rankings(Ranking):
     def parts(self, all_candidates: bool = False) -> list[Ranking]:  # type: ignore[override]
         if all_candidates and self.others is not None:
             return self.everything.parts()
-        # Each of several rectangles is a copy whose cache is freed with it, because there may be many rectangles.
+        # There may be many rectangles, so measures read copies of them: the cache of a copy is freed with the copy.
         return list(self.rectangles if len(self.rectangles) == 1 else map(replace, self.rectangles))
 
     @property
@@ -722,8 +731,8 @@ class Rankings(Ranking):
             for name in ("first", "tied", "grade", "valid")
         ]
         lengths = torch.cat([part.num_candidates for part in parts])
-        grades = [part.subtopics for part in parts if part.subtopics is not None]
-        subtopics = torch.cat([pad(part, (0, 0, 0, width - part.shape[1])) for part in grades]) if grades else None
+        tables = [part.subtopics for part in parts if part.subtopics is not None]
+        subtopics = torch.cat([pad(table, (0, 0, 0, width - table.shape[1])) for table in tables]) if tables else None
         joined = Ranking.in_rank_order(first, tied, grade, valid, lengths, self.errors, self.depth, subtopics=subtopics)
         order = batch_order([part.queries for part in parts])
         return replace(joined if order is None else joined.take(order), **shared)
