@@ -28,7 +28,7 @@ _MISSING: Any = object()
 def cached(piece: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
     """Decorator that caches a method of a ranking by its arguments, so that measures share its result.
 
-    Pass gains and discounts that are equal if they compute the same, not a new lambda for each call.
+    Pass gains and discounts that compare equal if they compute the same values, not a new lambda for each call.
     """
 
     @functools.wraps(piece)
@@ -43,7 +43,7 @@ def cached(piece: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any,
 
 
 def of_ranks(piece: Callable[Concatenate[Any, P], Tensor]) -> Callable[Concatenate[Any, P], Tensor]:
-    """:func:`cached` for a quantity [query, entry] of the ranks alone: for one query if all have the same ranks."""
+    """As :func:`cached`, for a quantity [query, entry] of ranks only: computed once if all queries have equal ranks."""
 
     @functools.wraps(piece)
     def once(self: Any, *args: P.args, **kwargs: P.kwargs) -> Tensor:
@@ -67,14 +67,14 @@ class Derived(RankIntervals):
 
     @classmethod
     def of_intervals(cls, ranks: Intervals, *fields: Any, **others: Any) -> Self:
-        """A ranking of entries with these intervals of ranks, which remember what was computed of them."""
-        made = cls(ranks.first, ranks.tied, *fields, **others)
-        vars(made)["_intervals_of_entries"] = ranks
-        return made
+        """A ranking of entries with these intervals of ranks, which cache what is computed from them."""
+        ranking = cls(ranks.first, ranks.tied, *fields, **others)
+        vars(ranking)["_intervals_of_entries"] = ranks
+        return ranking
 
     def __getstate__(self) -> dict[str, Any]:
-        # Keys of the cache may be functions, which cannot be pickled. So a copy begins with an empty cache.
-        # Cached properties are left out too: the strides of a copy can differ.
+        # Some keys of the cache are functions that cannot be pickled, so a copy begins with an empty cache.
+        # Cached properties are left out too: some depend on strides, which can differ in a copy.
         fields = {
             name: x
             for name, x in self.__dict__.items()
@@ -87,16 +87,17 @@ class Derived(RankIntervals):
     def under(self, ties: str) -> Self:
         """This ranking with its ties resolved by a policy.
 
-        "expected" keeps the intervals. "optimistic" and "pessimistic" are real orders, in which the higher or the lower
-        grades rank first among equal scores. "realistic" gives each entry the middle of its interval.
+        "expected" keeps the intervals. "optimistic" and "pessimistic" are orders without ties: among equal scores, the
+        higher or the lower grades rank first. "realistic" gives each entry the middle of its interval.
         """
         return self if ties == "expected" or self.untied else self.resolved(ties)
 
     @cached
     def resolved(self, ties: str) -> Self:
-        """This ranking without ties, by any policy but "expected"; "optimistic" and "pessimistic" also sort what lacks.
+        """This ranking without ties, by any policy but "expected".
 
-        :meth:`under` leaves candidates that were not retrieved in any order if no others are tied.
+        "optimistic" and "pessimistic" also sort the candidates that were not retrieved by grade. :meth:`under` leaves
+        these candidates in any order if no retrieved candidates are tied.
         """
         if ties == "realistic":
             middle = self.first + (self.tied - 1).clamp_min(0) / 2
@@ -108,8 +109,8 @@ class Derived(RankIntervals):
         first, tied, grade, valid = (x.gather(-1, order) for x in (self.first, self.tied, self.grade, self.valid))
         start, stop = self.run_bounds()
         position = torch.arange(first.shape[1], device=first.device)
-        # Tied candidates that are not entries (unjudged or irrelevant ones) rank behind the entries under "optimistic",
-        # and before them under "pessimistic".
+        # Tied candidates that are not entries are unjudged or irrelevant. They rank behind the entries of their tie
+        # group under "optimistic", and before these entries under "pessimistic".
         first = first + (position - start if best_first else (tied - (stop - position)).clamp_min(0))
         first = torch.where(tied > 0, first, rank_after_list(self.num_candidates).unsqueeze(-1))
         subtopics = None if self.subtopics is None else of_entries(self.subtopics, order)
@@ -118,7 +119,7 @@ class Derived(RankIntervals):
 
     @cached
     def positive(self) -> Positive:
-        """The relevant candidate of each query, for a ranking with at most one in each query."""
+        """The relevant candidate of each query. Each query must have at most one relevant candidate."""
         relevant = self.valid & (self.grade > 0)
         first, tied = (only(relevant, x).sum(-1) for x in (self.first, self.tied))
         retrieved, numbers = tied > 0, (first - 1, tied - 1, self.num_candidates - 1)
@@ -126,11 +127,11 @@ class Derived(RankIntervals):
 
     @cached
     def condensed(self) -> Self:
-        """This ranking without unjudged candidates, so that the judged ones move up (Sakai, SIGIR 2007)."""
+        """This ranking without unjudged candidates, so that judged candidates move up (Sakai, SIGIR 2007)."""
         judged = self.judged()
         listed = judged & (self.tied > 0)
         before, in_tie = self.before_and_in_tie(listed)
-        # The judged and retrieved candidates are the whole list now. Those tied before are tied still.
+        # The list now contains only candidates that are judged and retrieved. Candidates that were tied stay tied.
         lengths = listed.sum(-1).to(self.first.dtype)
         first, tied = only(listed, before + 1), only(listed, in_tie)
         moved_up = self.joined.in_rank_order(
@@ -140,15 +141,15 @@ class Derived(RankIntervals):
 
     @cached
     def each_positive(self, level: float) -> Self:
-        """Filtered ranking: each relevant entry is a separate query, among the irrelevant candidates only.
+        """Filtered ranking: each relevant entry is a separate query, ranked among the irrelevant candidates only.
 
-        Rows [query * entry], one entry each.
+        The result has a row for each entry of each query, [query * entry, 1].
         """
         before, in_tie = self.relevant_before_and_in_tie(level)
         hit = self.hit(level)
-        others = hit.sum(-1, keepdim=True)
-        length = (self.num_candidates.unsqueeze(-1) - others).expand_as(self.first)  # without the entry itself
-        # An entry moves up by the relevant entries before it. Its tie group loses the other relevant entries.
+        num_hits = hit.sum(-1, keepdim=True)
+        length = (self.num_candidates.unsqueeze(-1) - num_hits).expand_as(self.first)  # without the entry itself
+        # An entry moves up by the number of relevant entries before it. Its tie group loses the other relevant entries.
         return replace(
             self.joined,
             first=either(hit, self.first - before, rank_after_list(length)).reshape(-1, 1),
@@ -185,13 +186,13 @@ class Derived(RankIntervals):
 
     @cached_property
     def distinct(self) -> Self:
-        """This ranking; that of the first query if all are known to have the same ranks: they are expanded from one."""
+        """This ranking; only its first query if the ranks are expanded from one row, so that all queries share them."""
         same = len(self.num_candidates) > 1 and not self.first.stride(0) and not self.tied.stride(0)
         return self.take(slice(0, 1)) if same else self
 
     @of_ranks
     def retrieved(self) -> Tensor:
-        """bool [query, entry]: the entry is in its list."""
+        """bool [query, entry]: the entry is in the ranked list."""
         return self.tied > 0
 
     @cached
@@ -219,7 +220,7 @@ class Derived(RankIntervals):
 
     @cached_property
     def in_columns(self) -> bool:
-        """Whether the rank of each entry is known to be its column, counted from 1: all are retrieved without ties."""
+        """Whether every entry is known to be retrieved without ties: then its rank is its column, counted from 1."""
         return self.complete and self.untied and not any(self.tied.stride())
 
     @cached_property
@@ -248,48 +249,48 @@ class Derived(RankIntervals):
     def sum_up_to(self, top_k: int | None, piece: Callable[..., Tensor], *args: Any) -> Tensor:
         """float64 [query]: (expected) sum of ``piece(self, *args)`` over the entries up to a rank.
 
-        ``piece`` is a function of a module or of this class, as a key of the cache. It returns float64 [query, entry],
-        with 0 for entries that were not retrieved.
+        ``piece`` must be a function of a module or of this class, because it is a key of the cache. It returns float64
+        [query, entry], and 0 for entries that were not retrieved.
         """
-        # Queries of one batch with and without ties take the same path, so that no value depends on the batch.
+        # Queries with and without ties are summed in the same way, so that a value does not depend on other queries.
         if self.shares_sums(top_k):
             running = self._running(piece, *args)
             if not self.untied:
                 return self.last_group(top_k).up_to_cutoff(running)
             if self.in_columns:
                 return running[:, :top_k][:, -1]
-            some, last = self._last_up_to(top_k)
-            return only(some, running.gather(-1, last)).squeeze(-1)
+            has_entry, last = self._last_up_to(top_k)
+            return only(has_entry, running.gather(-1, last)).squeeze(-1)
         x = piece(self, *args)
         if top_k is None:
             return row_sum(x)
         return row_sum(only(self.first <= top_k, x) if self.untied else x * self.prob_in_top_k(top_k))
 
     def shares_sums(self, top_k: int | None) -> TypeGuard[int]:
-        """Whether sums up to a cutoff are read from running sums, which cutoffs share.
+        """Whether sums up to a cutoff are read from running sums, which all cutoffs share.
 
-        Not on an accelerator, where a reading costs less than more kernels.
+        Not on an accelerator, where a new sum costs less than the kernels of running sums.
         """
         return top_k is not None and self.first.shape[1] > 1 and self.first.is_cpu
 
     @cached
     def last_group(self, top_k: int) -> LastGroup:
         """The last tie group that begins at or before a rank."""
-        some, last = self._last_up_to(top_k)
+        has_entry, last = self._last_up_to(top_k)
         first, tied = self.first.gather(-1, last).squeeze(-1), self.tied.gather(-1, last).squeeze(-1)
-        tied = only(some.squeeze(-1), tied)
+        tied = only(has_entry.squeeze(-1), tied)
         if self.complete:
             start = (first - 1).long().unsqueeze(-1)
             stop = start + tied.long().unsqueeze(-1)
         else:
             start, stop = (x.gather(-1, last) for x in self.run_bounds())
-        # Without an entry up to the rank, there is no group: the first entry is behind it.
-        columns = only(some, torch.cat([start, stop], -1))
+        # If all entries are behind the rank, there is no group.
+        columns = only(has_entry, torch.cat([start, stop], -1))
         return LastGroup(Intervals(first, tied), _ranks_up_to(first, tied, top_k), columns)
 
     @cached
     def _last_up_to(self, top_k: int) -> tuple[Tensor, Tensor]:
-        """Whether entries may be at or before a rank, and the column of the last: bool and int64, [query, 1] each."""
+        """Whether entries begin at or before a rank, bool, and the column of the last such entry, int64: [query, 1]."""
         if self.complete:  # columns are ranks
             number = self._num_retrieved.clamp_max(top_k)
         else:
@@ -321,7 +322,7 @@ class Derived(RankIntervals):
 
     @cached
     def relevant_ranks(self, level: float) -> RelevantRanks | None:
-        """What is expected at each rank, if there are ties and the columns are ranks; else None."""
+        """The expected relevant candidates at each rank, if there are ties and the columns are ranks; else None."""
         if self.untied or not self.complete or not self.first.shape[1]:
             return None
         return RelevantRanks(*self.relevant_before_and_in_tie(level), self._intervals_of_entries)
@@ -335,7 +336,7 @@ class Derived(RankIntervals):
     def hits(self, level: float, top_k: int | None) -> Tensor:
         """float64 [query]: (expected) number of relevant candidates among the first ``top_k``."""
         if self.in_columns and self.shares_sums(top_k):
-            # Few columns are faster than running sums, and whole numbers have the same sum in any order.
+            # A sum of the first columns is faster than running sums, and a sum of integers is the same in any order.
             return number_of(self.hit(level)[:, :top_k], self.first.dtype)
         if top_k is not None and (expected := self.relevant_ranks(level)) is not None:
             return expected.hits[:, :top_k][:, -1]
@@ -350,9 +351,9 @@ class Derived(RankIntervals):
         return running_sum(self.by_rank(self.relevant_before_and_in_tie(level)[1], ranks))
 
     def by_rank(self, in_tie: Tensor, ranks: int) -> Tensor:
-        """Spread the sum over each tie group evenly over its ranks: float64 [query, rank].
+        """Spread the sum of each tie group evenly over the ranks of the group: float64 [query, rank].
 
-        ``in_tie`` [query, entry] is the sum over the tie group of each entry, the same for all its entries.
+        ``in_tie`` [query, entry] is the sum of each entry's tie group, the same for all entries of a group.
         """
         share = ratio(in_tie, self.tied)
         # Column ``ranks`` absorbs the groups that begin beyond the last rank.
@@ -360,13 +361,13 @@ class Derived(RankIntervals):
         begins = (self.first.ceil() - 1).clamp_max(ranks).long()
         if self.untied:
             return table.scatter(1, begins, share)[:, :ranks]
-        # With ties the density is a sum of steps: plus the share where a group begins, minus the share behind its end.
-        # Entries without a tie are set by themselves, because steps leave rounding errors behind.
-        several = self.tied > 1
-        starts = torch.where(several, begins, ranks)
-        ends = torch.where(several, self.first - 1 + self.tied, ranks).clamp_max(ranks).long()
+        # With ties, the density is a running sum of steps: plus the share where a tie group begins, and minus the share
+        # behind the end of the group. Entries without ties are set directly, because steps leave rounding errors.
+        in_group = self.tied > 1
+        starts = torch.where(in_group, begins, ranks)
+        ends = torch.where(in_group, self.first - 1 + self.tied, ranks).clamp_max(ranks).long()
         density = running_sum(table.scatter(1, starts, share) - table.scatter(1, ends, share))
-        return density.scatter(1, torch.where(several, ranks, begins), share)[:, :ranks]
+        return density.scatter(1, torch.where(in_group, ranks, begins), share)[:, :ranks]
 
     @cached
     def relevant_before_and_in_tie(self, level: float) -> tuple[Tensor, Tensor]:
@@ -394,7 +395,7 @@ class Derived(RankIntervals):
         return torch.nn.functional.pad(sums[:, :-1], (1, 0)).to(self.first.dtype), alone
 
     def _before_and_in_tie(self, sums: Tensor) -> tuple[Tensor, Tensor]:
-        """:meth:`before_and_in_tie` from running sums: differences of them at the ends of each tie group."""
+        """As :meth:`before_and_in_tie`, from running sums: their differences at the ends of each tie group."""
         so_far = torch.nn.functional.pad(sums.to(self.first.dtype), (1, 0))
         before, up_to = so_far.expand(2, -1, -1).gather(-1, self.run_bounds()).unbind(0)
         return before, up_to - before
@@ -414,7 +415,7 @@ class Derived(RankIntervals):
 
     def mean_discount(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: (expected) ``discount(rank)``, 0 beyond ``top_k`` and if not retrieved."""
-        if self.in_columns:  # the same in every batch
+        if self.in_columns:  # all queries have the ranks 1, 2, ...
             size, like = self.first.shape, self.first
             return first_discounts(discount, top_k, size[1], like.dtype, like.device).expand(size)
         return self.discount_sum(discount, top_k) if self.untied else self._mean_over_tie(discount, top_k)
@@ -434,23 +435,23 @@ class Derived(RankIntervals):
     def mean_discount_of(
         self, first: Tensor, tied: Tensor, discount: Callable[[Tensor], Tensor], top_k: int | None
     ) -> Tensor:
-        """:meth:`mean_discount` of other intervals of this ranking: float64, like ``first`` and ``tied``."""
+        """As :meth:`mean_discount`, for other intervals of ranks in the same lists: float64, shaped like ``first``."""
         ranks = Intervals(first, tied)
         return self._discount_sum(ranks, discount, top_k) / ranks.number
 
     def _discount_sum(self, ranks: Intervals, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         # The sum over a tie group is a difference of prefix sums. An entry without ties gets its discount directly,
-        # because its rank may be larger than the table, which ends at ``depth``.
+        # because the table of prefix sums ends at ``depth``, and the rank of the entry may be larger.
         limit = self.depth if top_k is None else min(top_k, self.depth)
-        several = prefix_differences(discount, limit, ranks.ends.clamp(0, limit), self.first.dtype)
+        of_group = prefix_differences(discount, limit, ranks.ends.clamp(0, limit), self.first.dtype)
         if self.complete:  # no rank is behind the columns
             table = first_discounts(discount, top_k, self.first.shape[1] + 1, self.first.dtype, self.first.device)
-            return torch.where(ranks.alone, table.take(ranks.ends[0]), several)
+            return torch.where(ranks.alone, table.take(ranks.ends[0]), of_group)
         alone = ranks.alone if top_k is None else ranks.alone & (ranks.first <= top_k)
-        return torch.where(alone, discount(ranks.first.clamp_min(1)), several)
+        return torch.where(alone, discount(ranks.first.clamp_min(1)), of_group)
 
     def _of_interval(self, piece: Callable[[Intervals], Tensor]) -> Tensor:
-        """A quantity of the interval of each entry, computed once for each interval if there are few of them."""
+        """A quantity of each entry's interval, computed once for equal intervals if few intervals are possible."""
         ranks, place = self._intervals
         return piece(ranks) if place is None else piece(ranks).index_select(0, place).view(self.first.shape)
 
@@ -462,14 +463,14 @@ class Derived(RankIntervals):
     def _intervals(self) -> tuple[Intervals, Tensor | None]:
         """All possible intervals of entries [interval], and the number of each entry's interval, int64 [query * entry].
 
-        If there are too many, the intervals of the entries [query, entry], and None.
+        If too many intervals are possible: the interval of each entry [query, entry], and None.
         """
         of_entries = self._intervals_of_entries
         if not self.first.is_cpu or not len(self.first):  # the number of intervals depends on values
             return of_entries, None
         above = only(self.retrieved(), self.first - 1)
         ranks, longest = int(above.max()) + 1, int(self.tied.max()) + 1
-        # With fewer than 4 entries per interval the detour does not pay.
+        # With fewer than 4 entries per interval, the look-up costs more than it saves.
         if ranks * longest * 4 > above.numel():
             return of_entries, None
         cells = torch.arange(ranks * longest, device=self.first.device)
@@ -484,7 +485,7 @@ def _ranks_up_to(first: Tensor, tied: Tensor, cut: Tensor | int | None) -> Tenso
 
 
 def at_least(grade: Tensor, level: float) -> Tensor:
-    """bool, like ``grade``: at or above a level."""
+    """bool, shaped like ``grade``: the grade is at or above ``level``."""
     if not grade.is_floating_point() and level > torch.iinfo(grade.dtype).max:
-        return torch.zeros_like(grade, dtype=torch.bool)  # torch would wrap the level around in the grade's dtype
+        return torch.zeros_like(grade, dtype=torch.bool)  # in the dtype of ``grade``, the level would wrap around
     return grade >= level

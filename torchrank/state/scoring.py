@@ -1,4 +1,4 @@
-"""Scoring of a batch: rank it once, measure the queries for each metric, and sum their values."""
+"""Scoring: rank a batch once, compute each metric's value for every query, and sum the values."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from torchrank.state import sums
 from torchrank.state.rank_tables import looked_up
 from torchrank.state.values import Status, Values
 
-# If queries times metrics exceed this, only sums are kept, chunk by chunk, unless a metric needs the values.
+# If a batch has more values, queries times metrics, they are summed chunk by chunk, unless a metric needs the values.
 MANY_VALUES = 2**19
 
 
-# ---- the door --------------------------------------------------------------------------------------------------------
+# ---- entry point -----------------------------------------------------------------------------------------------------
 
 
 def score_batch(metrics: Sequence[Any], batch: Batch, values: bool = True, total: bool = True) -> list[Values]:
-    """The values of a batch in any layout, which is ranked once for all metrics, and their sums.
+    """Rank a batch in any layout once for all metrics, and return the values of each metric with their sums.
 
     Args:
         metrics: metrics of rankings or of recommended lists, :class:`torchrank.state.measure.Measure`, or objects with
-            their attributes.
+            the attributes of this class.
         batch: the batch.
-        values: return the values of all queries. If False, results of a batch with very many queries have sums only,
+        values: whether to return the values of all queries. If False, the results of a very large batch have only sums,
             unless a metric needs the values.
-        total: sum the values. If False, the results have no sums.
+        total: whether to sum the values.
 
     Raises:
         TypeError, ValueError: the layout of the batch is unknown, or a metric is not defined for it.
@@ -64,11 +64,11 @@ def score_batch(metrics: Sequence[Any], batch: Batch, values: bool = True, total
                 metric.check(preds, batch.target)
         if isinstance(preds, Tensor) and not preds.is_nested and preds.dim():
             device, size, queries = preds.device, preds.numel(), len(preds)
-    # The values of a batch are in memory together unless they are very many and nobody needs them. Otherwise the
-    # queries are summed chunk by chunk, as they also are if metrics sum many further numbers of each query.
-    more, step = sum(map(_EXTRA, metrics)), 0
-    if more:
-        step = max(1, MANY_VALUES // more)
+    # All values of a batch are in memory at once, unless there are very many and no caller needs them: then the values
+    # are summed chunk by chunk. They are also summed by chunks if metrics sum additional numbers of each query.
+    num_extra, step = sum(map(_EXTRA, metrics)), 0
+    if num_extra:
+        step = max(1, MANY_VALUES // num_extra)
     elif not (values or batch.weights is not None or queries * len(metrics) <= MANY_VALUES):
         step = queries
     with torch.set_grad_enabled(False), autocast_off(device):
@@ -76,10 +76,10 @@ def score_batch(metrics: Sequence[Any], batch: Batch, values: bool = True, total
 
 
 def _with_lists(metrics: Sequence[Any], batch: Batch, values: bool, total: bool) -> list[Values]:
-    """As :func:`score_batch`, for metrics of recommended lists, and others."""
+    """As :func:`score_batch`, if some metrics are metrics of recommended lists."""
     ranked = iter(score_batch([metric for metric in metrics if not metric.takes_lists], batch, values, total))
     return [
-        _finished([metric], metric.per_query(batch), batch.weights, total)[0] if metric.takes_lists else next(ranked)
+        _summed([metric], metric.per_query(batch), batch.weights, total)[0] if metric.takes_lists else next(ranked)
         for metric in metrics
     ]
 
@@ -92,7 +92,7 @@ _KEEPS = operator.attrgetter("keeps_values")
 
 
 def _ranked(metrics: Sequence[Any], batch: Batch, values: bool, total: bool, step: int) -> list[Values]:
-    """As :func:`score_batch`. At most ``step`` queries are summed before the next are measured; 0 = all together."""
+    """As :func:`score_batch`. Values are summed after every ``step`` queries, at most; 0 = after all queries."""
     need = functools.reduce(operator.or_, map(_REQUIRED, metrics))
     source = batch.preds
     if not isinstance(source, Ranking):
@@ -101,7 +101,7 @@ def _ranked(metrics: Sequence[Any], batch: Batch, values: bool, total: bool, ste
             notice_scores(source)
     weights = batch.weights
     if step and weights is not None:
-        if isinstance(source, FlatRows):  # it is their ranking that tells the number of queries
+        if isinstance(source, FlatRows):  # the number of queries in flat rows is unknown before they are ranked
             source = Ranking.rank(source, need)
         weights = _checked_weights(weights, source.num_queries).to(source.errors.device)
     rankings = source.parts(need.all_candidates) if isinstance(source, Ranking) else rank(source, need)
@@ -110,31 +110,30 @@ def _ranked(metrics: Sequence[Any], batch: Batch, values: bool, total: bool, ste
     if not step:
         for ranking in rankings:
             part = per_query(metrics, ranking)
-            # From the second chunk on, copy the values after all temporaries of the chunk are freed. Otherwise they
-            # would stay between the freed pieces of memory, and these would be too small for the next chunk.
+            # From the second chunk on, copy the values after all temporaries of the chunk are freed. Otherwise the
+            # values would lie between freed blocks of memory, which would be too small for the next chunk.
             del ranking
             parts.append(part.clone() if parts else part)
             del part
         measured = Values.join(parts)
         measured.ignored = source.ignored
-        return _finished(metrics, measured, weights, total, keep)
-    # Sums of the chunks are added. The values are kept only if somebody reads them.
-    added: list[list[Tensor]] = []
+        return _summed(metrics, measured, weights, total, keep)
+    sums_of_chunks: list[list[Tensor]] = []
     for ranking in _chunks(rankings, step):
         part = per_query(metrics, ranking)
         del ranking
         part.ignored = None if source.ignored is None else source.ignored[part.queries]
         part = weighed(metrics, part, None if weights is None else weights[part.queries])
-        added.append(reduce(metrics, part))
+        sums_of_chunks.append(reduce(metrics, part))
         if keep:
             part.extra = tuple(x if values and metric.shows_extra else None for metric, x in zip(metrics, part.extra))
             parts.append(part)
-    totals = [each[0] if len(each) == 1 else torch.stack(each).sum(0) for each in zip(*added)]
+    totals = [each[0] if len(each) == 1 else torch.stack(each).sum(0) for each in zip(*sums_of_chunks)]
     return list(Values.join(parts).each(totals) if keep else map(Values.of_sums, totals))
 
 
 def _chunks(rankings: Iterable[Ranking], step: int) -> Iterator[Ranking]:
-    """Rankings of at most ``step`` queries, which have the numbers of these in their batch."""
+    """Cut rankings into rankings of at most ``step`` queries, each with the numbers of its queries in the batch."""
     start = 0
     for ranking in rankings:
         for first in range(0, max(1, ranking.num_queries), step):
@@ -142,20 +141,20 @@ def _chunks(rankings: Iterable[Ranking], step: int) -> Iterator[Ranking]:
             if step < ranking.num_queries:
                 part = ranking.take(slice(first, first + step))
                 part = replace(part, errors=torch.zeros_like(part.errors)) if first else part
-            # A ranking without numbers of its queries contains the next ones of the batch.
+            # A ranking without numbers contains the next queries of the batch.
             if part.queries is None:
                 numbers = torch.arange(start, start + part.num_queries, device=part.num_candidates.device)
                 part = replace(part, queries=numbers)
             start += part.num_queries
             yield part
-        del ranking, part  # before the next ranking is made
+        del ranking, part  # free their memory before the next ranking is made
 
 
 # ---- per query -------------------------------------------------------------------------------------------------------
 
 
 def per_query(metrics: Sequence[Any], ranking: Ranking) -> Values:
-    """The values [metric, query] of a ranking, without policies and weights of the user."""
+    """The values [metric, query] of a ranking, before the user's weights are applied."""
     if ranking.draw is not None:
         return Values.measured(metrics, _over_draw(metrics, ranking), ranking.queries)
     if len(metrics) == 1 and not ranking.of_labels:
@@ -165,7 +164,7 @@ def per_query(metrics: Sequence[Any], ranking: Ranking) -> Values:
         return tables[0][1]
     by_metric = {place: values for places, table in tables for place, values in zip(places, table.each())}
     others = [n for n in range(len(metrics)) if n not in by_metric]
-    # The largest cutoffs come first, because smaller ones read from their tables.
+    # The largest cutoffs come first, because smaller cutoffs read the tables of larger cutoffs.
     others.sort(key=[getattr(metric, "top_k", None) or math.inf for metric in metrics].__getitem__, reverse=True)
     for n in others:
         by_metric[n] = metrics[n].per_query(ranking)
@@ -173,10 +172,10 @@ def per_query(metrics: Sequence[Any], ranking: Ranking) -> Values:
 
 
 def _over_draw(metrics: Sequence[Any], ranking: Ranking) -> list[Values]:
-    """The expectation of each metric over the draw of negatives that the ranking stands for."""
+    """The expectation of each metric over the draw of negatives of :attr:`Ranking.draw`."""
     draw = ranking.draw
     assert draw is not None
-    # Every list that can be sampled: the relevant candidate at each rank, then not retrieved, then none relevant.
+    # All lists that a draw can give: with the relevant candidate at each rank, without it, and with none relevant.
     ranks = [*range(1, draw.places + 1), math.inf, -1]
     lengths = [*[draw.places] * draw.places, draw.num_negatives, draw.num_negatives]
     like = ranking.num_candidates
@@ -195,13 +194,13 @@ def _over_draw(metrics: Sequence[Any], ranking: Ranking) -> list[Values]:
         for n, part in zip(members, mean.split([tables[n].shape[-1] for n in members], dim=-1)):
             values, weights, status, *extra = part.unbind(-1)
             errors = ranking.errors * metrics[n].validate_args
-            status = status.round().to(torch.int8)  # the same for all ranks
+            status = status.round().to(torch.int8)  # the status is the same at all ranks, but the mean rounds
             by_metric[n] = Values(values, status, errors, weights, torch.stack(extra) if extra else None)
     return [by_metric[n] for n in range(len(metrics))]
 
 
 def _columns(values: Values) -> Tensor:
-    """Values, weights, status and further numbers side by side: float64 [query, number]."""
+    """Values, weights, status and additional numbers in columns: float64 [query, number]."""
     numbers = [values.values, values.own_weights, values.status, *([] if values.extra is None else values.extra)]
     return torch.stack([x.to(values.values.dtype) for x in numbers], dim=-1)
 
@@ -209,10 +208,10 @@ def _columns(values: Values) -> Tensor:
 # ---- weigh and reduce ------------------------------------------------------------------------------------------------
 
 
-def _finished(
+def _summed(
     metrics: Sequence[Any], measured: Values, weights: Tensor | None, total: bool, keep: bool = True
 ) -> list[Values]:
-    """The values of each metric with the user's weights, and their sums; the sums alone if not ``keep``."""
+    """Weigh the values and sum them: the result of each metric. Without ``keep``, results have only sums."""
     measured = weighed(metrics, measured, weights)
     if not total:
         return list(measured.each())
@@ -221,13 +220,13 @@ def _finished(
 
 
 def weighed(metrics: Sequence[Any], measured: Values, weights: Tensor | None) -> Values:
-    """The values [metric, query] with the user's weights [query]; None = 1 for each. Queries that do not count are NaN.
+    """Apply the user's weights [query] to values [metric, query]; None = all weights are 1. Ignored queries get NaN.
 
     Raises:
         TypeError: weights are not a dense tensor.
         ValueError: weights have another shape.
     """
-    values, inner, status, errors = measured.values, measured.weights, measured.status, measured.errors
+    values, combined, status, errors = measured.values, measured.weights, measured.status, measured.errors
     left_out = measured.ignored
     if left_out is not None:
         values = torch.where(left_out, scalar(math.nan, values.dtype, values.device), values)
@@ -238,12 +237,12 @@ def weighed(metrics: Sequence[Any], measured: Values, weights: Tensor | None) ->
         # Bad weights become 0, and only metrics that validate their arguments count them.
         validated = [metric.validate_args for metric in metrics]
         errors = torch.stack([row + count(Problem.BAD_WEIGHTS, bad) * check for row, check in zip(errors, validated)])
-        inner, without = measured.own_weights * weight.masked_fill(bad, 0.0), ~(weight > 0)
-        left_out = without if left_out is None else left_out | without
+        combined, unweighted = measured.own_weights * weight.masked_fill(bad, 0.0), ~(weight > 0)
+        left_out = unweighted if left_out is None else left_out | unweighted
     if left_out is not None:
         status = torch.where(left_out, scalar(Status.ABSENT, status.dtype, status.device), status)
-        # A query of weight 0 can have a number.
-        measured = Values(values, status, errors, inner, measured.extra, measured.queries, left_out, measured.limit)
+        # The value of a query of weight 0 need not be NaN.
+        measured = Values(values, status, errors, combined, measured.extra, measured.queries, left_out, measured.limit)
     if not measured.all_scored:
         actions = list(map(_ACTION, metrics))
         if "error" in actions:
@@ -254,13 +253,13 @@ def weighed(metrics: Sequence[Any], measured: Values, weights: Tensor | None) ->
 
 
 def reduce(metrics: Sequence[Any], measured: Values) -> list[Tensor]:
-    """The sums [SIZE + number] of each metric, from :func:`weighed` values [metric, query]."""
+    """The sums of each metric, [SIZE + number], from values [metric, query] that :func:`weighed` returned."""
     values = measured.values
     queries = empty = counted = None
     if not measured.all_scored:
         scored, queries, counted = number_of(measured.kinds, values.dtype)
         empty = queries - scored
-    # Geometric and harmonic means sum a function of each value.
+    # Geometric and harmonic means are computed from the sum of a function of the values.
     aggregations = list(map(_AGGREGATION, metrics))
     if "geometric" in aggregations or "harmonic" in aggregations:
         values = torch.stack([metric.mean.inside(row) for metric, row in zip(metrics, values)])
@@ -289,5 +288,5 @@ def _checked_weights(weights: Tensor, queries: int) -> Tensor:
 
 
 def _all_ones(x: Tensor) -> bool:
-    """Whether all weights [metric, query] on the CPU are 1. Rows of one expanded row are read once."""
+    """Whether all weights [metric, query] on the CPU are 1. If all rows are one expanded row, only this row is read."""
     return bool((x[:1] if x.shape[0] and not x.stride(0) else x).eq(1).all())
