@@ -1,4 +1,4 @@
-"""The user's arguments, and their conversion to a canonical layout, with checks.
+"""The user's arguments: checks, and conversion to a canonical layout.
 
 Bad shapes and dtypes raise at once. Bad values are counted on the device (see :mod:`torchrank.layouts.bad_values`),
 because reading values would make every ``update`` wait for the accelerator.
@@ -71,9 +71,9 @@ class Batch:
     """Arguments of ``update`` or ``score``, before any check. Arrays and lists of numbers become tensors.
 
     A list as ``target`` or ``exclude`` stays a list, with the ids of one query in each element. A ``mask`` or
-    ``tie_break`` of the catalogue, [candidate] or [1, candidate], gets a row for each query, which takes no memory.
+    ``tie_break`` of the catalogue, [candidate] or [1, candidate], is expanded to a row per query, without a copy.
 
-    A collection passes the batch itself to ``update`` of its members, in the place of ``preds``, with their results.
+    A collection scores the batch once, and passes it with the ``results`` to ``update`` of each member, as ``preds``.
     """
 
     preds: Any
@@ -83,13 +83,13 @@ class Batch:
     indexes: Any = None
     exclude: Any = None
     tie_break: Any = None
-    #: sizes of the queries in place of indexes, int [query]; None as soon as they are converted
+    #: int [query]: the number of rows of each query, in place of ``indexes``; None after the conversion to ``indexes``
     group_sizes: Any = None
-    #: the group of each candidate or row; beside ids, of each id
+    #: the group of each candidate or row; for ranked ids, the group of each id
     groups: Any = None
-    #: what is done with repeated ids: "error", "first" or "hold"
+    #: the treatment of repeated ids: "error", "first" or "hold"
     repeats: str = "error"
-    #: the results of metrics that have scored the batch together, by the id of each metric
+    #: the results of the metrics that have scored the batch together, by ``id(metric)``
     results: dict[int, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -109,8 +109,8 @@ class Batch:
     def options(self) -> dict[str, Any]:
         """The arguments besides ``preds``, ``target`` and ``weights``, by name."""
         names = ("mask", "indexes", "exclude", "tie_break", "groups")
-        found = {name: getattr(self, name) for name in names}
-        return found | {"repeats": None if self.repeats == "error" else self.repeats}
+        options = {name: getattr(self, name) for name in names}
+        return options | {"repeats": None if self.repeats == "error" else self.repeats}
 
     @property
     def queries(self) -> Tensor | None:
@@ -128,17 +128,17 @@ class Batch:
             rows = torch.isin(self.indexes, self.indexes.unique()[start:stop])
 
         def cut(x: Any) -> Any:
-            if isinstance(x, tuple):  # of pairs: the first tensor holds queries, which are numbered from 0 again
+            if isinstance(x, tuple):  # pairs: the first tensor holds the queries, which are renumbered from 0
                 x = tuple(map(tensor_of, x))
                 inside = (x[0] >= start) & (x[0] < stop)
-                return tuple(part[inside.to(part.device)] - (0 if at else start) for at, part in enumerate(x))
+                return tuple(part[inside.to(part.device)] - (0 if n else start) for n, part in enumerate(x))
             if x is None:
                 return None
             x = x.tocsr() if hasattr(x, "tocsr") else x  # a sparse matrix in any format
             return x[rows.to(x.device) if isinstance(rows, Tensor) and isinstance(x, Tensor) else rows]
 
-        of_all = self.indexes is None and isinstance(self.groups, Tensor) and self.groups.dim() == 1
-        options = {"repeats": self.repeats} | ({"groups": self.groups} if of_all else {})
+        shared_groups = self.indexes is None and isinstance(self.groups, Tensor) and self.groups.dim() == 1
+        options = {"repeats": self.repeats} | ({"groups": self.groups} if shared_groups else {})
         options |= {name: cut(x) for name, x in self.options.items() if name not in options}
         weights = None if self.weights is None else self.weights[start:stop]
         return Batch(cut(self.preds), cut(self.target), weights, **options)
@@ -146,7 +146,7 @@ class Batch:
     def first(self, kind: Problem, errors: Callable[[Batch], Tensor]) -> int | None:
         """The number of the first query in which ``errors`` counts a problem; None if no single query has it.
 
-        Bisects the batch, so that all calls of ``errors`` together cost little more than one on the whole batch.
+        Bisects the batch, so that all calls of ``errors`` together cost about as much as two calls on the full batch.
         """
         queries = self.queries
         if queries is None or not errors(self.rows(0, len(queries)))[kind]:
@@ -164,11 +164,11 @@ def arrange(preds: Any, target: Any, *, validate: bool = True, scores: bool = Fa
 
 
 def arrange_batch(batch: Batch, validate: bool = True, scores: bool = False) -> Layout:
-    """Convert a batch to a canonical layout, recognised by its shapes and dtypes.
+    """Convert a batch to the canonical layout that its shapes and dtypes determine.
 
     Args:
-        batch: the arguments; its weights are not read.
-        validate: whether the engine counts bad values too.
+        batch: the arguments; the weights are not read.
+        validate: whether the engine also counts bad values.
         scores: whether ``preds`` must be scores. If False, integers are ranked ids.
 
     Raises:
@@ -178,7 +178,7 @@ def arrange_batch(batch: Batch, validate: bool = True, scores: bool = False) -> 
     groups, repeats = batch.groups, batch.repeats
     if groups is not None or repeats != "error":
         if groups is not None and repeats == "hold":
-            raise ValueError("Expected repeats='first' with groups, which have one place each, got 'hold'")
+            raise ValueError("Expected repeats='error' or 'first' with groups, each of which has one rank, got 'hold'")
         scored, graded = shape_of(batch.preds), shape_of(batch.target)
         if (
             groups is not None
@@ -187,7 +187,7 @@ def arrange_batch(batch: Batch, validate: bool = True, scores: bool = False) -> 
             and scored != graded
         ):
             raise ValueError(
-                f"Expected target of shape {scored}, got {graded}; for grades of groups pass target[:, groups]"
+                f"Expected target of shape {scored}, got {graded}; if grades are of groups, pass target[:, groups]"
             )
         layout = arrange_batch(replace(batch, groups=None, repeats="error"), validate, scores)
         layout = layout if repeats == "error" else without_repeats(layout, repeats)
@@ -210,7 +210,7 @@ def arrange_batch(batch: Batch, validate: bool = True, scores: bool = False) -> 
     if preds.dim() != 2:
         raise ValueError(
             "Expected preds of shape [query, candidate], or [row] together with indexes,"
-            f" got shape {list(preds.shape)}; flatten further dimensions, as by preds.flatten(0, -2)"
+            f" got shape {list(preds.shape)}; flatten the leading dimensions by preds.flatten(0, -2)"
         )
     if not preds.is_floating_point():
         return _ranked_ids(preds, target, mask, exclude, tie_break, validate)
@@ -252,7 +252,7 @@ def _dense(
     if exclude is not None:
         pairs, bad = excluded_pairs(exclude, preds)
         errors = errors + bad
-    # A candidate is as relevant as it is to its best subtopic: measures without subtopics read this grade.
+    # Measures without subtopics read the largest grade of each candidate over all subtopics.
     grade = grade if subtopics is None else grade.amax(-1)
     if not preds.shape[1]:
         preds, grade, tie_break = one_column(preds), grade.new_zeros((len(grade), 1)), None
@@ -262,23 +262,23 @@ def _dense(
 
 
 def _notice_padding(scores: Tensor, grade: Tensor) -> None:
-    """Warn if negative grades, which mean "unjudged", seem to be padding: of candidates, or of ids. On the CPU only."""
+    """Warn if negative grades, which mean "unjudged", seem to be padding of candidates or of ids. On the CPU only."""
     padding = grade < 0
     lengths = (~padding).sum(-1)
     shortest, longest = int(lengths.min()), int(lengths.max())
     if shortest == longest or bool((padding[:, :-1] > padding[:, 1:]).any()):
-        return  # lists need padding only if their lengths differ, and only at their ends
-    behind, last = scores[padding], scores[:, -1:].expand_as(scores)[padding]
-    # A model gives all padding of a list one score.
-    if shortest + 1 < grade.shape[1] and bool(behind.isfinite().all()) and behind.equal(last):
+        return  # lists need padding only if their lengths differ, and only at the end
+    padded_scores, last = scores[padding], scores[:, -1:].expand_as(scores)[padding]
+    # A model gives all padding of a list the same score.
+    if shortest + 1 < grade.shape[1] and bool(padded_scores.isfinite().all()) and padded_scores.equal(last):
         warn(
-            "Read negative grades at the ends of lists, all of one score, as unjudged candidates; if they are padding,"
-            " pass mask=target >= 0"
+            "Read negative grades at the ends of lists as unjudged candidates, though those of a list have equal"
+            " scores; if they are padding, pass mask=target >= 0"
         )
     elif not grade.is_floating_point() and longest < int(grade.max()) < grade.shape[1]:
         ordered = grade.sort(-1).values
         if not bool(((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any()):
-            warn("Read target, in which all numbers of a list differ, as grades; if they are ids, pass list(target)")
+            warn("Read target as grades, though all numbers of a list differ; if they are ids, pass list(target)")
 
 
 def _flat(
@@ -324,26 +324,26 @@ def _ranked_ids(
     if exclude is not None:
         pairs, bad = excluded_pairs(exclude, ids, catalogue=False)
         errors = errors + bad
-    # Engines never read an empty row, so lists of width 0 get one position of padding.
+    # Engines do not support empty rows, so lists without positions get one position of padding.
     if not ids.shape[1]:
         ids, mask = ids.new_full((ids.shape[0], 1), -1), None
     return RankedIds(errors, validate, ids.long(), judged, mask, pairs)
 
 
 def notice_scores(layout: RankedIds) -> None:
-    """Warn if integers that are read as ranked ids must be scores. Values are read on the CPU only."""
+    """Warn if integers that are read as ranked ids are probably scores. On the CPU only, because values are read."""
     ids, judged = layout.ids, layout.judged
     if not ids.is_cpu or layout.mask is not None:
         return
     numbers, (queries, columns) = ids.numpy(), ids.shape
     why = ""
-    # Two tools may pad with numbers of their own, as -1 and -100.
+    # Ids may be padded with two different numbers, such as -1 and -100, by two tools.
     if ids.numel() and numbers.min() < -2 and len(numpy.unique(numbers[numbers < 0])) > 2:
         why = "though they have more than two different negative numbers"
     elif judged.labels and 1 < columns <= queries:
         label = judged.items.numpy()
-        # By chance, the labels of so many queries are neither all small ids nor all missing from their lists.
+        # With so many queries it is improbable that all labels are small ids, and that no label is in its list.
         if label.min() >= 0 and label.max() < columns and not (numbers == label).any():
-            why = f"though no label is in its list and each is one of the {columns} columns"
+            why = f"though no label is in its list and every label is the number of one of the {columns} columns"
     if why:
         warn(f"Read integer preds as ranked ids, {why}; if they are scores, pass preds.float()")

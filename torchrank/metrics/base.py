@@ -1,4 +1,4 @@
-"""The base of all measures of rankings. It ranks and averages; a measure adds its formula on a :class:`Ranking`."""
+"""The base class of all measures of rankings: ranks and averages. A measure adds a formula on a :class:`Ranking`."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ from torchrank.state.scoring import score_batch
 from torchrank.state.values import FILLS, Status, Values
 
 #: a clause of error messages on bounds of differences
-NONLINEAR = "whose value is not a sum over candidates with weights that judgments do not change"
+NONLINEAR = "whose value is not a sum over candidates with weights that are independent of the judgments"
 
 
 class RankingMetric(Measure):
     """The arguments and methods that all ranking metrics share.
 
     A metric averages one value per query. Its state is one small float64 vector of sums, so the result does not depend
-    on the way in which queries are split into batches and over workers. All rows of a query must arrive in one
-    :meth:`update`. On several workers, :meth:`compute` and :meth:`interval` describe all workers, but
-    :attr:`standard_error`, :attr:`num_queries` and :attr:`num_empty` only the worker that reads them, except inside
+    on how the queries are split into batches and over workers. All rows of a query must arrive in one :meth:`update`.
+    With several workers, :meth:`compute` and :meth:`interval` cover all workers, but :attr:`standard_error`,
+    :attr:`num_queries` and :attr:`num_empty` cover only the current worker, except inside
     ``with metric.sync_context()``.
 
-    For a measure of your own, see :mod:`torchrank.extend`.
+    To write a new measure, see :mod:`torchrank.extend`.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them; "10%" = that share of the retrieved candidates
-            of each query, rounded up; "2000tok" = the first candidates that cost at most 2000 together, of a ranking by
-            ``Ranking.from_scores(..., cost=...)``. The last two read values.
+        top_k: count only the first ``top_k`` ranks; None = all ranks; "10%" = the first 10% of the retrieved candidates
+            of each query, rounded up; "2000tok" = the first candidates whose total cost is at most 2000, for rankings
+            by ``Ranking.from_scores(..., cost=...)``. The last two forms read values.
         ties: the rule for tied candidates: "expected" (the mean over all their orders), "optimistic", "pessimistic",
             or, for measures of single positions, "realistic" (the middle of the interval of ranks).
         empty_target_action: the value of a query without a relevant candidate: "neg" = 0; "pos" = 1; "skip" leaves the
             query out; "error" raises in ``compute``; "listed" = 0, but every query for which nothing was retrieved is
-            left out, even if it has relevant candidates. Measures whose low values are good leave out such a query
-            under every policy.
-        aggregation: "mean"; "geometric", in which values below 1e-5 count as 1e-5; "harmonic"; "sum", of weight x
-            value; "median", the lower of two middle values; "midpoint", halfway between them; "min"; "max"; "none", the
-            values themselves; or a callable with a name that takes values [query]. All except the three means and the
-            sum keep per-query values.
+            left out, even if the query has relevant candidates. Measures for which low values are good leave out every
+            query for which nothing was retrieved, under each of these actions.
+        aggregation: "mean"; "geometric", in which values below 1e-5 count as 1e-5; "harmonic"; "sum" of weight x value;
+            "median", the lower of two middle values; "midpoint", halfway between the two middle values; "min"; "max";
+            "none", the values themselves; or a callable with a name that takes values [query]. All aggregations except
+            the three means and the sum store the value of every query.
         unjudged: the treatment of candidates with a negative grade: "irrelevant"; "condensed", removed from the list
-            (Sakai, SIGIR 2007), as are all candidates that the layout does not name; "lower" and "upper", the smallest
-            and largest value over all possible judgments of them.
-        validate_args: count bad values (NaN, indices out of range, duplicates) and raise for them in ``compute``.
+            (Sakai, SIGIR 2007), together with all candidates without a judgment; "lower" and "upper", the smallest and
+            the largest value over all possible judgments of the unjudged candidates.
+        validate_args: count bad values (NaN, indices out of range, duplicates) and raise an error in ``compute``.
         process_group, dist_sync_fn, distributed_available_fn, sync_on_compute, dist_sync_on_step, compute_on_cpu,
-            compute_with_cache: as :class:`torchmetrics.Metric`.
+            compute_with_cache: see :class:`torchmetrics.Metric`.
 
     Raises:
         ValueError: an argument has an unknown value.
@@ -72,15 +72,16 @@ class RankingMetric(Measure):
     policies: ClassVar[tuple[str, ...]] = ("expected", "optimistic", "pessimistic")
     #: the treatments of unjudged candidates that the measure supports
     takes_unjudged_for: ClassVar[tuple[str, ...]] = get_args(Unjudged)
-    #: whether the ranks behind the reach of :meth:`need` matter only by their number of relevant candidates, and a
-    #: larger number never raises the value of a query that is not empty; so it is for a sum that a larger number never
-    #: divides by less, :meth:`numerator` over :meth:`denominator`; not inherited with another :meth:`measure`
+    #: whether a relevant candidate behind the reach of :meth:`need` matters only because it is relevant, not by its
+    #: rank, and one more such candidate never raises the value of a query that is not empty. By default False for a
+    #: class that defines :meth:`measure`, and True for a class that defines :meth:`numerator`: one more relevant
+    #: candidate should not lower the :meth:`denominator`
     monotone_behind: ClassVar[bool] = False
 
-    #: whether :meth:`empty` is where the :meth:`denominator` is 0; both are computed once then
+    #: whether a query is empty exactly if its :meth:`denominator` is 0; then :meth:`empty` is not called
     empty_without_denominator: ClassVar[Any] = False
 
-    #: method of (preds, target) that raises for a layout from which the measure cannot be computed; None = any will do
+    #: method of (preds, target) that raises for a layout that the measure does not support; None = no restriction
     check: ClassVar[Any] = None
 
     top_k: int | None = cutoff(default=None, kw_only=False)
@@ -110,7 +111,7 @@ class RankingMetric(Measure):
     # ---- the definition of a measure -----------------------------------------------------------------------------
 
     def measure(self, ranking: Ranking) -> Tensor:
-        """The formula: float64 [query]. ``ties`` was applied already; under "expected", ranks are still intervals.
+        """The formula: float64 [query]. The ties are resolved already; under "expected", ranks are still intervals.
 
         By default :meth:`numerator` / :meth:`denominator`, and 0 where the denominator is 0.
         """
@@ -123,14 +124,14 @@ class RankingMetric(Measure):
         return cls.measure is RankingMetric.measure and cls.numerator is not RankingMetric.numerator
 
     def numerator(self, ranking: Ranking) -> Tensor:
-        """The value of a linear measure, up to its denominator: float64 [query].
+        """The numerator of a linear measure: float64 [query].
 
-        It is a sum over the candidates, each with its gain times a weight that the judgments do not change.
+        A sum over the candidates, in which each gain is multiplied by a weight that does not depend on the judgments.
         """
         raise NotImplementedError(f"Expected {type(self).__name__} to define measure(ranking)")
 
     def denominator(self, ranking: Ranking) -> Tensor | None:
-        """The divisor of a linear measure, which the judgments determine: float64 [query]; None = 1."""
+        """The denominator of a linear measure, which the judgments determine: float64 [query]; None = 1."""
         return None
 
     @property
@@ -147,7 +148,7 @@ class RankingMetric(Measure):
     @functools.cached_property
     def required(self) -> Need:
         """The part of a ranking that the metric reads, in view of its treatment of unjudged candidates."""
-        # Removing candidates moves others up from behind the cutoff. Bounds need an entry for each unjudged candidate.
+        # If unjudged candidates are removed, others move up across the cutoff. Bounds need each unjudged candidate.
         return (
             self.need() if self.unjudged == "irrelevant" else Need(all_candidates=self.unjudged in ("lower", "upper"))
         )
@@ -163,11 +164,11 @@ class RankingMetric(Measure):
 
     @property
     def reach_of_bounds(self) -> int | None:
-        """The reach behind which bounds need not try the candidates one by one; None = they try all."""
+        """The last rank at which bounds try the candidates one by one; None = bounds try all candidates."""
         return self.need().reach if self.monotone_behind else None
 
     def weight(self, ranking: Ranking) -> Tensor | None:
-        """float64 [query]: the weight of each query in the mean, to be multiplied by the user's; None = 1 for each."""
+        """float64 [query]: the weight of each query in the mean, in addition to the user's weight; None = all are 1."""
         return None
 
     def errors(self, ranking: Ranking) -> Tensor:
@@ -179,21 +180,21 @@ class RankingMetric(Measure):
         return ranking.under(self.ties)
 
     def of_one_rank(self) -> bool:
-        """Whether the rank of one relevant candidate of grade 1 decides the value, which is 0 behind ``top_k``.
+        """Whether the value of a query with one relevant candidate, of grade 1, depends only on the candidate's rank.
 
-        The length of the list may matter only if the candidate is not retrieved. Then values are looked up by rank. A
-        class that does not define it itself is never looked up.
+        The value must be 0 behind ``top_k``, and may depend on the length of the list only if the candidate is not
+        retrieved. If True, values are looked up by rank. A class must define this method itself: it is not inherited.
         """
         return False
 
     @functools.cached_property
     def lower_is_better(self) -> bool:
-        """Whether low values are good, before they are inverted or adjusted: then an empty list must have no value."""
+        """Whether low values are good, before any inversion or adjustment. If so, an empty list must have no value."""
         return False in (type(self).higher_is_better, self.higher_is_better)
 
     @functools.cached_property
     def leaves_out_empty_lists(self) -> bool:
-        """Whether queries for which nothing was retrieved do not count, whatever is relevant for them."""
+        """Whether queries for which nothing was retrieved do not count, even if they have relevant candidates."""
         return self.empty_target_action == "listed" or self.lower_is_better
 
     @functools.cached_property
@@ -201,30 +202,30 @@ class RankingMetric(Measure):
         """Whether values for one relevant candidate can be looked up by its rank."""
         if self.relative or "of_one_rank" not in vars(type(self)) or not self.of_one_rank():
             return False
-        usual = self.ties != "realistic" and self.empty_target_action != "listed" and self.unjudged == "irrelevant"
+        by_rank = self.ties != "realistic" and self.empty_target_action != "listed" and self.unjudged == "irrelevant"
         # A label has grade 1, so above level 1 every query is empty, and the policy decides the value.
-        usual = usual and getattr(self, "relevance_level", 1) <= 1
-        # Tables have one value for all queries without a relevant candidate, whether or not something was retrieved.
-        usual = usual and not (self.lower_is_better and self.empty_target_action in ("neg", "pos"))
-        return usual and (self.top_k is None or self.top_k <= LONGEST)
+        by_rank = by_rank and getattr(self, "relevance_level", 1) <= 1
+        # A table has one value for all queries without a relevant candidate, whether the list is empty or not.
+        by_rank = by_rank and not (self.lower_is_better and self.empty_target_action in ("neg", "pos"))
+        return by_rank and (self.top_k is None or self.top_k <= LONGEST)
 
     # ---- rank, score -------------------------------------------------------------------------------------------
 
     def per_query(self, ranking: Ranking) -> Values:
-        """The values of the queries of a ranking. Those of empty queries mean nothing until the policy sets them."""
+        """The values of the queries of a ranking. The value of an empty query is arbitrary until the policy sets it."""
         ranking = ranking.condensed() if self.unjudged == "condensed" else ranking
         if self.relative:
             return self._of_each_cutoff(ranking, self.relative)
         if self.unjudged in ("lower", "upper"):
             # the grade of an unjudged candidate that is assumed to be relevant
-            worth = max(1, getattr(self, "relevance_level", 1))
+            assumed_grade = max(1, getattr(self, "relevance_level", 1))
             values, empty = bound(
-                self.values, ranking, self.unjudged == "upper", worth, self.reach_of_bounds, self.label
+                self.values, ranking, self.unjudged == "upper", assumed_grade, self.reach_of_bounds, self.label
             )
         else:
             values, empty = self.unfilled(ranking)
         status = empty.view(torch.int8)
-        if self.leaves_out_empty_lists:  # they are neither scored nor counted as empty
+        if self.leaves_out_empty_lists:  # queries with an empty list are neither scored nor counted as empty
             absent = ranking.num_candidates == 0
             absent = absent > empty if math.isnan(FILLS[self.empty_target_action]) else absent
             status = torch.where(absent, scalar(Status.ABSENT, status.dtype, status.device), status)
@@ -232,29 +233,29 @@ class RankingMetric(Measure):
         return Values(values, status, errors, self.weight(ranking))
 
     def _of_each_cutoff(self, ranking: Ranking, relative: str) -> Values:
-        """:meth:`per_query` of the queries of each cutoff; the mean over the orders of a tie group that decides it."""
+        """As :meth:`per_query`, for each cutoff; the mean over the orders of a tie group if it decides the cutoff."""
         cuts, decided_by_ties = ranking.cutoffs(relative, self.label)
-        found = []
+        parts = []
         for cut in cuts.masked_fill(decided_by_ties, -1).unique().tolist() or [1]:
             rows = (cuts == cut).logical_and(~decided_by_ties).nonzero().squeeze(-1)
             part = replace(ranking.take(rows), queries=rows, errors=torch.zeros_like(ranking.errors))
-            if cut == 0:  # nothing fits: an empty list
-                none = torch.zeros_like(part.first)
-                part = replace(part, first=none + 1, tied=none, num_candidates=none[:, 0], complete=False)
-            cut_off = object.__new__(type(self))  # the same measure, to be used for its formula only
+            if cut == 0:  # the first candidate already costs too much: an empty list
+                zeros = torch.zeros_like(part.first)
+                part = replace(part, first=zeros + 1, tied=zeros, num_candidates=zeros[:, 0], complete=False)
+            cut_off = object.__new__(type(self))  # a copy of the measure, used for its formula only
             vars(cut_off).update(vars(self), relative=None, top_k=max(1, int(cut)))
             if len(rows) or not len(cuts):
-                found.append(replace(cut_off.per_query(part), queries=rows))
+                parts.append(replace(cut_off.per_query(part), queries=rows))
         for row in decided_by_ties.nonzero():
             assert ranking.costs is not None
             orders = ranking.costs.orders(int(row), quantity_of(relative)[0]) if self.ties == "expected" else None
             if orders is None:
-                wanted = f"ties='expected', and at most {MOST_TIED} ties of different costs at the end of {relative}"
+                wanted = f"ties='expected', and at most {MOST_TIED} ties of different costs at the cutoff {relative}"
                 raise ValueError(f"Expected {wanted}, for {self.label}; pass tie_break to Ranking.from_scores")
-            each = [self.per_query(Ranking.from_scores(**one)) for one in orders]
-            mean = torch.stack([one.values for one in each]).mean(0)
-            found.append(replace(each[0], values=mean, errors=torch.zeros_like(ranking.errors), queries=row))
-        joined = Values.join([Values.stack([one], one.queries) for one in found])
+            each = [self.per_query(Ranking.from_scores(**order)) for order in orders]
+            mean = torch.stack([order.values for order in each]).mean(0)
+            parts.append(replace(each[0], values=mean, errors=torch.zeros_like(ranking.errors), queries=row))
+        joined = Values.join([Values.stack([values], values.queries) for values in parts])
         errors = self.errors(ranking) if self.validate_args else torch.zeros_like(ranking.errors)
         return replace(next(iter(joined.each())), errors=errors)
 
@@ -264,7 +265,7 @@ class RankingMetric(Measure):
         return torch.where(empty, scalar(FILLS[self.empty_target_action], value.dtype, value.device), value), empty
 
     def unfilled(self, ranking: Ranking) -> tuple[Tensor, Tensor]:
-        """As :meth:`values`, with any value for empty queries."""
+        """As :meth:`values`, with arbitrary values for empty queries."""
         resolved = self.resolve_ties(ranking)
         if self.empty_without_denominator and type(self).measure is RankingMetric.measure:
             total, divisor = self.numerator(resolved), self.denominator(resolved)
@@ -320,7 +321,7 @@ class RankingMetric(Measure):
         repeats: Repeats = "error",
         weights: Array | None = None,
     ) -> None:
-        """Add a batch of whole queries. Arrays and lists of numbers count as tensors.
+        """Add a batch of complete queries. Arrays and lists of numbers are accepted in place of tensors.
 
         Args:
             preds: floating scores [query, candidate] or, with ``indexes`` or ``group_sizes``, [row]; integer ids
@@ -332,17 +333,17 @@ class RankingMetric(Measure):
             mask: bool like ``preds``, or [candidate]; True for real candidates.
             indexes: int [row], the query of each flat row; queries count in ascending order of index.
             group_sizes: int [query], in place of ``indexes``: the number of rows of each query, one query after the
-                other, as LightGBM, XGBoost and CatBoost count them. They are read, so give them on the CPU.
-            exclude: (query, item) tuple of 1-D tensors, a sparse matrix of SciPy [query, item], not 0 for each pair, or
-                a list of one id tensor per query: pairs that are not candidates, unless they are relevant.
+                other, as in LightGBM, XGBoost and CatBoost. The sizes are read, so pass them on the CPU.
+            exclude: (query, item) tuple of 1-D tensors, a sparse matrix of SciPy [query, item] that is nonzero for each
+                pair, or a list of one id tensor per query: pairs that are not candidates, unless they are relevant.
             tie_break: like ``preds``, or [candidate]: among equal scores the higher value ranks first.
-            groups: int [candidate], [query, candidate] or [row], or with ids [id]: equal for chunks of one document
-                or variants of one product, negative = alone. A group is ranked once, where its best candidate is, with
-                the largest grade of its candidates. ``target`` and ``exclude`` still name candidates, not groups:
-                grades of groups [query, group] are ``target[:, groups]``. Give all relevant candidates, also those
-                that were not retrieved: over the retrieved ones alone recall is 1.
-            repeats: what is done with an id that is in a list again: "error"; "first" = later copies are left out and
-                the ids behind them move up; "hold" = they keep their place and are not relevant.
+            groups: int [candidate], [query, candidate] or [row], or with ids [id]: the same number for chunks of one
+                document or variants of one product; negative = in no group. A group is ranked once, at the rank of its
+                best candidate, with the largest grade of its candidates. ``target`` and ``exclude`` still refer to
+                candidates, not groups: if you have grades [query, group], pass ``target[:, groups]``. Pass all relevant
+                candidates, including those that were not retrieved: without them, recall is always 1.
+            repeats: the treatment of an id that occurs again in the same list: "error"; "first" = later copies are left
+                out, and the ids behind them move up; "hold" = later copies keep their ranks and are not relevant.
             weights: [query], finite and >= 0; a query of weight 0 is ignored.
 
         Raises:

@@ -23,15 +23,15 @@ from torchrank.tables.pair_tables import Qrels, Run
 
 Array = np.ndarray
 
-# Places in the table that excludes most documents without a judgment, for each judgment.
-ROOM = 32
+# Buckets for each judgment in the hash table that rules out most unjudged documents.
+BUCKETS = 32
 
 
 def join(qrels: Qrels, run: Run) -> Ranking:
     """Rank the documents of a run, with the grades of the judgments; queries are in the order of ``qrels``.
 
     Entries are the judged documents. Documents without a judgment become entries when all candidates are read. Warns if
-    no query or no document is in both.
+    the judgments and the run have no query or no document in common.
     """
     pairs = Pairs.of(qrels, run)
     if pairs.disjoint:
@@ -40,14 +40,14 @@ def join(qrels: Qrels, run: Run) -> Ranking:
 
 
 def ranking_of(pairs: Pairs) -> Ranking:
-    """The ranking of judgments whose places in a run are known."""
+    """The ranking of judged documents whose rows in a run are known."""
     ranking = Rankings(_rankings(pairs.judged_entries(), pairs.lengths, pairs.subtopics), pairs)
     return ranking.with_names(QueryNames(pairs.qrels.queries))
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Judgments, and their places in a run."""
+    """Judgments, and the row and score of each judged document in a run."""
 
     qrels: Qrels
     run: Run
@@ -55,7 +55,7 @@ class Pairs:
     number: Array
     #: float64 [judgment]: the score of the document; -inf = not retrieved
     score: Array
-    #: int64 [judgment]: the row of the run, -1 = not in the run; None = of dictionaries, looked up when it is needed
+    #: int64 [judgment]: the row of the document in the run, -1 = not in the run; None = for dictionaries, not known yet
     row: Array | None
 
     @classmethod
@@ -72,18 +72,18 @@ class Pairs:
             number = np.array([numbers.get(key, -1) for key in qrels.queries.to_keys()], dtype=np.int64)
         _warn_if_exchanged(qrels, run)
         if isinstance(qrels.items, KeyIds) and isinstance(run.items, KeyIds):
-            return cls(qrels, run, number, _looked_up(qrels.items, run.items, number), None)
+            return cls(qrels, run, number, _dictionary_scores(qrels.items, run.items, number), None)
         qrels, run = qrels.columns, run.columns
         return cls.of_rows(qrels, run, number, matches(qrels, run, number[qrels.query]))
 
     @classmethod
     def of_rows(cls, qrels: Qrels, run: Run, number: Array, row: Array) -> Pairs:
-        """Pairs whose row in the run is known, int64 [judgment], -1 = not in the run."""
+        """Pairs of judgments whose rows in the run are known: ``row`` int64 [judgment], -1 = not in the run."""
         score = np.where(row < 0, -np.inf, run.value[row] if len(run) else -np.inf)
         return cls(qrels, run, number, score, row)
 
     def rows(self, judgments: Array) -> Array:
-        """The rows of the run of judgments, int64 [n], -1 = not in the run."""
+        """The row in the run of each of ``judgments``, int64 [n], -1 = not in the run."""
         if self.row is not None:
             return self.row[judgments]
         names, numbers = self.qrels.items.tolist(), self.number[self.qrels.query[judgments]]
@@ -97,18 +97,18 @@ class Pairs:
 
     @property
     def disjoint(self) -> str:
-        """A sentence if judgments and run have queries or documents, but none in common; else ""."""
+        """A warning if the judgments and a run with documents have no query or no document in common; else ""."""
         qrels, run = self.qrels, self.run
         if self.common or not len(run):
             return ""
         if not len(qrels):
-            return f"No document is judged: the judgments {qrels.source} are empty; pass others"
+            return f"No document is judged: the judgments {qrels.source} are empty; pass other judgments"
         known = self.number[self.number >= 0]
         if not len(known):
-            return _unlike("query", run.queries, qrels.queries, 0, 0)
-        theirs = np.flatnonzero(np.isin(run.query, known))[:1]
-        ours = np.flatnonzero(self.number[qrels.query] >= 0)[:1]
-        return _unlike("document", run.items, qrels.items, theirs[0], ours[0]) if len(theirs) and len(ours) else ""
+            return _no_common("query", run.queries, qrels.queries, 0, 0)
+        row = np.flatnonzero(np.isin(run.query, known))[:1]
+        judged = np.flatnonzero(self.number[qrels.query] >= 0)[:1]
+        return _no_common("document", run.items, qrels.items, row[0], judged[0]) if len(row) and len(judged) else ""
 
     @property
     def lengths(self) -> Array:
@@ -117,7 +117,7 @@ class Pairs:
         return retrieved[self.number]
 
     def judged_entries(self) -> tuple[Array, Array, Array, Array]:
-        """Query, first rank, tied candidates and grade of every judgment."""
+        """Query, first rank, number of tied candidates, and grade of every judged document."""
         lists, query = self.run.lists, self.qrels.query.astype(np.int64)
         tied = np.zeros(len(query), dtype=np.int64)
         first = self.lengths[query] + 1
@@ -146,27 +146,27 @@ class Pairs:
         outside = np.ones(len(self.run), dtype=bool)
         outside[rows[rows >= 0]] = False
         known = np.flatnonzero(self.number >= 0)
-        query_of = np.full(len(self.run.queries), -1)  # of each query of the run
+        query_of = np.full(len(self.run.queries), -1)  # the number in ``qrels`` of each query of the run
         query_of[self.number[known]] = known
         others = np.flatnonzero(outside & (query_of[self.run.query] >= 0))
-        rest = Qrels(
+        outside_pool = Qrels(
             self.qrels.queries,
             query_of[self.run.query[others]],
             self.run.items,
             np.full(len(others), float(OUTSIDE_THE_POOL)),
         )
-        unjudged = Pairs(rest, self.run, self.number, self.run.value[others], others).judged_entries()
-        # Grades outside the pool are below those of unjudged candidates in it.
-        both = zip((query, first, tied, grade), (*unjudged[:3], rest.value))
+        unjudged = Pairs(outside_pool, self.run, self.number, self.run.value[others], others).judged_entries()
+        # The grade of documents outside the pool is below the grade of unjudged documents in the pool.
+        both = zip((query, first, tied, grade), (*unjudged[:3], outside_pool.value))
         query, first, tied, grade = map(np.concatenate, both)
         subtopics = self.subtopics
         if subtopics is not None:
-            subtopics = np.concatenate([subtopics, np.repeat(rest.value[:, None], subtopics.shape[1], axis=1)])
+            subtopics = np.concatenate([subtopics, np.repeat(outside_pool.value[:, None], subtopics.shape[1], axis=1)])
         return Ranking.join(_rankings((query, first, tied, grade), self.lengths, subtopics))
 
 
-def _looked_up(judged: KeyIds, retrieved: KeyIds, number: Array) -> Array:
-    """float64 [judgment]: the score of each judgment, of two sets of dictionaries; -inf = not in the run."""
+def _dictionary_scores(judged: KeyIds, retrieved: KeyIds, number: Array) -> Array:
+    """float64 [judgment]: the score of each judged document, looked up in dictionaries; -inf = not in the run."""
     scores: list[Any] = []
     for grades, query in zip(judged.tables, number.tolist()):
         get = retrieved.tables[query].get if query >= 0 else {}.get
@@ -174,20 +174,20 @@ def _looked_up(judged: KeyIds, retrieved: KeyIds, number: Array) -> Array:
     return np.array([float(score) for score in scores], dtype=np.float64)
 
 
-def _unlike(what: str, theirs: Any, ours: Any, their_row: int, our_row: int) -> str:
-    """The sentence that shows an id of a run and a judged id, of which none is in both."""
-    retrieved, judged = theirs.take(np.array([their_row])), ours.take(np.array([our_row]))
-    their_id, our_id = retrieved.tolist()[0], judged.tolist()[0]
+def _no_common(what: str, run_ids: Any, judged_ids: Any, run_row: int, judged_row: int) -> str:
+    """A warning that no id is in both the run and the judgments, with an example of each."""
+    retrieved, judged = run_ids.take(np.array([run_row])), judged_ids.take(np.array([judged_row]))
+    run_id, judged_id = retrieved.tolist()[0], judged.tolist()[0]
     way_out = "ids of one type" if {retrieved.kind, judged.kind} == {"text", "integers"} else "the same ids"
-    chunks = ", or parent='#' (--parent '#') to evaluate chunks as their documents" if "#" in str(their_id) else ""
+    chunks = ", or parent='#' (--parent '#') to evaluate chunks as their documents" if "#" in str(run_id) else ""
     return (
-        f"No {what} of the run is judged: a {what} of the run is {their_id!r}, a judged {what} is {our_id!r};"
+        f"No {what} of the run is judged: a {what} of the run is {run_id!r}, a judged {what} is {judged_id!r};"
         f" use {way_out} in both{chunks}"
     )
 
 
 def _warn_if_exchanged(qrels: Qrels, run: Run) -> None:
-    # Grades are mostly integers, and scores mostly are not.
+    # Most grades are integers, and most scores are not.
     fractional = qrels.value != qrels.value.round()
     if len(run) and fractional.any() and (run.value == run.value.round()).all():
         message = (
@@ -203,7 +203,7 @@ def _warn_if_exchanged(qrels: Qrels, run: Run) -> None:
 def matches(qrels: Qrels, run: Run, number: Array) -> Array:
     """The row of the run of each judgment: int64 [judgment], -1 = not in the run.
 
-    Hashes of 64 bits select the rows. Every match is compared byte for byte.
+    Hashes of 64 bits select the rows. The ids of every selected row are then compared byte for byte.
 
     Args:
         qrels: the judgments.
@@ -230,8 +230,8 @@ def matches(qrels: Qrels, run: Run, number: Array) -> Array:
 
 
 def _candidates(hashes: Array, among: Array) -> Array:
-    """The rows of ``among`` whose leading bits are those of one of ``hashes``: all equal ones, and few others."""
-    bits = min(24, (ROOM * len(hashes)).bit_length())
+    """The rows of ``among`` that share the leading bits of one of ``hashes``: all matches, and few false positives."""
+    bits = min(24, (BUCKETS * len(hashes)).bit_length())
     shift = np.uint64(64 - bits)
     marked = np.zeros(2**bits, dtype=bool)
     marked[hashes >> shift] = True
@@ -239,7 +239,7 @@ def _candidates(hashes: Array, among: Array) -> Array:
 
 
 def _matches_by_dictionary(qrels: Qrels, run: Run, number: Array) -> Array:
-    """:func:`matches` without hashes, for hashes that collide and for ids of any type."""
+    """As :func:`matches`, without hashes: for hashes that collide, and for ids of any type."""
     judged = {pair: judgment for judgment, pair in enumerate(zip(number.tolist(), qrels.items.to_keys()))}
     row_of = np.full(len(qrels), -1, dtype=np.int64)
     for row, pair in enumerate(zip(run.query.tolist(), run.items.to_keys())):
@@ -252,9 +252,9 @@ def _matches_by_dictionary(qrels: Qrels, run: Run, number: Array) -> Array:
 
 
 def _rankings(judged: tuple[Array, Array, Array, Array], lengths: Array, subtopics: Array | None) -> Iterator[Ranking]:
-    """Rankings of queries with similar numbers of entries, from the query, rank, tie and grade of each entry.
+    """Rankings of queries with similar numbers of entries, from what :meth:`Pairs.judged_entries` returns.
 
-    With grades for subtopics, float64 [entry, subtopic], one ranking of all queries.
+    With ``subtopics``, grades float64 [entry, subtopic], a single ranking of all queries.
     """
     order = np.lexsort((judged[2] == 0, judged[1], judged[0]))
     query, first, tied, grade = (torch.from_numpy(np.ascontiguousarray(x[order])) for x in judged)
