@@ -168,7 +168,7 @@ class RankingMetric(Measure):
         return self.need().reach if self.monotone_behind else None
 
     def weight(self, ranking: Ranking) -> Tensor | None:
-        """float64 [query]: the weight of each query in the mean, in addition to the user's weight; None = all are 1."""
+        """float64 [query]: the measure's weight of each query, multiplied by the user's weight; None = all are 1."""
         return None
 
     def errors(self, ranking: Ranking) -> Tensor:
