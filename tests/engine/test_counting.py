@@ -66,7 +66,7 @@ def test_strips_have_rows_for_all_threads_and_cover_all_queries_once(monkeypatch
         assert columns == [slice(0, 16)]
         assert [query for strip in rows for query in range(queries)[strip]] == list(range(queries))
         assert {strip.stop - strip.start for strip in rows} == {max(1, min(queries, 2 * threads))}
-    assert len(tiles.strips(torch.zeros(10**7, 16, device="meta"), 2)[0]) == 10  # of an accelerator: other tiles
+    assert len(tiles.strips(torch.zeros(10**7, 16, device="meta"), 2)[0]) == 20  # of an accelerator: other tiles
 
 
 def test_tiles_of_all_sizes_count_alike(assume):
@@ -143,7 +143,7 @@ def test_excluded_pairs_are_subtracted_one_by_one(entries, with_tie_break):
     own, scores = drawn((4, entries), generator), drawn((150,), generator)
     own_ties, ties = (torch.randint(3, shape, generator=generator) for shape in (own.shape, scores.shape))
     query = torch.randint(-1, 4, scores.shape, generator=generator).sort().values
-    counts = counting.ScoreCounts.nothing(4, entries, own.device)
+    counts = counting.ScoreCounts.nothing((4, entries), own.device)
     breaks = (ties, own_ties) if with_tie_break else (None, None)
     excluded.subtract(counts, Pairs(query, torch.zeros_like(query)), scores, own, *breaks)
     for row in range(4):

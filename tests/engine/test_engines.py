@@ -339,7 +339,8 @@ def test_cheapest_looks_at_how_many_are_judged():
 #: costs of all ways to find the ranks of judged items
 NOTHING = {
     "compare": (0, 0), "numpy_sort": (0, 0), "torch_sort": 0, "look_up": 0, "retrieved": 0, "heap": (0, 0),
-    "selection": (0, 0), "numpy_selection": 0, "by_groups": 0, "passes_best": (0, 0), "passes_sort": 0,
+    "selection": (0, 0), "numpy_selection": 0, "by_groups": 0, "passes_compare": (0, 0), "passes_kernel": (0, 0),
+    "passes_best": (0, 0), "passes_sort": 0,
 }  # fmt: skip
 
 
@@ -391,16 +392,20 @@ def test_as_many_judged_items_are_compared_by_tie_break_as_a_list_has_halvings(a
 
 
 def test_passes_over_the_scores_of_an_accelerator_decide(assume):
-    device = torch.device("cuda")
-    for best, sort, judged, way in (
-        ((8, 0), 9, 10, Counting.TOP),
-        ((0, 800), 9, 10, Counting.TOP),
-        ((4, 400), 9, 10, Counting.TOP),
-        ((6, 400), 9, 10, Counting.SORT),
-        ((10, 0), 9, 10, Counting.SORT),
-        ((10, 0), 11, 9, Counting.COUNT),
+    device = torch.device("cuda")  # without a kernel, because there is no such device, or none is given
+    for compare, best, sort, judged, way in (
+        ((0, 1), (8, 0), 9, 10, Counting.TOP),
+        ((0, 1), (0, 800), 9, 10, Counting.TOP),
+        ((0, 1), (4, 400), 9, 10, Counting.TOP),
+        ((0, 1), (6, 400), 9, 10, Counting.SORT),
+        ((0, 1), (10, 0), 9, 10, Counting.SORT),
+        ((0, 1), (10, 0), 11, 9, Counting.COUNT),
+        ((1, 1), (10, 0), 11, 9, Counting.COUNT),
+        ((1, 1), (10, 0), 11, 11, Counting.SORT),
+        ((1, 1), (8, 0), 11, 11, Counting.TOP),
+        ((2, 1), (8, 0), 11, 11, Counting.SORT),
     ):
-        assume(passes_best=best, passes_sort=sort)
+        assume(passes_compare=compare, passes_kernel=compare, passes_best=best, passes_sort=sort)
         assert cheapest(judged, 1000, 10, device, None) is way
 
 

@@ -142,6 +142,10 @@ class _Names(TorchFunctionMode):
         if func is Tensor.__getitem__ and type(args[0]) is There:
             index = args[1] if isinstance(args[1], tuple) else (args[1],)
             args = args[0], tuple(torch.tensor(x).to(META) if isinstance(x, list) else x for x in index)
+        if func is Tensor.__setitem__ and type(args[0]) is There and not isinstance(args[2], Tensor):
+            # A number at the places of tensors is copied from the CPU; at slices it is filled in.
+            index = args[1] if isinstance(args[1], tuple) else (args[1],)
+            self.owner.waits += ["index_put_"] * any(isinstance(x, Tensor) for x in index)
         if func is Tensor.quantile and not self.owner.float64 and type(args[0]) is There:
             # From torch 2.15 on its ranks are float64, unless the code in C++ is told of "mps".
             return There(func(*_here(args), **kwargs), self.owner)

@@ -180,7 +180,7 @@ class _Group:
 
     def begin(self) -> None:
         """Reset the counts, before another reading."""
-        self.counts = ScoreCounts.nothing(len(self.items), self.items.shape[1], self.items.device)
+        self.counts = ScoreCounts.nothing(self.items.shape, self.items.device)
 
     def compute_scores(self) -> bool:
         """Compute the scores of the judged items only; False if these scores must be read from the columns."""
@@ -197,7 +197,7 @@ class _Group:
             self.seen.pick(first, scores)
         for some_rows, part in self._parts(scores):
             if self.top is None:
-                self.counts.add(self._counted(part, some_rows), some_rows)
+                self._count(part, some_rows)
                 continue
             assert self.reach is not None
             # Excluded pairs could push candidates out of the best scores, so they are removed before the search.
@@ -211,14 +211,17 @@ class _Group:
                 best = best.merge(Top(self.top.scores[some_rows], self.top.last[some_rows]))
             self.top.scores[some_rows], self.top.last[some_rows] = best.scores, best.last
 
-    def _counted(self, scores: Tensor, some_rows: slice) -> ScoreCounts:
-        """The counts over scores [query, column] of ``some_rows`` of the group."""
+    def _count(self, scores: Tensor, some_rows: slice) -> None:
+        """Count scores [query, column] of ``some_rows`` of the group."""
         # The thresholds of some rows are computed again for each block: little work, because the rows are copied too.
         thresholds = self._thresholds
         if some_rows != slice(None):
             thresholds = Thresholds(self._snapped(self.judged_scores[some_rows], some_rows), self.columns.finite)
-        scores = self._snapped(scores, some_rows)
-        return count_by_sorting(scores, thresholds.scores) if self.sort else count_by_comparing(scores, thresholds)
+        scores, total = self._snapped(scores, some_rows), ScoreCounts._make(x[some_rows] for x in self.counts)
+        if self.sort:
+            total.add(count_by_sorting(scores, thresholds.scores))
+        else:
+            count_by_comparing(scores, thresholds, total=total)
 
     def _snapped(self, scores: Tensor, rows: slice | Tensor) -> Tensor:
         """Scores of ``rows`` of the group; a score within the tolerance becomes that of the nearest relevant item."""

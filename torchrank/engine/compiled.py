@@ -1,8 +1,11 @@
-"""The counting kernels as compiled loops, on request. They read the scores once for each right answer."""
+"""Compiled loops that count scores: Triton's on a GPU, and on request torch.compile's, once for each right answer."""
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import math
+import os
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -51,6 +54,29 @@ def _request(enabled: bool) -> None:
     global _requested
     _requested = enabled
     keep_number_of_threads(enabled)  # torch compiles a kernel again for another number of threads
+
+
+@functools.cache
+def why_no_kernel(device: torch.device, *products: Any) -> str:
+    """The reason why Triton's kernels do not count on a device; "" = they do.
+
+    The first call compiles, and waits for the device.
+
+    Args:
+        device: device of the scores, or of the embeddings.
+        products: dtype, precision and dimensions of the embeddings; none = the scores are a matrix.
+    """
+    if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+        return "the scores are not on a CUDA device"
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed"
+    try:
+        from torchrank.engine import kernels
+
+        right = kernels.multiply_right(device, *products) if products else kernels.count_right(device)
+        return "" if right else "the kernel counts wrong on this device"
+    except Exception as error:  # of the compiler, or of the driver
+        return f"the kernel fails on this device: {error}"
 
 
 def is_compiled() -> bool:

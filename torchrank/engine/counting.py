@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from torchrank.engine.compiled import fused, is_compiled
+from torchrank.engine.compiled import fused, is_compiled, why_no_kernel
 from torchrank.engine.sorting import descending
 from torchrank.engine.thresholds import Thresholds, compared_dtype, next_below
 from torchrank.engine.tiles import strips, tile_shape
@@ -35,10 +35,9 @@ class ScoreCounts(NamedTuple):
     has_nan: Tensor
 
     @classmethod
-    def nothing(cls, queries: int, entries: int, device: torch.device) -> ScoreCounts:
-        """Counts over no columns: all 0."""
-        shapes = ((queries, entries), (queries, entries), (queries,), (queries,))
-        dtypes = (torch.int64, torch.int64, torch.int64, torch.bool)
+    def nothing(cls, shape: Sequence[int], device: torch.device, dtype: torch.dtype = torch.int64) -> ScoreCounts:
+        """Counts over no columns, all 0, for judged items of a shape [query, entry]."""
+        shapes, dtypes = (shape, shape, shape[:1], shape[:1]), (dtype, dtype, dtype, torch.bool)
         return cls._make(torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in zip(shapes, dtypes))
 
     def add(self, other: ScoreCounts, rows: slice = slice(None)) -> None:
@@ -54,6 +53,7 @@ def count_by_comparing(
     tie_break: Tensor | None = None,
     judged_tie_break: Tensor | None = None,
     dtype: torch.dtype = torch.int64,
+    total: ScoreCounts | None = None,
 ) -> ScoreCounts:
     """Count by comparing all scores with the score of each judged item.
 
@@ -64,10 +64,17 @@ def count_by_comparing(
         tie_break: [query, candidate], the larger value ranks first among equal scores.
         judged_tie_break: tie breaks of the judged items, [query, entry].
         dtype: the dtype of the counts.
+        total: counts of other columns, to which these counts are added in place; None = no other columns.
 
     Returns:
         the counts; without tie breaks, ``equal`` is 0 for a judged item with the score -inf.
     """
+    if tie_break is None and not why_no_kernel(scores.device):
+        from torchrank.engine.kernels import count_scores
+
+        total = total or ScoreCounts.nothing(thresholds.scores.shape, scores.device, dtype)
+        count_scores(scores, thresholds.scores.to(compared_dtype(scores.dtype)), mask, total)
+        return total
     counted: tuple[Tensor, Tensor, Tensor, Tensor | None] | None = None
     if tie_break is not None and judged_tie_break is not None:
         greater, equal = _by_tie_break(scores, thresholds.scores, mask, tie_break, judged_tie_break)
@@ -84,7 +91,11 @@ def count_by_comparing(
         retrieved, has_nan = count_retrieved(scores, finite=True)
     elif has_nan is None:
         has_nan = find_nan(scores, retrieved, mask)
-    return ScoreCounts(greater.to(dtype), equal.to(dtype), retrieved.to(dtype), has_nan)
+    counts = ScoreCounts(greater.to(dtype), equal.to(dtype), retrieved.to(dtype), has_nan)
+    if total is None:
+        return counts
+    total.add(counts)
+    return total
 
 
 def _by_tie_break(
@@ -114,7 +125,7 @@ def count_by_sorting(
 
     With tie breaks pass ``column``, the columns of the entries: int64 [query, entry].
     """
-    total = ScoreCounts.nothing(judged.shape[0], judged.shape[1], judged.device)
+    total = ScoreCounts.nothing(judged.shape, judged.device)
     width = scores.shape[1]
     height = max(1, costs.now.block // width)
     for row in range(0, len(scores), height):
@@ -155,6 +166,8 @@ def equal_in_order(ordered: Tensor, judged: Tensor, up_to: Tensor) -> Tensor:
 
 def count_equal(scores: Tensor, value: Tensor) -> Tensor:
     """Number of scores of each row that equal its ``value`` [query, 1]: int64 [query]; 0 for a value of -inf."""
+    if not why_no_kernel(scores.device):
+        return count_by_comparing(scores, Thresholds(value)).equal.squeeze(-1)
     greater, at_least = count_above(scores, torch.cat([value, next_below(value)], dim=-1)).unbind(-1)
     return at_least - greater
 
@@ -167,6 +180,8 @@ def count_retrieved(scores: Tensor, mask: Tensor | None = None, finite: bool = F
     if finite:
         retrieved = torch.full((len(scores),), scores.shape[1], device=scores.device)
         return retrieved, torch.zeros_like(retrieved, dtype=torch.bool)
+    if not why_no_kernel(scores.device):
+        return count_by_comparing(scores, Thresholds(scores.new_empty((len(scores), 0))), mask)[2:]
     retrieved = count_above(scores, scores.new_full((len(scores), 1), float("-inf")), mask).squeeze(-1)
     return retrieved, find_nan(scores, retrieved, mask)
 
@@ -192,8 +207,7 @@ def count_above(scores: Tensor, bounds: Tensor, mask: Tensor | None = None, dtyp
     """
     wide = compared_dtype(scores.dtype)
     bounds = bounds.to(wide).unsqueeze(-1)
-    # torch sums floats with vector instructions, but not bools. So on a CPU the comparisons are written as floats.
-    as_floats = scores.is_cpu
+    # torch sums floats with vector instructions, but not bools. So the comparisons are written as floats.
     buffer, counts = None, []
     height, all_columns = tile_shape(scores, bounds.shape[1])
     limits = bounds.split(height)
@@ -206,11 +220,11 @@ def count_above(scores: Tensor, bounds: Tensor, mask: Tensor | None = None, dtyp
             parts = (_tile_scores(scores, mask, slice(start, start + height), columns) for start in starts)
         shape = min(height, len(bounds)), bounds.shape[1], tile.shape[1]
         if buffer is None:  # the first tile is the widest
-            buffer = torch.empty(math.prod(shape), dtype=wide if as_floats else torch.bool, device=scores.device)
+            buffer = torch.empty(math.prod(shape), dtype=wide, device=scores.device)
         out, sums = buffer[: math.prod(shape)].view(shape), []
         for part, limit in zip(parts, limits):
             above = torch.gt(part.unsqueeze(1), limit, out=out if len(part) == len(out) else out[: len(part)])
-            sums.append(above.sum(-1, dtype=None if as_floats else dtype))
+            sums.append(above.sum(-1))
         counts.append(_joined(sums))
     # float32 counts exactly up to 2 ** 24, and a tile has fewer columns.
     return (counts[0] if len(counts) == 1 else torch.stack(counts).to(dtype).sum(0)).to(dtype)

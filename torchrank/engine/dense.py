@@ -12,7 +12,7 @@ from torchrank.engine.plan import Plan
 from torchrank.engine.sorting import Descending, descending
 from torchrank.engine.topk import top_k
 from torchrank.hardware import costs
-from torchrank.hardware.devices import all_finite, every, widest_float
+from torchrank.hardware.devices import all_finite, every, put, widest_float
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import DenseLayout, Need
 from torchrank.layouts.items import Pairs
@@ -173,5 +173,5 @@ def _excluded(exclude: Pairs, grade: Tensor) -> Tensor:
     """bool [query, candidate]: excluded and not relevant."""
     # An additional last row takes the pairs with query -1.
     marked = torch.zeros((grade.shape[0] + 1, grade.shape[1]), dtype=torch.bool, device=grade.device)
-    marked[exclude.query, exclude.item] = True
+    put(marked, (exclude.query, exclude.item), True)
     return marked[:-1] & (grade <= 0)

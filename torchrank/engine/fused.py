@@ -24,7 +24,7 @@ def rank_fused(layout: EmbeddedLayout) -> Iterator[Ranking]:
     The score of a judged item is computed twice: for itself, and among all others. Both must have the same bits, or the
     item would rank behind itself. They are compared on the device, and ``compute`` raises if they differ.
     """
-    from torchrank.engine.fused_kernels import count_products
+    from torchrank.engine.kernels import count_products
 
     queries, shard = layout.queries.contiguous(), layout.shard
     catalogue, precision = layout.catalogue.contiguous(), fused_precision(layout)
@@ -40,7 +40,8 @@ def rank_fused(layout: EmbeddedLayout) -> Iterator[Ranking]:
         (judged,) = shard.sum(judged)
     if layout.progress is not None:
         layout.progress(1)
-    counts = count_products(queries, catalogue, judged, precision)
+    counts = ScoreCounts.nothing(judged.shape, judged.device)
+    count_products(queries, catalogue, judged, precision, counts)
     differing = count(Problem.UNEQUAL_SCORES, here & (judged > float("-inf")) & (counts.equal == 0))
     if pairs is not None:
         column = pairs.item - layout.offset
@@ -59,7 +60,7 @@ def rank_fused(layout: EmbeddedLayout) -> Iterator[Ranking]:
 
 def _scores(queries: Tensor, catalogue: Tensor, precision: str, query: Tensor, item: Tensor, there: Tensor) -> Tensor:
     """Scores of pairs, of the shape of their numbers; 0 for pairs that are not ``there``."""
-    from torchrank.engine.fused_kernels import score_pairs
+    from torchrank.engine.kernels import score_pairs
 
     if not len(catalogue):
         return torch.zeros(query.shape, dtype=torch.float32, device=query.device)

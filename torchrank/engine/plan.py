@@ -6,10 +6,8 @@ CPU a choice may also depend on values: the number of relevant candidates, and t
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import math
-import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -20,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchrank.engine.compiled import why_no_kernel
 from torchrank.engine.sorting import list_width
 from torchrank.hardware import costs
 from torchrank.hardware.devices import by_numpy
@@ -324,8 +323,9 @@ def cheapest(
     share = math.inf if reach is None or reach >= candidates else reach / candidates
     now = costs.now
     if device.type != "cpu":
-        best = now.passes_best[0] + now.passes_best[1] * share
-        methods = [(entries, Counting.COUNT), (best, Counting.TOP), (now.passes_sort, Counting.SORT)]
+        once, each = now.passes_compare if why_no_kernel(device) else now.passes_kernel
+        best = now.passes_best[0] + now.passes_best[1] * share + 2 * once
+        methods = [(once + each * entries, Counting.COUNT), (best, Counting.TOP), (now.passes_sort, Counting.SORT)]
         return min(methods, key=itemgetter(0))[1]
     threads, depth, numpy = torch.get_num_threads(), math.log2(candidates + 1), by_numpy(device)
     sort = now.numpy_sort[0] + now.numpy_sort[1] * depth if numpy else now.torch_sort * depth / threads
@@ -356,19 +356,15 @@ def best_pays(numbers: int, width: int, k: int, device: torch.device) -> bool:
 def _why_not_fused(layout: EmbeddedLayout) -> str:
     """The reason why the fused kernel does not rank a layout; "" = the kernel ranks the layout."""
     queries, precision, entries = layout.queries, fused_precision(layout), _most_entries(layout)
-    if not queries.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
-        return "the embeddings are not on a CUDA device"
+    if reason := why_no_kernel(queries.device):
+        return reason
     if precision is None:
         return f"products of {queries.dtype} need precision 'tf32', 'tf32x3' or 'bf16', got {layout.precision!r}"
     if entries > costs.now.fused:
         return f"a query has {entries:,} judged items, more than {costs.now.fused}"
     if layout.tolerance is not None:
         return "the kernel does not support atol and rtol"
-    if importlib.util.find_spec("triton") is None:
-        return "Triton is not installed"
-    from torchrank.engine.fused_kernels import failure
-
-    return failure(queries.device, queries.dtype, precision)
+    return why_no_kernel(queries.device, queries.dtype, precision, queries.shape[1])
 
 
 def fused_precision(layout: EmbeddedLayout) -> str | None:

@@ -152,7 +152,7 @@ def count_among_best(scores: Tensor, judged: Tensor, reach: int) -> ScoreCounts:
         judged: scores of the judged items, [query, entry].
         reach: the last exact rank.
     """
-    total = ScoreCounts.nothing(judged.shape[0], judged.shape[1], judged.device)
+    total = ScoreCounts.nothing(judged.shape, judged.device)
     step = max(1, costs.now.block // (reach + 1))  # queries whose best scores are held at a time
     for row in range(0, len(scores), step):
         rows = slice(row, row + step)

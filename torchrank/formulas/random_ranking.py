@@ -206,6 +206,7 @@ def chances_of_first(n: Tensor, r: Tensor, places: int) -> Iterator[tuple[Tensor
 
 def _steps(start: int, stop: int, rows: int, like: Tensor) -> Iterator[Tensor]:
     """The integers from start to stop in chunks, so that a table of ``rows`` times a chunk has bounded memory."""
-    step = max(1, BLOCK // 4 // max(1, rows))
+    room = BLOCK // 4 if like.is_cpu else 8 * BLOCK  # on an accelerator, more chunks launch more kernels
+    step = max(1, room // max(1, rows))
     for low in range(start, stop, step):
         yield torch.arange(low, min(low + step, stop), dtype=like.dtype, device=like.device)

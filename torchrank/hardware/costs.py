@@ -1,7 +1,7 @@
 """What operations cost on a machine, and how much memory they may take: all numbers by which a plan is made.
 
-They were measured on two cores of an AMD EPYC and of an Intel Xeon. Passes of an accelerator are assumed. Results do
-not depend on any of these numbers.
+They were measured on two cores of an AMD EPYC and of an Intel Xeon; those of accelerators on an H100. Results do not
+depend on any of these numbers.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Costs:
     padded_block: float = 0.75
     #: scores of embeddings in a chunk of queries
     product: int = 2**24
-    #: bytes of these scores on an accelerator, whose cache keeps them
-    cached_bytes: int = 2**25
+    #: bytes of these scores on an accelerator, whose cache keeps most of them
+    cached_bytes: int = 2**26
     #: scores of embeddings that take as much memory as one judged item
     judged_item: int = 2**5
     #: scores in one copy of rows whose scores come some columns at a time
@@ -116,10 +116,14 @@ class Costs:
 
     # ---- counting: passes over the scores of an accelerator ----
 
-    #: the best k, and more for the share of k in the row
-    passes_best: tuple[float, float] = (16, 1000)
+    #: comparing by a kernel of Triton, and more for each judged item
+    passes_kernel: tuple[float, float] = (0.9, 0.23)
+    #: comparing by operations of torch, and more for each judged item
+    passes_compare: tuple[float, float] = (5.4, 10.8)
+    #: the best k, and more for the share of k in the row; beside two comparisons, for retrieved scores and for ties
+    passes_best: tuple[float, float] = (8.4, 42)
     #: a sort
-    passes_sort: float = 64
+    passes_sort: float = 38
     #: judged items of a query up to which the fused kernel counts among products of embeddings
     fused: int = 8
 
@@ -140,7 +144,7 @@ class Costs:
     #: threads that get rows of a tile, which bounds the memory
     tile_threads: int = 8
     #: blocks in a tile on an accelerator, which only bounds the temporaries
-    device_tile: int = 64
+    device_tile: int = 32
 
 
 #: the costs by which plans are made

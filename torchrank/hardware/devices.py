@@ -104,6 +104,11 @@ def every(x: Tensor) -> bool:
     return bool(elements.flat[0] if expanded else elements.all())
 
 
+def put(x: Tensor, place: tuple[Tensor, ...], value: float) -> None:
+    """``x[place] = value``; written like this, torch would copy the number to an accelerator, and wait."""
+    x.index_put_(place, scalar(value, x.dtype, x.device))
+
+
 def running_sum(x: Tensor) -> Tensor:
     """Cumulative sum of floats over the last dimension, the same in every run."""
     if x.is_cpu:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import multiplying
+from torchrank.hardware.devices import multiplying, put
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import (
     BLOCK,
@@ -136,12 +136,12 @@ def _kept(layout: DenseLayout | CatalogueLayout) -> Tensor | None:
         return layout.mask
     # One more row, the last, takes the pairs of query -1.
     keep = scores.new_ones((len(scores) + 1, scores.shape[1]), dtype=torch.bool)
-    keep[pairs.query, pairs.item] = False
+    put(keep, (pairs.query, pairs.item), False)
     if isinstance(layout, DenseLayout):  # relevant candidates stay
         keep = keep[:-1] | (layout.grade > 0)
     else:
         owner, items, grade = _entries(layout.judged)
-        keep[torch.where((grade > 0) & (items >= 0), owner, -1), items.clamp_min(0)] = True
+        put(keep, (torch.where((grade > 0) & (items >= 0), owner, -1), items.clamp_min(0)), True)
         keep = keep[:-1]
     return keep if layout.mask is None else keep & layout.mask
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware import costs
-from torchrank.hardware.devices import constant, scalar
+from torchrank.hardware.devices import constant, put, scalar
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import Layout, RankedIds
 from torchrank.layouts.items import Pairs, repetitions
@@ -146,5 +146,5 @@ def _marked(like: Tensor, row: Tensor, position: Tensor) -> Tensor:
     """Bool, like a matrix: True at some positions, which count from 1 in their rows; 0 = nowhere."""
     # One more column, the first, takes the positions that are nowhere.
     marks = like.new_zeros((len(like), like.shape[1] + 1), dtype=torch.bool)
-    marks[row, position] = True
+    put(marks, (row, position), True)
     return marks[:, 1:]
