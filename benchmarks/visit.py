@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib.util
 import multiprocessing
 import os
 import re
@@ -33,6 +34,9 @@ from benchmarks.plan import COMPILED, OURS, Prepared
 from benchmarks.rows import Settings, measured
 from benchmarks.table import heading, number, workloads
 from benchmarks.workloads import WORKLOADS
+from torchrank.engine.compiled import why_no_kernel
+from torchrank.engine.counting import count_by_comparing
+from torchrank.engine.thresholds import Thresholds
 from torchrank.hardware import costs
 
 #: the rows of a CPU, where the visit only has to run
@@ -128,24 +132,21 @@ def launches(settings: Settings) -> Found:
 def constants(settings: Settings) -> Found:
     """What :mod:`torchrank.hardware.costs` assumes of accelerators: passes over the scores. One pass is ``amax``."""
     queries, items = (8, 2000) if settings.quick else (256, 100_000)
-    scores = normal((queries, items), settings.device)
-    label = torch.zeros(queries, dtype=torch.int64, device=settings.device)
-    best, now = (10, 100, 1000), costs.now
-    calls: dict[str, Callable[[], Any]] = {
-        "amax": lambda: scores.amax(-1),
-        "sort": lambda: scores.sort(-1),
-        **{f"topk({k})": functools.partial(scores.topk, k) for k in best},
-        "count of 1": lambda: (scores > scores[:, :1]).sum(-1),
+    scores, now = normal((queries, items), settings.device), costs.now
+    of_judged = now.passes_compare if why_no_kernel(scores.device) else now.passes_kernel
+    calls: dict[str, tuple[float, Callable[[], Any]]] = {
+        "amax": (1, lambda: scores.amax(-1)),
+        "sort": (now.passes_sort, lambda: scores.sort(-1)),
     }
-    passes = {"amax": 1.0, "sort": now.passes_sort, "count of 1": 1.0}
-    passes |= {f"topk({k})": now.passes_best[0] + now.passes_best[1] * k / items for k in best}
-    times = {name: _timed(call, settings)["median_ms"] for name, call in calls.items()}
+    for k in (10, 100, 1000):
+        assumed = now.passes_best[0] + now.passes_best[1] * k / items
+        calls[f"topk({k})"] = assumed, functools.partial(scores.topk, k)
+    for entries in (1, 8, 32):
+        count = functools.partial(count_by_comparing, scores, Thresholds(scores[:, :entries].contiguous()))
+        calls[f"counts of {entries} judged items"] = of_judged[0] + of_judged[1] * entries, count
+    times = {name: _timed(call, settings)["median_ms"] for name, (_, call) in calls.items()}
     for name, ms in times.items():
-        yield name, {"ms": ms, "passes": short(ms / times["amax"]), "assumed": short(passes[name])}
-    for tile in (16, 32, 64, 128):
-        with costs.assumed(device_tile=tile):
-            ms = _timed(lambda: tr.Ranking.from_label(scores, label), settings)["median_ms"]
-            yield f"a label per query, device_tile = {tile}", {"ms": ms, "passes": short(ms / times["amax"])}
+        yield name, {"ms": ms, "passes": short(ms / times["amax"]), "assumed": short(calls[name][0])}
 
 
 def workers(settings: Settings) -> Found:
@@ -167,6 +168,8 @@ def tests(settings: Settings) -> Found:
     """All tests that need a device."""
     where = "tests/hardware/test_gpu.py" if settings.device == "cpu" else "tests"  # a CPU skips them all
     command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", "--tb=line", "-rfE", where]
+    if settings.device != "cpu" and importlib.util.find_spec("xdist") is not None:
+        command += ["-n", "4", "--dist", "load"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     last = done.stdout.splitlines()[-20:]
     yield (
@@ -287,30 +290,23 @@ def _shown(value: Any) -> str:
 
 
 def _limits(found: report.Report) -> str:
-    """Measured times beside the predictions of ACCELERATORS.md for an H100, and beside the limit of the device."""
+    """Measured times beside the limit of the device by its data sheet."""
     gpu = found["machine"].get("gpu", "")
     moved, *multiplied = next((sheet for name, sheet in SHEETS.items() if name in gpu), (None,) * 4)
-    lines = ["| | limit, ms | predicted for an H100, ms | measured, ms | of the limit |", "| --- " * 5 + "|"]
-
-    def line(title: str, work: str, rate: float | None, predicted: str, result: dict[str, Any]) -> None:
-        ms, row = result.get("median_ms"), found["workloads"].get(work, {"shape": {}})["shape"]
-        if ms is None:
-            return
-        cost = row["queries"] * (4 * row["candidates"] if "candidates" in row else 2 * row["items"] * row["dimensions"])
-        limit = None if rate is None else 1e3 * cost / rate
-        shown = ("", "") if limit is None else (number(limit), number(ms / limit))
-        lines.append(f"| {title} | {shown[0]} | {predicted} | {number(ms)} | {shown[1]} |")
-
-    of = {key: row["contenders"] for key, row in found["workloads"].items()}
-    label = "accelerator: float32"
-    for title, contender, predicted in (("eager", OURS, "2.4 to 4.3"), ("compiled", COMPILED, "1.2")):
-        line(f"a label, 1,000,000 items, {title}", label, moved, predicted, of.get(label, {}).get(contender, {}))
-    for kind, rate, predicted in zip(
-        ("bfloat16", "float32, tf32", "float32"), multiplied, ("0.7 to 1.0", "1.3 to 2.0", "4 to 12")
-    ):
-        key = f"accelerator: embeddings, {kind}"
-        line(f"embeddings, {kind}", key, rate, predicted, of.get(key, {}).get(OURS, {}))
-    for name, predicted in (("label, 10,000 items", "0.30"), ("grades [1,024, 100]", "1.4")):
-        if result := found["visit"].get("launches", {}).get(name):
-            lines.append(f"| {name} | | {predicted} | {number(result['median_ms'])} | |")
+    rates = {"accelerator: float32": moved, "accelerator: bfloat16": moved}
+    rates |= dict(
+        zip((f"accelerator: embeddings, {kind}" for kind in ("bfloat16", "float32, tf32", "float32")), multiplied)
+    )
+    lines = ["| | limit, ms | measured, ms | of the limit |", "| --- " * 4 + "|"]
+    for key, rate in rates.items():
+        row = found["workloads"].get(key, {"contenders": {}})
+        if OURS not in row["contenders"] or rate is None:
+            continue
+        shape, ms = row["shape"], row["contenders"][OURS]["median_ms"]
+        if "candidates" in shape:  # bytes
+            cost = shape["queries"] * shape["candidates"] * getattr(torch, shape["dtype"]).itemsize
+        else:  # operations
+            cost = shape["queries"] * 2 * shape["items"] * shape["dimensions"]
+        limit = 1e3 * cost / rate
+        lines.append(f"| {key} | {number(limit)} | {number(ms)} | {number(ms / limit)} |")
     return "\n".join(lines)
