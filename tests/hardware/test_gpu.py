@@ -38,25 +38,26 @@ NAMES = [
 
 
 def batch(layout):
+    """Lists of fewer candidates than those for which some measures wait."""
     torch.manual_seed(0)
-    scores = torch.randn(64, 300).round(decimals=1)
-    exclude = torch.randint(64, (500,)), torch.randint(300, (500,))
-    ids = torch.stack([torch.randperm(400)[:50] for _ in range(64)])
-    relevant = torch.stack([torch.randperm(300)[:6] for _ in range(64)])
+    scores = torch.randn(64, 60).round(decimals=1)
+    exclude = torch.randint(64, (500,)), torch.randint(60, (500,))
+    ids = torch.stack([torch.randperm(80)[:50] for _ in range(64)])
+    relevant = torch.stack([torch.randperm(60)[:6] for _ in range(64)])
     relevant[::3, 3:] = -1
     groups = torch.randint(-1, 90, scores.shape)
     return {
         "dense": ((scores, torch.randint(-1, 4, scores.shape)), {"mask": scores < 1.5, "exclude": exclude}),
         "dense, subtopics": ((scores, torch.randint(-1, 3, (*scores.shape, 4))), {"mask": scores < 1.5}),
-        "dense, tie_break": ((scores, torch.randint(-1, 4, scores.shape)), {"tie_break": torch.rand(300)}),
+        "dense, tie_break": ((scores, torch.randint(-1, 4, scores.shape)), {"tie_break": torch.rand(60)}),
         "bf16": ((scores.bfloat16(), torch.randint(0, 2, scores.shape)), {"weights": torch.rand(64)}),
-        "label": ((scores, torch.randint(-1, 300, (64,))), {"exclude": exclude, "mask": scores < 1.5}),
+        "label": ((scores, torch.randint(-1, 60, (64,))), {"exclude": exclude, "mask": scores < 1.5}),
         "list": ((scores, list(relevant[1::3].repeat(4, 1)[:64])), {"exclude": exclude}),
         "ids": ((ids, relevant), {"exclude": exclude}),
         "dense, groups": ((scores, torch.randint(-1, 4, scores.shape)), {"exclude": exclude, "groups": groups}),
-        "label, groups": ((scores, torch.randint(-1, 300, (64,))), {"mask": scores < 1.5, "groups": groups[0]}),
+        "label, groups": ((scores, torch.randint(-1, 60, (64,))), {"mask": scores < 1.5, "groups": groups[0]}),
         "list, groups": ((scores, list(relevant[1::3].repeat(4, 1)[:64])), {"groups": groups[0]}),
-        "ids, groups": ((ids, relevant), {"exclude": exclude, "groups": torch.randint(-1, 90, (400,))}),
+        "ids, groups": ((ids, relevant), {"exclude": exclude, "groups": torch.randint(-1, 90, (80,))}),
         "ids, repeats": ((ids % 30, relevant[:, 0] % 30), {"repeats": "first"}),
     }[layout]
 
@@ -96,7 +97,7 @@ EMBEDDED = [{}, {"chunk_size": 700}, {"similarity": "cosine"}, {"top_k": 5}, {"c
 
 @on_gpu
 @pytest.mark.parametrize("more", EMBEDDED, ids=str)
-@pytest.mark.parametrize("relevant", [1, 4, 200])
+@pytest.mark.parametrize("relevant", [1, 4, 60])
 def test_embeddings_are_ranked_without_waiting(relevant, more):
     torch.manual_seed(0)
     queries, items = torch.randn(64, 16).round(), torch.randn(5000, 16).round()
@@ -257,7 +258,7 @@ def test_one_worker_reduces_float64_sums_of_a_device(backend, tmp_path):
     expected.update(scores, label)
     values = expected.compute()  # on the CPU, where a group of NCCL reduces nothing
     suite.update(scores.cuda(), label.cuda())
-    rows.update(scores[0].cuda(), (scores[1] > 0).long().cuda(), label.abs()[:1].expand(300).cuda())
+    rows.update(scores[0].cuda(), (scores[1] > 0).long().cuda(), label.abs()[:1].expand(60).cuda())
     alone = rows.compute().clone()
     torch.distributed.init_process_group(backend, init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
     try:

@@ -10,6 +10,7 @@ import itertools
 import numpy
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchrank as tr
 from tests.support import layout_cases, recommended_lists
@@ -20,6 +21,18 @@ from torchrank import retrieval
 pytestmark = pytest.mark.xdist_group("gpu")  # the first mode of a process takes seconds
 
 QUERIES = 10
+
+
+class Counted(TorchDispatchMode):
+    """A context that counts operations."""
+
+    operations = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.operations += not func.is_view
+        return func(*args, **(kwargs or {}))
+
+
 WITH_FLOAT64 = {"cuda": True, "mps": False}
 kinds = pytest.mark.parametrize("kind", WITH_FLOAT64)
 
@@ -170,6 +183,27 @@ def test_layouts_and_wrappers_have_the_numbers_of_a_cpu_without_waiting(layout, 
             assert reads_values(arguments, keywords) or device.waits[before:] == [], name
             assert {value.device.type for value in layout_cases.tensors_in(state_of(metric))} == {kind}, name
             same(numbers(name, metric), expected[name], device)
+
+
+MANY = ["err@10", "nerr", "nrbp", "alphandcg@5", "infap", "compatibility", "ndcg(unjudged=upper)@10"]
+
+
+@kinds
+@pytest.mark.parametrize("decimals", [0, 3])
+def test_a_long_list_is_waited_for_where_each_candidate_would_be_an_operation(device, decimals):
+    torch.manual_seed(0)
+    scores, grades = torch.rand(QUERIES, 200).round(decimals=decimals), torch.randint(-1, 3, (QUERIES, 200))
+    grades[:, 5:] = grades[:, 5:].clamp_min(0)  # few unjudged candidates
+    there = device.put((scores, grades))
+    for name in MANY:
+        expected, metric = tr.parse(name), tr.parse(name).to(device.device)
+        expected.update(scores, grades)
+        before = len(device.waits)
+        with Counted() as counted:
+            metric.update(*there)
+        same(metric.compute(), expected.compute(), device)
+        assert 0 < len(device.waits) - before < 20, name
+        assert decimals == 0 or counted.operations < 1500, (name, counted.operations)
 
 
 def constructed(put=lambda x: x):

@@ -29,6 +29,7 @@ def use_compiled(enabled: bool) -> None:
     """Compile the kernels that count scores with :func:`torch.compile`, off by default. Results do not change.
 
     The kernels serve score matrices without mask and tie breaks. They read them once for each right answer of a query.
+    On a CUDA device with Triton nothing is compiled, because a kernel of torchrank's own reads the scores once.
     Scores in float32 on a CPU are read again if they contain NaN or infinite numbers, or if a right answer has score 0.
     While it is on, torch's own threads serve all batches, also on a busy machine.
     The first batch compiles: about ten seconds on two cores, or one second if torch's cache contains the kernel.

@@ -34,6 +34,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import worth_reading
 from torchrank.ranking.ranking import Ranking
 
 # Clause of an error message: the bounds of queries are not bounds of such a mean, because the weights change as well.
@@ -45,10 +46,6 @@ LONGEST = 2**14
 
 # Number of entries that are evaluated at once, if there are choices enough.
 MOST_ELEMENTS = 2**16
-
-# On an accelerator, unjudged candidates are counted in lists of at least so many candidates, although the read waits
-# for the device. In shorter lists every candidate might be unjudged.
-WAITING = 2**10
 
 
 def bound(
@@ -106,7 +103,7 @@ def _extremes(unjudged: Tensor, inside: Tensor | None) -> Iterator[Tensor]:
     if not unjudged.numel():
         return
     number, width = unjudged.cumsum(-1), unjudged.shape[1]
-    readable = number.is_cpu or width >= WAITING
+    readable = worth_reading(number)
     last = int(number.max()) if readable else width
     near = last if inside is None or not readable else int((unjudged & inside).sum(-1).max())
     for others in range(min(near + 1, last)):

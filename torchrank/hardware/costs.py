@@ -124,6 +124,8 @@ class Costs:
     passes_best: tuple[float, float] = (8.4, 42)
     #: a sort
     passes_sort: float = 38
+    #: columns from which waiting for an accelerator costs less than some operations for each column
+    waiting: int = 2**6
     #: judged items of a query up to which the fused kernel counts among products of embeddings
     fused: int = 8
 

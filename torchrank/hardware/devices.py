@@ -1,7 +1,8 @@
 """What depends on a device: float types, the cost of reading values, and the tensors that are made once for each.
 
 An accelerator runs behind the program, and reading a value waits until the accelerator has caught up. So every shortcut
-that depends on values (no ties, few grades, nothing to do) is taken only if ``x.is_cpu``.
+that depends on values (no ties, few grades, nothing to do) is taken only if ``x.is_cpu``, or where it is
+:func:`worth_reading`.
 """
 
 from __future__ import annotations
@@ -102,6 +103,11 @@ def every(x: Tensor) -> bool:
     elements = x.numpy()  # which numpy reads many times as fast as torch
     expanded = elements.size and not any(elements.strides)
     return bool(elements.flat[0] if expanded else elements.all())
+
+
+def worth_reading(x: Tensor) -> bool:
+    """Whether to read a value that bounds a loop over the columns of ``x``: on an accelerator only if there are many."""
+    return x.is_cpu or x.shape[-1] >= costs.now.waiting
 
 
 def put(x: Tensor, place: tuple[Tensor, ...], value: float) -> None:

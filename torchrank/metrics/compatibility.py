@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torchrank.engine.sorting import descending
 from torchrank.formulas.gains import LINEAR, POSITIVE
-from torchrank.hardware.devices import running_sum
+from torchrank.hardware.devices import running_sum, worth_reading
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import flag, number
@@ -183,20 +183,22 @@ class Compat(RankingMetric):
         early = tied & (ideal.above > ranking.first - 1)
         value = torch.where(tied, torch.where(early, 0.0, spread), value).flatten()
         flat = early.flatten()
-        chosen = flat.nonzero().squeeze(-1) if flat.is_cpu else torch.arange(len(flat), device=flat.device)
-        mean = self.mean_of_ties(ideal.take(chosen), behind.expand(gaining.shape).flatten()[chosen], ranking.depth)
+        reads = worth_reading(early)
+        chosen = flat.nonzero().squeeze(-1) if reads else torch.arange(len(flat), device=flat.device)
+        entries = ideal.take(chosen)
+        longest = ranking.depth if not reads else int(entries.tied.max()) if len(chosen) else 0
+        mean = self.mean_of_ties(entries, behind.expand(gaining.shape).flatten()[chosen], longest)
         value[chosen] = torch.where(flat[chosen], mean, value[chosen])
         return value.view(gaining.shape).sum(-1)
 
     def mean_of_ties(self, entries: IdealRanks, behind: Tensor, longest: int) -> Tensor:
         """The mean of T(m) - T(D + 1) for the entry that is number h of the r in its class: float64 [entry].
 
-        It is at place x of the n in its tie group with probability C(x - 1, h - 1) C(n - x, r - h) / C(n, r).
+        It is at place x of the n in its tie group with probability C(x - 1, h - 1) C(n - x, r - h) / C(n, r). n is at
+        most ``longest``.
         """
-        tail, width = Tail(self.p), longest
-        if behind.is_cpu:
-            width = int(entries.tied.max()) if len(behind) else 0
-        x = torch.arange(1, min(width, tail.last) + 1, dtype=behind.dtype, device=behind.device)
+        tail = Tail(self.p)
+        x = torch.arange(1, min(longest, tail.last) + 1, dtype=behind.dtype, device=behind.device)
         parts = [behind[:0]]
         for part in torch.arange(len(behind), device=behind.device).split(max(1, BLOCK // 4 // max(1, len(x)))):
             members = entries.take(part)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.cutoff_tie import CutoffTie, hypergeometric
-from torchrank.hardware.devices import widened, widest_float
+from torchrank.hardware.devices import widened, widest_float, worth_reading
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.layouts.cutting import groups
 from torchrank.metrics.base import RetrievedMetric
@@ -263,12 +263,12 @@ def _mean_reciprocal(ranking: Ranking, judged: Tensor, slot: Tensor, beside: Ten
     means = 1 / (ranking.first + slot)  # exact without others in the tie group
     if ranking.untied:
         return means
-    # Reading values costs nothing on a CPU, and few candidates are tied with unjudged ones.
-    free = means.is_cpu
-    wanted = (judged & (rest > 0)).nonzero(as_tuple=True) if free else (slice(None),)
+    # Few candidates are tied with unjudged ones.
+    reads = worth_reading(means)
+    wanted = (judged & (rest > 0)).nonzero(as_tuple=True) if reads else (slice(None),)
     first, slot, beside, rest = (x[wanted].long().reshape(-1, 1) for x in (ranking.first, slot, beside, rest))
-    longest = ranking.depth if not free else int(rest.max()) if len(rest) else 0
-    if free and len(first) * longest > LONG:
+    longest = ranking.depth if not reads else int(rest.max()) if len(rest) else 0
+    if reads and len(first) * longest > LONG:
         # All judged candidates of such a tie group are wanted, and adjacent in the order of their slots. So slot 0
         # begins a group, and ``group`` is the number of the group of each candidate.
         begins = slot.squeeze(-1) == 0
