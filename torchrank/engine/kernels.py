@@ -21,6 +21,9 @@ PROGRAMS = 2**9
 # Comparisons of a program at a time, its warps of 32 threads, and the shortest segment of a row worth a program.
 COMPARED, WARPS, SEGMENT = 2**11, 8, 2**14
 
+# Columns that are counted in one launch.
+MOST_COLUMNS = 2**30
+
 
 @triton.jit(do_not_specialize=["entries", "mask_row_stride"])
 def _count_scores(
@@ -53,10 +56,10 @@ def _count_scores(
         bad += tl.where(x != x, 1.0, 0.0)
     at, inside = query * entries + lane, lane < entries
     number = greater.dtype.element_ty
-    comparable = tl.sum(tl.where(judged > float("-inf"), 1.0, 0.0), 1)
-    tl.atomic_add(greater + at, tl.sum(ahead, 1).to(number), mask=inside)
-    tl.atomic_add(equal + at, (tl.sum(tied, 1) * comparable).to(number), mask=inside)
-    tl.atomic_add(retrieved + query, tl.sum(tl.sum(above_lowest, 1), 0).to(number))
+    comparable = tl.sum(tl.where(judged > float("-inf"), 1, 0), 1)
+    tl.atomic_add(greater + at, tl.sum(ahead.to(tl.int32), 1).to(number), mask=inside)
+    tl.atomic_add(equal + at, (tl.sum(tied.to(tl.int32), 1) * comparable).to(number), mask=inside)
+    tl.atomic_add(retrieved + query, tl.sum(tl.sum(above_lowest.to(tl.int32), 1), 0).to(number))
     tl.store(has_nan + query, True, mask=tl.sum(tl.sum(bad, 1), 0) > 0)
 
 
@@ -72,6 +75,11 @@ def count_scores(scores: Tensor, judged_scores: Tensor, mask: Tensor | None, cou
     """
     (queries, candidates), entries = scores.shape, judged_scores.shape[1]
     if not scores.numel():
+        return
+    if candidates > MOST_COLUMNS:  # columns are numbered by 32 bits
+        for start in range(0, candidates, MOST_COLUMNS):
+            columns = slice(start, start + MOST_COLUMNS)
+            count_scores(scores[:, columns], judged_scores, None if mask is None else mask[:, columns], counts)
         return
     segments = max(1, min(triton.cdiv(16 * PROGRAMS, queries), triton.cdiv(candidates, SEGMENT)))
     lanes = triton.next_power_of_2(max(1, entries))
@@ -263,9 +271,10 @@ def score_pairs(queries: Tensor, items: Tensor, query: Tensor, item: Tensor, pre
 
 
 def count_right(device: torch.device) -> bool:
-    """Whether counts among the scores of a small matrix, with padding, NaN and infinities, are right."""
+    """Whether counts among the scores of a small matrix, with padding, NaN, infinities and denormals, are right."""
     scores = torch.arange(4 * 3000, device=device).mul(7919).remainder(101).sub(50).view(4, 3000).float()
     scores[0, 5], scores[1, 7], scores[2, 9] = float("nan"), float("inf"), float("-inf")
+    scores[3] *= 1e-41
     mask = torch.arange(3000, device=device).remainder(3) > 0
     judged, rows = scores[:, 1:6].contiguous(), mask.expand_as(scores)
     counts = _zeros(4, 5, device)

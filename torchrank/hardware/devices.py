@@ -106,7 +106,7 @@ def every(x: Tensor) -> bool:
 
 
 def worth_reading(x: Tensor) -> bool:
-    """Whether to read a value that bounds a loop over the columns of ``x``: on an accelerator only if there are many."""
+    """Whether to read a value that bounds a loop over the columns of ``x``: on a device only if there are many."""
     return x.is_cpu or x.shape[-1] >= costs.now.waiting
 
 
