@@ -130,7 +130,8 @@ def test_a_table_of_one_run_has_its_means_and_digits():
     assert found.table().formats["mrr"] == ".4f"
     with pytest.raises(TypeError, match=r"got 'latex'; for LaTeX, .* call table\(\).to_latex\(\)"):
         found.table("latex")
-    assert "tabular" in found.table().to_latex()
+    assert found.to_latex() == found.table().to_latex()
+    assert "tabular" in found.to_latex()
 
 
 def test_a_state_without_a_common_query_or_document_says_so():

@@ -167,6 +167,7 @@ def test_every_format_has_the_names_and_the_notes():
     compared = compare({"x_1": values(9, 2)[:, 0], "<b>": values(9, 2)[:, 1]})
     assert "&lt;b&gt;" in compared._repr_html_()
     assert r"x\_1" in compared.to_latex()
+    assert compared.to_csv().split("\n")[0].split(",") == [column.name for column in compared.columns]
     for text in (str(compared), compared.to_markdown(), compared.to_latex(), compared._repr_html_()):
         assert "holm over 1 pair" in text
         assert "few queries" in text

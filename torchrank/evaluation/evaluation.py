@@ -500,6 +500,10 @@ class Evaluation:
         """The summary and the coverage in Markdown."""
         return "\n\n".join(table.to_markdown() for table in self._printed())
 
+    def to_latex(self) -> str:
+        """The table of a paper in LaTeX, for the package booktabs: :meth:`table`."""
+        return self.table().to_latex()
+
     def to_csv(self, path: str | Path | None = None) -> str:
         r"""The summary, and the slices if there are some, in full precision: :meth:`torchrank.Table.to_csv`.
 

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from torchrank.names.arguments import one_of
@@ -246,6 +247,10 @@ class Comparison:
     def to_latex(self) -> str:
         """The printed columns as a LaTeX table for the package booktabs; notes and warnings are comments."""
         return self.printed.to_latex()
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """All columns of :attr:`table` as comma-separated text, in full precision: :meth:`torchrank.Table.to_csv`."""
+        return self.table.to_csv(path)
 
     def to_pandas(self) -> Any:
         """All columns of :attr:`table` as a ``pandas.DataFrame``.
