@@ -999,5 +999,5 @@ def test_a_plan_says_its_chunks_and_ways():
     ]  # fmt: skip
     assert said(lists, counting=(Counting.COUNT,) * 3) == [lists.value, count]
     several = said(lists, counting=(Counting.COUNT, Counting.SORT, Counting.COUNT))
-    assert several == [lists.value, f"in 2 chunks {count}", f"in 1 chunks {sort}"]
+    assert several == [lists.value, f"in 2 chunks {count}", f"in 1 chunk {sort}"]
     assert said(lists, why_not="it is cold") == [lists.value, "not in one kernel: it is cold"]

@@ -95,7 +95,8 @@ class Plan:
         if len(self.chunks) > 1:
             clauses.append(f"{len(self.chunks)} chunks of up to {max(b - a for a, b in self.chunks):,} queries")
         for method, chunks in Counter(self.counting).items():
-            clauses.append(method.value if len({*self.counting}) == 1 else f"in {chunks} chunks {method.value}")
+            part = f"in {chunks} chunk{'s' * (chunks > 1)} "
+            clauses.append(part * (len({*self.counting}) > 1) + method.value)
         if self.why_not:
             clauses.append(f"not in one kernel: {self.why_not}")
         return "; ".join(clauses)
