@@ -34,6 +34,7 @@ from tests.support.oracle_comparison import FEW, REPRESENTATIVES, assert_equal_b
 from tests.support.unread import Elsewhere, NothingRead, leave_values_unread
 from torchrank.engine import compiled as fused
 from torchrank.engine import counting, rank, sorting, streaming, topk
+from torchrank.engine.packed import PackedRows
 from torchrank.engine.plan import Counting, Plan, Strategy, best_pays, cheapest, chunks, plan
 from torchrank.hardware.sorted_values import ascending
 from torchrank.layouts.arrange import arrange
@@ -214,6 +215,32 @@ def test_a_ranking_of_the_best_says_how_far_it_reaches(assume):
     assume(**FORCED[Counting.TOP])
     (found,) = rank(arrange(torch.rand(3, 50), torch.tensor([1, 2, 3])), Need(4, relevant=True))
     assert found.reach == 4
+
+
+def test_a_ranking_of_counted_blocks_reaches_all_ranks(assume):
+    assume(**FORCED[Counting.COUNT])
+    scores, label = torch.rand(3, 50), torch.tensor([1, 2, 3])
+    assert tr.Ranking.from_score_blocks(list(scores.split(20, dim=1)), label).reach is None
+    assert tr.Ranking.from_score_blocks(list(scores.split(20, dim=1)), label, top_k=4).reach in (None, 4)
+
+
+def test_nan_is_counted_in_each_group_of_queries_with_similar_numbers_of_relevant_candidates():
+    scores, target = torch.rand(100, 2000), torch.zeros(100, 2000, dtype=torch.int8)
+    for query, row in enumerate(target):
+        row[: 200 if query % 8 == 7 else 2] = 1
+    scores[5:9, 1500] = NAN
+    assert plan(arrange(scores, target), Need(relevant=True)).strategy is Strategy.GROUPS
+    metric = tr.MAP()
+    metric.update(scores, target)
+    with pytest.raises(ValueError, match="4 queries with NaN"):
+        metric.compute()
+
+
+@pytest.mark.parametrize(("bits", "fit"), [(30, True), (31, False)])
+def test_rows_are_packed_if_the_query_and_the_grade_fit_in_31_bits(bits, fit):
+    indexes = torch.tensor([0, 2**bits - 1, 5])
+    layout = arrange(torch.tensor([0.5, 0.25, 1.0]), torch.tensor([1, 0, 1]), indexes=indexes)
+    assert (PackedRows.of(layout, layout.scores, Need(relevant=True)) is not None) == fit
 
 
 @pytest.mark.parametrize("options", ["plain", "mask", "exclude", "tie_break"])

@@ -421,3 +421,8 @@ def test_rows_of_a_batch_are_the_rows_of_all_its_tensors():
     assert [x.tolist() for x in part.exclude] == [[0, 1], [2, 0]]
     of_catalogue = torch.tensor([0, 1, 1])
     assert torch.equal(Batch(given["preds"], groups=of_catalogue).rows(2, 4).groups, of_catalogue)
+
+
+@pytest.mark.parametrize("target", [torch.zeros(2, 0), torch.zeros(2, 0, 3)], ids=["grades", "subtopics"])
+def test_nothing_is_retrieved_from_lists_without_positions(target):
+    assert tr.parse("numret").score(torch.zeros(2, 0), target.long()).tolist() == [0, 0]

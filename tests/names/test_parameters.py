@@ -4,6 +4,7 @@ import inspect
 import math
 import sys
 import warnings
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -274,3 +275,27 @@ def test_constructors_take_the_arguments_of_torchmetrics_with_its_defaults():
         assert not tr.NDCG.declared[name].labelled
     assert tr.NDCG(sync_on_compute=False).sync_on_compute is False
     assert tr.NDCG(sync_on_compute=False).label == "ndcg"
+
+
+def squared(grade):
+    return grade**2
+
+
+def test_a_label_names_a_callable_a_share_and_none():
+    assert tr.NDCG(gain=squared).label.startswith("ndcg(gain=squared")
+    assert tr.Precision("10.0%").label == "precision@10%"
+
+    class Weighed(tr.extend.BinaryMetric):
+        name = "weighedbysome"
+        how: Literal["some"] | None = tr.extend.one_of(default=None)
+
+    assert Weighed().how is None
+    with pytest.raises(ValueError, match="got True"):
+        Weighed(how=True)
+
+
+def test_a_module_of_a_package_that_is_not_installed_is_missing_even_if_it_was_imported(monkeypatch):
+    assert optional.imported("json.decoder").JSONDecoder
+    monkeypatch.setitem(sys.modules, "json", None)
+    with pytest.raises(ImportError, match="Expected json to be installed"):
+        optional.imported("json.decoder")

@@ -145,7 +145,7 @@ def _plan_of_lists(layout: DenseLayout, need: Need) -> Plan:
         # The number of entries up to a reach depends on values, so only the CPU uses the reach.
         reach = need.reach
     cuts, (queries, width) = chunks(layout, need), scores.shape
-    can_select = reach is not None and reach < width and layout.tie_break is None
+    can_select = reach is not None and layout.tie_break is None
     rows = cuts[0][1] if cuts else queries
     best = can_select and best_pays(rows * width, width, reach + 1, scores.device)  # type: ignore[operator]
     return Plan(layout, Strategy.LISTS, "", cuts, reach, best)

@@ -95,6 +95,6 @@ def _luck(values: Array, means: Array, drawing: Drawing) -> Array:
     luck = np.concatenate(parts)  # [replicate, checkpoint]
     of_luck = luck.var(axis=1, ddof=1).mean()
     spread = means.var(ddof=1)
-    shrunk = means.mean() + math.sqrt(max(0.0, 1 - of_luck / spread) if spread > 0 else 0.0) * (means - means.mean())
-    chosen = (shrunk + luck).argmax(axis=1)
+    shrunk = math.sqrt(max(0.0, 1 - of_luck / spread) if spread > 0 else 0.0) * means
+    chosen = (shrunk + luck).argmax(axis=1)  # a common mean would choose the same
     return luck[np.arange(len(luck)), chosen]
