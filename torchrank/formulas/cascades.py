@@ -179,24 +179,26 @@ def _stopped_in_long_groups(
     first, chance = ranking.first[row, entry], stop[row, entry]
     leads = _changes(row, first)
     group, leader = leads.cumsum(0) - 1, leads.nonzero().squeeze(-1)
-    above, n, arrive = first[leader] - 1, ranking.tied[row, entry][leader], reached[row, entry][leader]
+    place = row[leader], entry[leader]
+    above, n, arrive = first[leader] - 1, ranking.tied[place], reached[place]
     # Count the candidates of each group that have equal probabilities, a kind. Few grades make few kinds.
     order = chance.argsort()
     order = order[group[order].argsort(stable=True)]
     group, chance = group[order], chance[order]
     begin = _changes(group, chance).nonzero().squeeze(-1)
-    number = torch.diff(begin, append=torch.tensor([len(group)], device=begin.device)).to(chance.dtype)
+    number = torch.diff(begin, append=begin.new_full((1,), len(group))).to(chance.dtype)
     chance, kinds = chance[begin], torch.bincount(group[begin], minlength=len(leader))
     start = kinds.cumsum(0) - kinds
-    total = torch.zeros_like(ranking.num_candidates)
+    # Each group has a place of its own, because the sum of an index_add_ of floats would depend on the run.
+    values = torch.zeros_like(reached)
     for members, _ in groups(n.long(), BLOCK // 16, BLOCK // 4):
         kind = torch.arange(int(kinds[members].max()), device=kinds.device)
         valid = kind < kinds[members].unsqueeze(-1)
         entry = only(valid, start[members].unsqueeze(-1) + kind)
         stoppers = _how_many(only(valid, chance[entry]), only(valid, number[entry]))
         value = _first_of(stoppers, above[members], n[members], discount, top_k)
-        total.index_add_(0, row[leader[members]], arrive[members] * value)
-    return total
+        values[place[0][members], place[1][members]] = arrive[members] * value
+    return values.sum(-1)
 
 
 def _changes(*keys: Tensor) -> Tensor:
@@ -218,7 +220,7 @@ def _how_many(chance: Tensor, number: Tensor) -> Tensor:
     for s, c in zip(chance.T.unsqueeze(-1), number.T.unsqueeze(-1)):
         h = torch.arange(1 + _most(s, c), dtype=s.dtype, device=s.device)
         odds = torch.where(h > 0, (c - h + 1).clamp_min(0) / h.clamp_min(1) * (s / (1 - s)), 1.0)
-        log = odds.log().cumsum(-1)  # ratios of consecutive terms are accurate, and factorials would overflow
+        log = running_sum(odds.log())  # ratios of consecutive terms are accurate, and factorials would overflow
         share = only(h <= c, (log - log.amax(-1, keepdim=True)).exp())
         share = torch.where(s < 1, share / share.sum(-1, keepdim=True), (h == c).to(s.dtype))
         before, ways = ways, ways * share[:, :1]

@@ -206,7 +206,7 @@ class Compat(RankingMetric):
             h = j - members.above.unsqueeze(-1)
             # The ratio of the probabilities of x and x - 1, from the first possible x on, which is h.
             step = (x - 1) * (n - x + 1 - r + h) / ((x - h) * (n - x + 1))
-            log = torch.where(x > h, step.clamp_min(0), 1.0).log().cumsum(-1) + members.log_first.unsqueeze(-1)
+            log = running_sum(torch.where(x > h, step.clamp_min(0), 1.0).log()) + members.log_first.unsqueeze(-1)
             chance = torch.where((x >= h) & (x <= n - r + h), log.exp(), 0.0)
             depth = torch.maximum(above + x, j)
             weight = torch.where(depth <= (self.top_k or math.inf), tail(depth) - behind[part].unsqueeze(-1), 0.0)
