@@ -290,7 +290,7 @@ def _shown(value: Any) -> str:
 
 
 def _limits(found: report.Report) -> str:
-    """Measured times beside the limit of the device by its data sheet."""
+    """Measured times beside the limits that follow from the data sheet of the device."""
     gpu = found["machine"].get("gpu", "")
     moved, *multiplied = next((sheet for name, sheet in SHEETS.items() if name in gpu), (None,) * 4)
     rates = {"accelerator: float32": moved, "accelerator: bfloat16": moved}

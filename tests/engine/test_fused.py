@@ -1,4 +1,4 @@
-"""The kernels that count among products of embeddings: in Triton's interpreter, and compiled for devices."""
+"""The kernels that count scores of a matrix, and products of embeddings: interpreted, and compiled for devices."""
 
 import json
 import logging
@@ -20,10 +20,10 @@ from torchrank.layouts.catalogues import embedded
 
 pytestmark = pytest.mark.needs("triton")
 
-# Triton reads it when it is imported, which may have happened in this process. So the tests of the interpreter run in
-# a process of their own.
 CPU = torch.device("cpu")
 
+# Triton reads this variable when it is imported, which may have happened in this process. So the tests of the
+# interpreter run in a process of their own.
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 interpreted = pytest.mark.skipif(not INTERPRETED, reason="runs in the process that the first test starts")
 

@@ -33,7 +33,7 @@ def test_no_product_is_computed_twice_for_a_label_per_query(excluded):
     tiles, width = 13, 15_616  # the next multiple of 256 from 200,000 / 13 on
     assert seen.products == tiles + 1  # a tile has the labels of all queries
     assert seen.flops == 2 * queries * width * dimension * (tiles + 1)
-    assert seen.largest <= 2**27
+    assert seen.largest <= 2**26
     assert seen.found.total() < (27 if excluded else 15) * tiles + 80
     assert seen.bytes.total() < 1.05 * (4 * queries * width * tiles * 9)  # passes over the scores
 
@@ -45,12 +45,12 @@ def test_no_product_is_computed_twice_for_a_label_per_query(excluded):
      ((300, 70_000, 8), torch.float64)],
     ids=str,
 )  # fmt: skip
-def test_no_buffer_is_larger_than_128_mb(shape, dtype):
+def test_no_buffer_is_larger_than_64_mb_of_float32_or_128_mb_of_float64(shape, dtype):
     queries, items, dimension = shape
     batch = [torch.empty(n, dimension, dtype=dtype, device="meta") for n in (queries, items)]
     with products.Products() as seen:
         tr.Ranking.from_embeddings(*batch, torch.empty(queries, dtype=torch.int64, device="meta"))
-    assert seen.largest <= 2**27
+    assert seen.largest <= 2**24 * max(4, dtype.itemsize)  # 16 bits are compared as 32
     assert seen.flops < 2 * 2 * queries * items * dimension
 
 

@@ -18,7 +18,8 @@ PROGRAMS = 2**9
 
 # ---- scores of a matrix ----------------------------------------------------------------------------------------------
 
-# Comparisons of a program at a time, its warps of 32 threads, and the shortest segment of a row worth a program.
+# Comparisons that a program makes at a time, its warps of 32 threads, and the scores in a segment of a row that are
+# worth a program.
 COMPARED, WARPS, SEGMENT = 2**11, 8, 2**14
 
 # Columns that are counted in one launch.
@@ -31,7 +32,10 @@ def _count_scores(
     num_candidates, row_stride, column_stride, mask_row_stride, mask_column_stride, segment, entries,
     lanes: tl.constexpr, width: tl.constexpr, masked: tl.constexpr,
 ):  # fmt: skip
-    """Count a segment of a row, ``width`` scores at a time. Each pair of a lane and a column has its own counters."""
+    """Count a segment of a row, ``width`` scores at a time.
+
+    A lane is a judged item. Each pair of a lane and one of the ``width`` columns has its own counters.
+    """
     query = tl.program_id(0).to(tl.int64)
     start = tl.program_id(1) * segment
     stop = tl.minimum(start + segment, num_candidates)
@@ -70,8 +74,8 @@ def count_scores(scores: Tensor, judged_scores: Tensor, mask: Tensor | None, cou
         scores: [query, candidate].
         judged_scores: [query, entry], of the type of comparisons.
         mask: bool [query, candidate], False = padding.
-        counts: the tensors of :class:`~torchrank.engine.counting.ScoreCounts`, of int64 or a float. Nothing is added to
-            ``equal`` for a judged item with the score -inf.
+        counts: the tensors of :class:`~torchrank.engine.counting.ScoreCounts`, contiguous, of int64 or a float. Nothing
+            is added to ``equal`` for a judged item with the score -inf.
     """
     (queries, candidates), entries = scores.shape, judged_scores.shape[1]
     if not scores.numel():

@@ -111,7 +111,7 @@ def worth_reading(x: Tensor) -> bool:
 
 
 def put(x: Tensor, place: tuple[Tensor, ...], value: float) -> None:
-    """``x[place] = value``; written like this, torch would copy the number to an accelerator, and wait."""
+    """Set ``x[place] = value`` without waiting: written like this, torch copies the number to an accelerator."""
     x.index_put_(place, scalar(value, x.dtype, x.device))
 
 
