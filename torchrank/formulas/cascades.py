@@ -66,7 +66,7 @@ class Reader:
             _, total = ranking.last_group(top_k).before_and_up_to(self._running_alone)
         else:
             total = (self.alone * ranking.mean_discount(self.discount, top_k)).sum(-1)
-        if ranking.untied:
+        if ranking.untied or not len(total):
             return total
         # The tables have a column for each rank, so the last rank of a tie group that matters bounds their size.
         depth, most = self._sizes
