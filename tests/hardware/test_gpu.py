@@ -92,6 +92,23 @@ def test_update_never_waits_for_the_device(layout, deterministic):
     torch.testing.assert_close({k: v.cpu() for k, v in suite.compute().items()}, expected.compute())
 
 
+@on_gpu
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("decimals", [1, 6])
+def test_ties_of_long_lists_have_the_values_of_a_cpu(decimals, deterministic):
+    torch.manual_seed(0)
+    scores, grades = torch.rand(64, 300).round(decimals=decimals), torch.randint(-1, 4, (64, 300))
+    names = ["err", "err@5", "nerr", "nrbp", "alphandcg@5", "infap", "compatibility", "mrr", "map(unjudged=upper)@5"]
+    expected, suite = tr.RankingCollection(names), tr.RankingCollection(names).cuda()
+    expected.update(scores, grades)
+    torch.use_deterministic_algorithms(deterministic)
+    try:
+        suite.update(scores.cuda(), grades.cuda())
+    finally:
+        torch.use_deterministic_algorithms(False)
+    torch.testing.assert_close({k: v.cpu() for k, v in suite.compute().items()}, expected.compute())
+
+
 EMBEDDED = [{}, {"chunk_size": 700}, {"similarity": "cosine"}, {"top_k": 5}, {"chunk_size": 999, "top_k": 5}]
 
 
