@@ -120,8 +120,9 @@ def default_path(machine: dict[str, Any]) -> Path:
 
 
 def all_of(device: str) -> list[tuple[str, Path]]:
-    """The dates and paths of the files for a kind of device."""
-    return [(report["date"], path) for path in RESULTS.glob("*.json") if (report := read(path))["device"] == device]
+    """The dates and paths of the files for a kind of device. Files named after a further machine are left out."""
+    paths = RESULTS.glob("*-[0-9][0-9].json")
+    return [(report["date"], path) for path in paths if (report := read(path))["device"] == device]
 
 
 def newest(device: str) -> Path:

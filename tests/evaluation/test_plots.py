@@ -499,3 +499,11 @@ def test_plots_have_a_grid_where_values_are_read():
         lines = [one for axis in (axes.xaxis, axes.yaxis) for one in axis.get_gridlines()[:1]]
         assert [line.get_visible() for line in lines] == [along, across]
     assert axes.figure.get_figheight() == pytest.approx(1.2 + 0.3 * 3)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [([], "0 queries"), ([1], "1 query"), ([5, 5], "5 queries"), ([9, 1234], "9 to 1,234 queries")],
+)
+def test_numbers_of_queries_are_a_range_if_they_differ(numbers, words):
+    assert curves.queries_of(numbers) == words

@@ -328,3 +328,7 @@ def test_a_process_that_spins_is_among_the_others():
         finally:
             spinning.kill()
     assert 0.25 < found < 1.25 * os.cpu_count()
+
+
+def test_no_time_is_lacking_where_no_thread_was_seen():
+    assert load.lacking([], 1.0, float("inf")) == 0

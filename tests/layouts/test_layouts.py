@@ -426,3 +426,12 @@ def test_rows_of_a_batch_are_the_rows_of_all_its_tensors():
 @pytest.mark.parametrize("target", [torch.zeros(2, 0), torch.zeros(2, 0, 3)], ids=["grades", "subtopics"])
 def test_nothing_is_retrieved_from_lists_without_positions(target):
     assert tr.parse("numret").score(torch.zeros(2, 0), target.long()).tolist() == [0, 0]
+
+
+def test_padded_ids_without_a_column_and_a_batch_of_two_tensors_have_the_defaults():
+    metric = tr.RPrecision()
+    metric.update(torch.tensor([[1, 0, 2], [0, 1, 2]]), torch.zeros(2, 0, dtype=torch.int64))
+    assert (metric.num_queries, metric.num_empty) == (2, 2)
+    batch = Batch(torch.rand(2, 3), torch.zeros(2, 3))
+    given = ("preds", "target", "repeats", "results")
+    assert {name: x for name, x in vars(batch).items() if name not in given and x is not None} == {}

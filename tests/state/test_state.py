@@ -21,6 +21,7 @@ import torchrank as tr
 from tests.support import workers
 from tests.support.cases import cases
 from tests.support.optional import stats
+from tests.support.simulated_device import Device
 from tests.support.workers import batch
 from torchrank.layouts.bad_values import Problem
 from torchrank.retrieval import RetrievalMRR
@@ -540,3 +541,13 @@ def test_a_count_that_float32_would_round_is_exact():
     assert metric.compute().dtype == torch.float32  # 2 ** 25, without rounding
     metric.merge_state(one)
     assert (metric.compute().dtype, metric.compute().item()) == (torch.float64, 2**25 + 1)
+
+
+@pytest.mark.parametrize("more", [-1, 0, 3])
+def test_sums_keep_their_rounding_errors_on_a_device_without_float64(more):
+    state = torch.rand(sums.SIZE + more, dtype=torch.float64)
+    with Device("mps", float64=False) as device:
+        there = sums.carry(state, device.device)
+        assert there.shape == ((2, len(state)) if more >= 0 else state.shape)
+        back = sums.carry(there, torch.device("cpu"))
+    assert torch.allclose(back.double(), state, rtol=0, atol=1e-13) == (more >= 0)

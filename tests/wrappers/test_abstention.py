@@ -201,3 +201,9 @@ def test_errors_say_the_way_out():
             tr.Abstention(label)
     with pytest.raises(ValueError, match="confidence to be one of 'max', 'std', 'diff1', got 'entropy'"):
         tr.Abstention("mrr", "entropy")
+
+
+def test_a_summary_has_the_level_95_percent_unless_another_is_named():
+    metric = tr.Abstention("mrr")
+    metric.update(torch.rand(40, 9), torch.arange(40) % 9)
+    assert str(metric.summary()) == str(metric.summary(level=0.95)) != str(metric.summary(level=0.5))
