@@ -501,6 +501,10 @@ def test_plots_have_a_grid_where_values_are_read():
     assert axes.figure.get_figheight() == pytest.approx(1.2 + 0.3 * 3)
 
 
+def test_a_curve_of_no_lists_has_one_rank():
+    assert curves._depth([]) == 1
+
+
 @pytest.mark.parametrize(
     ("numbers", "words"),
     [([], "0 queries"), ([1], "1 query"), ([5, 5], "5 queries"), ([9, 1234], "9 to 1,234 queries")],

@@ -376,6 +376,8 @@ def test_the_verdict_of_equal_unknown_and_single_runs():
     assert verdict(equal, equal.compare()) == f"The runs are equal in mrr ({BASE.mean():.4f}): no query differs."
     shared = of({"a": [0.25, 0.75] * 20, "b": [0.75, 0.25] * 20})
     assert verdict(shared, shared.compare()) == "a and b share the best mean in mrr, 0.5000."
+    two_equal = of({"a": BASE, "b": BASE, "c": [1.0] * 40})
+    assert verdict(two_equal, two_equal.compare()).startswith("c is best in mrr, 1.0000")
     unknown = of({"a": [math.nan] * 40, "b": [math.nan] * 40})
     assert verdict(unknown, unknown.compare()) == "No run has a value of mrr."
     alone = of({"a": BASE})

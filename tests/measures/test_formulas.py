@@ -84,6 +84,9 @@ def test_bounds_over_judgments_take_lists_up_to_a_largest_length_where_every_ran
     with pytest.raises(ValueError, match=r"Expected lists of at most 6 candidates for map.*, got 7; pass"):
         metric.score(scores, grades)
     assert tr.MAP(top_k=2, unjudged="lower").score(scores, grades).shape == (3,)
+    want = metric.score(scores[:, :6], grades[:, :6])
+    monkeypatch.setattr(judgment_bounds, "MOST_ELEMENTS", 1)  # one choice at a time
+    assert torch.equal(metric.score(scores[:, :6], grades[:, :6]), want)
 
 
 @cases("dtype", [torch.int8, torch.int16, torch.int64])
