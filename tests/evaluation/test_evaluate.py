@@ -10,7 +10,7 @@ import torch
 
 import torchrank as tr
 from tests.support import usual_defaults
-from tests.support.optional import pandas, pytrec_eval, sklearn_metrics, stats
+from tests.support.optional import pandas, pytrec_eval, sklearn_metrics, stats, tqdm
 from tests.support.trec_files import files_of, two_runs
 
 MEASURES = "ndcg@10 map mrr recall@100"
@@ -95,6 +95,27 @@ def test_documents_with_the_id_of_their_query_can_be_left_out(frame):
     assert found["run"].columns["mrr"].tolist() == [1.0, 0.5]
     assert any("retrieved a document with the same id" in note for note in found.coverage.notes)
     assert run["a"] == {"a": 9.0, "b": 1.0}
+
+
+@pytest.mark.parametrize(("names", "noted"), [("ab", True), ("a1", True), ("1a", True), ("12", False)])
+def test_ids_of_queries_are_names_if_one_is_no_number(names, noted):
+    run = {name: {name: 2.0, "x": 1.0} for name in names}
+    found = tr.evaluate({name: {"x": 1} for name in names}, run, "mrr")
+    assert any("with the same id" in note for note in found.coverage.notes) == noted
+
+
+@pytest.mark.needs("tqdm")
+@pytest.mark.parametrize("queries", ["judged", "both"])
+def test_progress_ends_at_the_judged_queries_of_all_runs_also_of_those_that_lack_some(monkeypatch, queries):
+    class Bar(tqdm.tqdm):
+        def close(self):
+            ends.append((self.n, self.total))
+
+    ends = []
+    monkeypatch.setattr("tqdm.auto.tqdm", Bar)
+    qrels, runs = two_runs()
+    tr.evaluate(qrels, runs, "mrr", queries=queries, progress=True)
+    assert ends[0] == (len(qrels) * len(runs),) * 2
 
 
 def test_single_precision_ties_scores_as_pytrec_eval_does():

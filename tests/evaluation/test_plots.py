@@ -470,7 +470,7 @@ def test_panels_have_room_for_their_rows_and_the_label_that_they_share_once(numb
 
         def draw(measure, axes, shared=shared):
             axes.set_yticks(range(rows), names)
-            axes.set_xlabel("value" if shared else measure)
+            axes.set_xlabel("a $value$" if shared else measure, parse_math=False)
 
         figure = plots.panels("the $title", [f"m{n}" for n in range(number)], rows, draw)
         figure.draw_without_rendering()
@@ -482,7 +482,8 @@ def test_panels_have_room_for_their_rows_and_the_label_that_they_share_once(numb
         labels = [label.get_window_extent() for label in figure.axes[0].get_yticklabels()]
         assert not any(a.overlaps(b) for a, b in itertools.pairwise(labels))
         assert all(box.height < 60 * rows + 80 for box in boxes)  # and no more than that
-        common = "value" if shared else "m0" if number == 1 else ""
+        assert not any(text.get_parse_math() for text in figure.texts)
+        common = "a $value$" if shared else "m0" if number == 1 else ""
         assert figure.get_supxlabel() == common
         assert {axes.get_xlabel() for axes in figure.axes} == ({""} if common else {f"m{n}" for n in range(number)})
 

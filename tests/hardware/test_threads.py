@@ -244,6 +244,12 @@ def test_waits_count_only_if_more_cores_are_wanted_than_there_are(monkeypatch, o
     assert load.lacking(spent, seconds=10, others=others) == waited
 
 
+def test_the_thread_that_waited_longest_tells_what_was_lacking(monkeypatch):
+    monkeypatch.setattr(load, "available_cores", lambda: 2)
+    spent = [Time(ran=9 * 10**9, waited=seconds * 10**9) for seconds in (1, 4, 2)]
+    assert load.lacking(spent, seconds=10, others=0) == 4
+
+
 @pytest.mark.parametrize(("others", "busy"), [(0.0, False), (math.inf, True)])
 def test_the_cores_of_others_decide_on_a_measured_batch(monkeypatch, clock, others, busy):
     readings = iter([{-1: Time(0, 0)}, {-1: Time(0, 10**7)}])
@@ -281,6 +287,7 @@ def readings(monkeypatch):
 
 def test_the_cores_of_others_are_known_after_a_span(readings):
     assert readings((5, 10, 1), (5.1, 10.2, 1.1), (6, 11, 1.75), (6.1, 19, 2)) == [math.inf, math.inf, 0.25, 0.25]
+    assert readings((0, 10, 1), (load.SPAN, 10 + load.SPAN, 1)) == [math.inf, pytest.approx(1)]
     # The system counts in steps of 10 ms, so it may not have counted a short batch yet.
     assert readings((5, 10, 1), (7, 11, 2.25)) == [math.inf, 0]
     assert readings((5, 10, 1), (5.25, 10, 1.01)) == [math.inf, 0]

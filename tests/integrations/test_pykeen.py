@@ -104,6 +104,11 @@ def test_scores_that_are_nan_raise(nations):
         evaluated(integration.RankingEvaluator(), nations, Broken(triples_factory=nations.training))
 
 
+def test_no_triples_raise():
+    with pytest.raises(ValueError, match="Expected triples, got none; call evaluate with mapped_triples"):
+        integration.RankingEvaluator().finalize()
+
+
 @pytest.mark.parametrize("suite", [None, "mrr, ndcg@10"])
 def test_a_pipeline_stops_early_by_a_measure(suite, tmp_path):
     metric = "hits@10" if suite is None else "ndcg@10"

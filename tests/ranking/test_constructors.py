@@ -6,6 +6,7 @@ import torch
 import torchrank as tr
 from tests.support import usual_defaults
 from torchrank.layouts.canonical import Need
+from torchrank.ranking.ranking import Rankings
 
 T = torch.tensor
 SCORES = T([[0.9, 0.1, 0.5]])
@@ -143,7 +144,20 @@ def test_a_ranking_says_what_it_lacks_for_a_need():
         ValueError, match="with an entry for every candidate, got one of some judged candidates; make it by"
     ):
         label.check(Need(all_candidates=True), "x")
-    tr.Ranking.from_scores(SCORES, T([[1, 0, -1]])).check(Need(all_candidates=True), "x")
+    every = tr.Ranking.from_scores(SCORES, T([[1, 0, -1]]))
+    every.check(Need(all_candidates=True), "x")
+    tr.Ranking.join([every, every]).check(Need(all_candidates=True), "x")
+    for parts in ([label, label], [every, label], [label, every]):
+        with pytest.raises(ValueError, match="with an entry for every candidate, got one of some judged candidates"):
+            tr.Ranking.join(parts).check(Need(all_candidates=True), "x")
+
+
+def test_entries_of_all_candidates_are_made_only_if_they_are_asked_for():
+    label, every = tr.Ranking.from_label(SCORES, T([1])), tr.Ranking.from_scores(SCORES, T([[0, 1, 0]]))
+    made = []
+    ranking = Rankings([label, label], lambda: made.append(1) or tr.Ranking.join([every, every]))
+    assert ([part.size for part in ranking.parts()], made) == ([1, 1], [])
+    assert ([part.size for part in ranking.parts(all_candidates=True)], made) == ([3, 3], [1])
 
 
 @pytest.mark.parametrize(("num", "works"), [(1, True), (8, True), (9, False), (0, False), (1.5, False), (True, False)])

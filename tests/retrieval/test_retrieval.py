@@ -437,6 +437,14 @@ def test_a_plain_function_aggregates(name):
             close(ours(name, aggregation=torch.mean, **kwargs)(*batch), want)
 
 
+@pytest.mark.parametrize("action", ["neg", "pos", "skip"])
+def test_a_plain_function_aggregates_curves_of_lists_of_one_length(action):
+    preds, indexes = torch.rand(20), torch.arange(5).repeat_interleave(4)
+    target = torch.tensor([1, 0, 1, 0] * 4 + [0] * 4)
+    given = {"empty_target_action": action, "aggregation": lambda values, dim=None: values.amax(dim)}
+    close(*(make(CURVES[0], **given)(preds, target, indexes) for make in (ours, theirs)))
+
+
 def test_a_function_sees_one_curve_at_a_time():
     def relative(values, dim=None):
         return (values / values.mean()).amax(dim=dim)

@@ -37,6 +37,8 @@ OTHERS = {
     "Ranking.from_generated": {"invalid": "hold"},
     "Ranking.from_negatives": {"atol": 0, "rtol": 0},
     "Ranking.from_table": {"ties": "expected"},
+    "Ranking.in_rank_order": {"placed": False, "of_labels": False},
+    "Ranking.parts": {"all_candidates": False},
     "Ranking.rank": {"need": Need(None, False, False, 1)},
     "Ranking.sampled": {"replacement": False},
     "expected_median_rank": {"aggregation": "midpoint"},
@@ -52,7 +54,8 @@ OTHERS = {
     "Bootstrapped": {"method": "percentile"},
     # None = the level that the wrapper was made with
     **{key: {"level": None} for key in ("Bootstrapped.intervals", "Bootstrapped.summary", "Bootstrapped.difference")},
-    **{key: {"level": None} for key in ("Compared.comparison", "Sliced.summary")},
+    **{key: {"level": None} for key in ("Compared.comparison", "Rectified.comparison", "Sliced.summary")},
+    **{f"{key}.add": {"groups": (None,)} for key in ("Abstention", "Bootstrapped", "Compared", "Rectified", "Sliced")},
     "Sliced.estimates": {"level": None, "method": "auto"},
     "Sliced.worst": {"level": None, "min_queries": 2},
     "Sliced.difference": {"level": None, "other": "rest"},
@@ -138,7 +141,8 @@ def check(folder: str) -> None:
     for name in tr.__all__:
         thing = getattr(tr, name)
         if str(getattr(thing, "__module__", "")).startswith(f"torchrank.{folder}"):
-            public = [key for key in vars(thing) if key[0] != "_"] if isinstance(thing, type) else []
+            ours = [base for base in getattr(thing, "__mro__", ()) if base.__module__.startswith(f"torchrank.{folder}")]
+            public = {key for base in ours for key in vars(base) if key[0] != "_"}  # inherited ones too
             for path, function in {name: thing, **{f"{name}.{key}": getattr(thing, key) for key in public}}.items():
                 if isinstance(function, FunctionType | MethodType | type):
                     parameters = inspect.signature(function).parameters.items()

@@ -105,7 +105,8 @@ def outcome(pair: PairStatistics) -> str:
 
 def queries_of(numbers: Sequence[int]) -> str:
     """Numbers of queries: "50 queries", or "47 to 50 queries" if runs differ."""
-    low, high = min(numbers, default=0), max(numbers, default=0)
+    high = max(numbers, default=0)
+    low = min(numbers, default=high)
     return f"{f'{low:,} to ' if low < high else ''}{high:,} {'query' if high == 1 else 'queries'}"
 
 

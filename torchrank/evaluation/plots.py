@@ -174,8 +174,9 @@ def panels(title: str, measures: Sequence[str], rows: int, draw: Callable[[str, 
         draw(measure, axes)
     for axes in figure.axes[len(measures) :]:
         axes.remove()
-    if len({axes.get_xlabel() for axes in figure.axes}) == 1:
-        figure.supxlabel(figure.axes[0].get_xlabel(), fontsize="medium", parse_math=False)
+    labels = {axes.get_xlabel() for axes in figure.axes}
+    if len(labels) == 1:
+        figure.supxlabel(*labels, fontsize="medium", parse_math=False)
         for axes in figure.axes:
             axes.set_xlabel("")
     return figure
