@@ -55,10 +55,10 @@ def _compiled(kernels: Any, capability: int, dtype: str, precision: str) -> Kern
 
     tile = kernels.tile(DIMENSIONS, precision)
     pointers = {"queries": dtype, "items": dtype, "judged_scores": "fp32"}
-    pointers |= dict.fromkeys(("greater", "equal", "retrieved"), "i64") | {"has_nan": "i1", "unusual": "i32"}
+    pointers |= dict.fromkeys(("greater", "equal", "retrieved"), "i64") | {"has_nan": "i1", "nonfinite": "i32"}
     numbers = ("num_queries", "num_items", "size", "step", "entries")
     constants: dict[str, Any] = {"lanes": 1, "careful": False, "precision": precision}
-    constants |= {"tall": tile.tall, "wide": tile.wide, "depth": tile.depth, "whole": tile.whole}
+    constants |= {"tall": tile.tall, "wide": tile.wide, "depth": tile.depth, "single": tile.single}
     signature = {name: f"*{kind}" for name, kind in pointers.items()}
     signature |= dict.fromkeys(numbers, "i32") | dict.fromkeys(constants, "constexpr")
     # As at run time: torch aligns tensors to 16 bytes, and dimensions of embeddings are multiples of 16.

@@ -14,7 +14,7 @@ import torchrank as tr
 from tests.support import workers
 from torchrank.engine import rank
 from torchrank.engine.compiled import why_no_kernel
-from torchrank.engine.counting import ScoreCounts
+from torchrank.engine.score_counts import ScoreCounts
 from torchrank.engine.thresholds import compared_dtype
 from torchrank.layouts.catalogues import embedded
 
@@ -51,6 +51,7 @@ def embeddings(queries, items, dimension, dtype, special=False):
     left, right = (torch.randint(-3, 4, (n, dimension), generator=generator).to(dtype) for n in (queries, items))
     if special:
         right[3], right[4, 0], right[5, 0] = float("nan"), float("inf"), float("-inf")
+        left[0, 0] = 1
     return left, right
 
 
@@ -64,7 +65,7 @@ def test_counts_are_those_of_the_whole_matrix(fused, sizes, precision, special, 
     queries, items, dimension, entries = sizes
     left, right = embeddings(queries, items, dimension, dtype, special)
     judged = torch.randint(0, items, (queries, entries), generator=torch.Generator().manual_seed(1))
-    judged[0, 0] = 5  # a score of inf or -inf, or NaN
+    judged[0, 0], judged[0, -1] = 5, 4  # scores of -inf and inf
     query = torch.arange(queries).repeat_interleave(entries)
     scores = (left.double() @ right.double().T).float()
     own = fused.score_pairs(left, right, query, judged.flatten(), precision).view(queries, entries)
@@ -79,7 +80,7 @@ def test_counts_are_those_of_the_whole_matrix(fused, sizes, precision, special, 
 
 
 @interpreted
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
 @pytest.mark.parametrize(("candidates", "entries", "masked"), [(7, 1, False), (3000, 3, True), (40_000, 17, False)])
 def test_the_scores_of_a_matrix_are_counted(fused, monkeypatch, candidates, entries, masked, dtype):
     generator = torch.Generator().manual_seed(candidates)
@@ -209,7 +210,8 @@ def test_a_kernel_that_does_not_work_is_not_used(fused, monkeypatch, said, name,
     want = tr.MRR().score(tr.Ranking.from_embeddings(queries, items, RELEVANT["labels"]))
     why_no_kernel.cache_clear()
     monkeypatch.setattr(fused, name, function)
-    got = tr.MRR().score(tr.Ranking.from_embeddings(queries, items, RELEVANT["labels"], precision="tf32"))
+    with pytest.warns(UserWarning, match=f"Counts of scores on cpu take several times as long, because {reason}"):
+        got = tr.MRR().score(tr.Ranking.from_embeddings(queries, items, RELEVANT["labels"], precision="tf32"))
     why_no_kernel.cache_clear()
     assert torch.equal(got.nan_to_num(9.0), want.nan_to_num(9.0))
     assert said[1].endswith(f"among products of embeddings; not in one kernel: {reason}")

@@ -136,6 +136,27 @@ def test_embeddings_are_ranked_without_waiting(relevant, more):
 
 
 @on_gpu
+@pytest.mark.parametrize("precision", [None, "tf32", "tf32x3", "bf16"])
+def test_infinite_scores_of_embeddings_rank_as_on_a_cpu_and_nan_is_an_error(precision):
+    generator = torch.Generator().manual_seed(0)
+    queries, items = (torch.randint(1, 4, (n, 16), generator=generator).float() for n in (64, 3000))
+    items[::7], items[3::7] = -float("inf"), float("inf")
+    label = torch.randint(3000, (64,), generator=generator)
+    expected, suite = (
+        tr.RankingCollection(["mrr", "mr", "numret"]),
+        tr.RankingCollection(["mrr", "mr", "numret"]).cuda(),
+    )
+    expected.update(queries @ items.T, label)
+    suite.update(tr.Ranking.from_embeddings(*to_device((queries, items, label)), precision=precision))
+    torch.testing.assert_close({k: v.cpu() for k, v in suite.compute().items()}, expected.compute())
+    items[5] = NAN
+    suite.reset()
+    suite.update(tr.Ranking.from_embeddings(*to_device((queries, items, label)), precision=precision))
+    with pytest.raises(ValueError, match="NaN among the scores"):
+        suite.compute()
+
+
+@on_gpu
 @pytest.mark.parametrize("compiled", [False, True])
 def test_labels_beside_nan_are_counted_without_waiting(compiled):
     (scores, label), _ = batch("label")

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from torchrank.engine.columns import Columns, Seen, within
 from torchrank.engine.counting import (
-    ScoreCounts,
     count_by_comparing,
     count_by_sorting,
     count_retrieved,
 )
 from torchrank.engine.excluded import removable, subtract
 from torchrank.engine.plan import Counting, cheapest
+from torchrank.engine.score_counts import ScoreCounts
 from torchrank.engine.thresholds import Thresholds
 from torchrank.engine.topk import Top, count_among_best
 from torchrank.hardware import costs

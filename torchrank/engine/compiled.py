@@ -61,13 +61,14 @@ def _request(enabled: bool) -> None:
 def why_no_kernel(device: torch.device, *products: Any) -> str:
     """The reason why Triton's kernels do not count on a device; "" = they do.
 
-    The first call compiles, and waits for the device.
+    The first call compiles, waits for the device, and warns if the kernel does not work.
 
     Args:
         device: device of the scores, or of the embeddings.
         products: dtype, precision and dimensions of the embeddings; none = the scores are a matrix.
     """
-    if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+    on_gpu = device.type == "cuda" and torch.cuda.is_available()
+    if not on_gpu and os.environ.get("TRITON_INTERPRET") != "1":
         return "the scores are not on a CUDA device"
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
@@ -75,9 +76,12 @@ def why_no_kernel(device: torch.device, *products: Any) -> str:
         from torchrank.engine import kernels
 
         right = kernels.multiply_right(device, *products) if products else kernels.count_right(device)
-        return "" if right else "the kernel counts wrong on this device"
+        reason = "" if right else "the kernel counts wrong on this device"
     except Exception as error:  # of the compiler, or of the driver
-        return f"the kernel fails on this device: {error}"
+        reason = f"the kernel fails on this device: {error}"
+    if reason:
+        warnings.warn(f"Counts of scores on {device} take several times as long, because {reason}", stacklevel=2)
+    return reason
 
 
 def is_compiled() -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 
 from torchrank.engine.compiled import fused, is_compiled, why_no_kernel
+from torchrank.engine.score_counts import ScoreCounts
 from torchrank.engine.sorting import descending
 from torchrank.engine.thresholds import Thresholds, compared_dtype, next_below
 from torchrank.engine.tiles import strips, tile_shape
@@ -17,33 +17,6 @@ from torchrank.hardware import costs
 from torchrank.hardware.devices import all_finite
 from torchrank.hardware.sorted_values import ascending
 from torchrank.ranking.entries import run_bounds
-
-
-class ScoreCounts(NamedTuple):
-    """Counts over a block of columns of the scores, int64 unless another dtype was asked for.
-
-    The counts over all columns are the sums of the counts over the blocks.
-    """
-
-    #: [query, entry]: candidates ahead of each judged item
-    greater: Tensor
-    #: [query, entry]: candidates tied with each judged item, itself included
-    equal: Tensor
-    #: [query]: scores above -inf
-    retrieved: Tensor
-    #: bool [query]: whether a score is NaN; the sum over blocks is "or"
-    has_nan: Tensor
-
-    @classmethod
-    def nothing(cls, shape: Sequence[int], device: torch.device, dtype: torch.dtype = torch.int64) -> ScoreCounts:
-        """Counts over no columns, all 0, for judged items of a shape [query, entry]."""
-        shapes, dtypes = (shape, shape, shape[:1], shape[:1]), (dtype, dtype, dtype, torch.bool)
-        return cls._make(torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in zip(shapes, dtypes))
-
-    def add(self, other: ScoreCounts, rows: slice = slice(None)) -> None:
-        """Add, in place, the counts over other columns for the queries ``rows``."""
-        for total, part in zip(self, other):
-            total[rows].add_(part)
 
 
 def count_by_comparing(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torchrank.engine.counting import ScoreCounts, ahead_and_tied
+from torchrank.engine.counting import ahead_and_tied
+from torchrank.engine.score_counts import ScoreCounts
 from torchrank.hardware import costs
 from torchrank.layouts.items import Pairs
 from torchrank.layouts.ranked_ids import removed

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.catalogue import as_ranking
-from torchrank.engine.counting import ScoreCounts
 from torchrank.engine.excluded import removable, subtract
 from torchrank.engine.plan import fused_precision
+from torchrank.engine.score_counts import ScoreCounts
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import EmbeddedLayout
 from torchrank.layouts.items import Pairs

@@ -5,13 +5,14 @@ Counts are integers, whose sums are the same in any order of the threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from torchrank.engine.score_counts import ScoreCounts
 
 # Programs of a kernel, if there is enough work: about four for each of the 132 processors of an H100.
 PROGRAMS = 2**9
@@ -58,24 +59,24 @@ def _count_scores(
         tied += tl.where(x == judged, 1.0, 0.0)
         above_lowest += tl.where(x > float("-inf"), 1.0, 0.0)
         bad += tl.where(x != x, 1.0, 0.0)
-    at, inside = query * entries + lane, lane < entries
+    place, inside = query * entries + lane, lane < entries
     number = greater.dtype.element_ty
     comparable = tl.sum(tl.where(judged > float("-inf"), 1, 0), 1)
-    tl.atomic_add(greater + at, tl.sum(ahead.to(tl.int32), 1).to(number), mask=inside)
-    tl.atomic_add(equal + at, (tl.sum(tied.to(tl.int32), 1) * comparable).to(number), mask=inside)
+    tl.atomic_add(greater + place, tl.sum(ahead.to(tl.int32), 1).to(number), mask=inside)
+    tl.atomic_add(equal + place, (tl.sum(tied.to(tl.int32), 1) * comparable).to(number), mask=inside)
     tl.atomic_add(retrieved + query, tl.sum(tl.sum(above_lowest.to(tl.int32), 1), 0).to(number))
     tl.store(has_nan + query, True, mask=tl.sum(tl.sum(bad, 1), 0) > 0)
 
 
-def count_scores(scores: Tensor, judged_scores: Tensor, mask: Tensor | None, counts: Iterable[Tensor]) -> None:
+def count_scores(scores: Tensor, judged_scores: Tensor, mask: Tensor | None, counts: ScoreCounts) -> None:
     """Add to ``counts`` the scores above, and equal to, those of the judged items; each score is read once.
 
     Args:
         scores: [query, candidate].
         judged_scores: [query, entry], of the type of comparisons.
         mask: bool [query, candidate], False = padding.
-        counts: the tensors of :class:`~torchrank.engine.counting.ScoreCounts`, contiguous, of int64 or a float. Nothing
-            is added to ``equal`` for a judged item with the score -inf.
+        counts: contiguous tensors, of int64 or a float. Nothing is added to ``equal`` for a judged item with the score
+            -inf.
     """
     (queries, candidates), entries = scores.shape, judged_scores.shape[1]
     if not scores.numel():
@@ -108,8 +109,8 @@ class Tile(NamedTuple):
     wide: int
     #: dimensions that are multiplied at a time
     depth: int
-    #: whether these are all dimensions
-    whole: bool
+    #: whether they are all dimensions, so that a single product has the scores
+    single: bool
     #: warps of 32 threads, and tiles whose embeddings are fetched ahead of their product
     num_warps: int
     num_stages: int
@@ -126,20 +127,24 @@ def tile(size: int, precision: str) -> Tile:
 
 
 @triton.jit
-def _product(queries, items, row, column, size, precision: tl.constexpr, depth: tl.constexpr, whole: tl.constexpr):
+def _product(queries, items, row, column, size, precision: tl.constexpr, depth: tl.constexpr, single: tl.constexpr):
     """Scores of some rows of ``queries`` and of ``items`` [row, size], float32 [query, item].
 
-    ``whole``: whether ``size`` is at most ``depth``. Without a loop here, the loop over tiles fetches embeddings ahead.
+    ``single``: whether one product has all dimensions. Without a loop here, the loop over tiles fetches ahead.
     """
-    at = tl.arange(0, depth)
-    left = tl.load(queries + row[:, None] * size + at[None, :], mask=at[None, :] < size, other=0.0)
-    right = tl.load(items + column[None, :] * size + at[:, None], mask=at[:, None] < size, other=0.0)
+    dimension = tl.arange(0, depth)
+    left = tl.load(queries + row[:, None] * size + dimension[None, :], mask=dimension[None, :] < size, other=0.0)
+    right = tl.load(items + column[None, :] * size + dimension[:, None], mask=dimension[:, None] < size, other=0.0)
     scores = tl.dot(left, right, input_precision=precision)
-    if not whole:
+    if not single:
         for start in range(depth, size, depth):
-            at = start + tl.arange(0, depth)
-            left = tl.load(queries + row[:, None] * size + at[None, :], mask=at[None, :] < size, other=0.0)
-            right = tl.load(items + column[None, :] * size + at[:, None], mask=at[:, None] < size, other=0.0)
+            dimension = start + tl.arange(0, depth)
+            left = tl.load(
+                queries + row[:, None] * size + dimension[None, :], mask=dimension[None, :] < size, other=0.0
+            )
+            right = tl.load(
+                items + column[None, :] * size + dimension[:, None], mask=dimension[:, None] < size, other=0.0
+            )
             scores = tl.dot(left, right, scores, input_precision=precision)
     return scores
 
@@ -152,15 +157,15 @@ def _number(condition):
 
 @triton.jit(do_not_specialize=["num_queries", "num_items", "step", "entries"])
 def _count_products(
-    queries, items, judged_scores, greater, equal, retrieved, has_nan, unusual,
+    queries, items, judged_scores, greater, equal, retrieved, has_nan, nonfinite,
     num_queries, num_items, size, step, entries,
     lanes: tl.constexpr, careful: tl.constexpr, precision: tl.constexpr,
-    tall: tl.constexpr, wide: tl.constexpr, depth: tl.constexpr, whole: tl.constexpr,
+    tall: tl.constexpr, wide: tl.constexpr, depth: tl.constexpr, single: tl.constexpr,
 ):  # fmt: skip
     """Count the tiles of some queries with every ``step``-th tile of items, from the first one of this program on.
 
-    The first launch counts complete tiles of finite scores. Where it finds another score, it marks the program as
-    ``unusual``, and adds nothing. The ``careful`` launch counts these tiles, and those that the items do not fill.
+    The first launch counts complete tiles. A program that finds an infinite score or NaN adds nothing, and marks itself
+    in ``nonfinite``. The ``careful`` launch counts the tiles of these programs, and those that the items do not fill.
     """
     tiles = tl.cdiv(num_queries, tall)
     query = (tl.program_id(0) % tiles) * tall + tl.arange(0, tall)
@@ -170,39 +175,39 @@ def _count_products(
     tied = tl.zeros((tall, lanes), tl.int32)
     above_lowest = tl.zeros((tall, 1), tl.int32)
     bad = tl.zeros((tall, 1), tl.int32)
-    finite = tl.zeros((tall,), tl.float32)
+    zeros = tl.zeros((tall,), tl.float32)
     complete = num_items // wide
     begin, end = tl.program_id(0) // tiles, complete
     if careful:
         end = tl.cdiv(num_items, wide)
-        if tl.load(unusual + tl.program_id(0)) == 0:
+        if tl.load(nonfinite + tl.program_id(0)) == 0:
             begin += tl.cdiv(tl.maximum(complete - begin, 0), step) * step
     for tile in range(begin, end, step):
         item = tile * wide + tl.arange(0, wide)
         column = item.to(tl.int64)
         if careful:
             column = tl.minimum(column, num_items - 1)
-        scores = _product(queries, items, row, column, size, precision, depth, whole)
+        scores = _product(queries, items, row, column, size, precision, depth, single)
         if careful:
             bad += _number((scores != scores) & (item < num_items)[None, :])
             scores = tl.where((item < num_items)[None, :], scores, float("-inf"))
             above_lowest += _number(scores > float("-inf"))
         else:
-            finite += tl.sum(scores * 0.0, 1)  # NaN if a score is infinite or NaN
+            zeros += tl.sum(scores * 0.0, 1)  # NaN if a score is infinite or NaN
             above_lowest += wide
         for entry in tl.static_range(lanes):
             listed = tl.full((tall,), entry, tl.int32) < entries
             judged = tl.load(judged_scores + row * entries + entry, mask=listed, other=float("nan"))[:, None]
             ahead += tl.where(lane == entry, _number(scores > judged), 0)
             tied += tl.where(lane == entry, _number(scores == judged), 0)
-    strange = tl.max((finite != finite).to(tl.int32), 0)
+    found_nonfinite = tl.max((zeros != zeros).to(tl.int32), 0)
     if not careful:
-        tl.store(unusual + tl.program_id(0), strange)
-    is_query = (tl.where(query < num_queries, 0, 1) + strange)[:, None] == 0
-    at, inside = query[:, None] * entries + lane, is_query & (lane < entries)
-    comparable = tl.load(judged_scores + at, mask=inside, other=0.0) > float("-inf")
-    tl.atomic_add(greater + at, ahead.to(tl.int64), mask=inside)
-    tl.atomic_add(equal + at, tied.to(tl.int64), mask=inside & comparable)
+        tl.store(nonfinite + tl.program_id(0), found_nonfinite)
+    is_query = (tl.where(query < num_queries, 0, 1) + found_nonfinite)[:, None] == 0
+    place, inside = query[:, None] * entries + lane, is_query & (lane < entries)
+    comparable = tl.load(judged_scores + place, mask=inside, other=0.0) > float("-inf")
+    tl.atomic_add(greater + place, ahead.to(tl.int64), mask=inside)
+    tl.atomic_add(equal + place, tied.to(tl.int64), mask=inside & comparable)
     tl.atomic_add(retrieved + query[:, None], above_lowest.to(tl.int64), mask=is_query)
     tl.store(has_nan + query[:, None], True, mask=is_query & (bad > 0))
 
@@ -210,22 +215,20 @@ def _count_products(
 @triton.jit(do_not_specialize=["num_pairs"])
 def _score_pairs(
     queries, items, query, item, scores, num_pairs, size,
-    precision: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr, depth: tl.constexpr, whole: tl.constexpr,
+    precision: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr, depth: tl.constexpr, single: tl.constexpr,
 ):  # fmt: skip
     """The diagonal of one tile: the scores of some pairs, at most as many as the tile has queries, and items."""
     pair = tl.program_id(0) * min(tall, wide) + tl.arange(0, tall)
     other = tl.program_id(0) * min(tall, wide) + tl.arange(0, wide)
     row = tl.load(query + pair, mask=pair < num_pairs, other=0)
     column = tl.load(item + other, mask=other < num_pairs, other=0)
-    product = _product(queries, items, row, column, size, precision, depth, whole)
+    product = _product(queries, items, row, column, size, precision, depth, single)
     diagonal = tl.arange(0, tall)[:, None] == tl.arange(0, wide)[None, :]
     mine = (tl.arange(0, tall) < wide) & (pair < num_pairs)
     tl.store(scores + pair, tl.sum(tl.where(diagonal, product, 0.0), 1), mask=mine)
 
 
-def count_products(
-    queries: Tensor, items: Tensor, judged_scores: Tensor, precision: str, counts: Iterable[Tensor]
-) -> None:
+def count_products(queries: Tensor, items: Tensor, judged_scores: Tensor, precision: str, counts: ScoreCounts) -> None:
     """Add to ``counts`` the products of all queries and items above, and equal to, the scores of the judged items.
 
     Args:
@@ -241,11 +244,11 @@ def count_products(
     shape = tile(size, precision)
     rows, columns = triton.cdiv(num_queries, shape.tall), triton.cdiv(num_items, shape.wide)
     step = min(columns, triton.cdiv(PROGRAMS, rows))
-    unusual = torch.empty(rows * step, dtype=torch.int32, device=queries.device)
+    nonfinite = torch.empty(rows * step, dtype=torch.int32, device=queries.device)
     with torch.cuda.device_of(queries):
         for careful in (False, True):
             _count_products[(rows * step,)](
-                queries, items, judged_scores.contiguous(), *counts, unusual, num_queries, num_items, size, step,
+                queries, items, judged_scores.contiguous(), *counts, nonfinite, num_queries, num_items, size, step,
                 entries, triton.next_power_of_2(max(1, entries)), careful, precision, **shape._asdict(),
             )  # fmt: skip
 
@@ -281,41 +284,37 @@ def count_right(device: torch.device) -> bool:
     scores[3] *= 1e-41
     mask = torch.arange(3000, device=device).remainder(3) > 0
     judged, rows = scores[:, 1:6].contiguous(), mask.expand_as(scores)
-    counts = _zeros(4, 5, device)
+    counts = ScoreCounts.nothing(judged.shape, device)
     count_scores(scores, judged, rows, counts)
     listed = scores.masked_fill(~rows, float("-inf")).unsqueeze(1)
-    right = torch.equal(counts[0], (listed > judged.unsqueeze(-1)).sum(-1))
-    right &= torch.equal(counts[1], (listed == judged.unsqueeze(-1)).sum(-1))
-    right &= torch.equal(counts[2], (listed[:, 0] > float("-inf")).sum(-1))
-    return right and torch.equal(counts[3], listed[:, 0].isnan().any(-1))
+    right = torch.equal(counts.greater, (listed > judged.unsqueeze(-1)).sum(-1))
+    right &= torch.equal(counts.equal, (listed == judged.unsqueeze(-1)).sum(-1))
+    right &= torch.equal(counts.retrieved, (listed[:, 0] > float("-inf")).sum(-1))
+    return right and torch.equal(counts.has_nan, listed[:, 0].isnan().any(-1))
 
 
 def multiply_right(device: torch.device, dtype: torch.dtype, precision: str, size: int) -> bool:
-    """Whether counts among products of ``size`` dimensions are right.
+    """Whether counts among products of ``size`` dimensions are right, beside an item of NaN.
 
     Products of small integers are exact. Products of other numbers must equal themselves.
     """
     integers = (torch.arange(300 * size, device=device) * 7919 % 101 % 7 - 3).view(300, size).double()
-    judged, (greater, equal, *_) = _judge(integers.to(dtype), precision)
+    integers[131] = float("nan")  # neither a query nor judged, in a tile that items fill
+    judged, (greater, equal, retrieved, has_nan) = _judge(integers.to(dtype), precision)
     scores = integers[: len(judged)] @ integers.T
     right = torch.equal(judged.double(), scores[:, : 2 * len(judged) : 2].diagonal().unsqueeze(-1))
     right &= torch.equal(greater, (scores > judged).sum(-1, keepdim=True))
     right &= torch.equal(equal, (scores == judged).sum(-1, keepdim=True))
+    right &= bool((retrieved == 299).all()) and bool(has_nan.all())
     if device.type == "cpu":  # the interpreter multiplies with numpy, which rounds columns in several ways
         return right
-    return right and bool((_judge((integers / 7).to(dtype), precision)[1][1] > 0).all())
+    return right and bool((_judge((integers / 7).to(dtype), precision)[1].equal > 0).all())
 
 
-def _judge(items: Tensor, precision: str) -> tuple[Tensor, list[Tensor]]:
+def _judge(items: Tensor, precision: str) -> tuple[Tensor, ScoreCounts]:
     """Scores of 130 queries, which are the first items, with every second item, and their counts."""
     row = torch.arange(130, device=items.device)
     judged = score_pairs(items[:130], items, row, 2 * row, precision).unsqueeze(-1)
-    counts = _zeros(130, 1, items.device)
+    counts = ScoreCounts.nothing(judged.shape, items.device)
     count_products(items[:130], items, judged, precision, counts)
     return judged, counts
-
-
-def _zeros(queries: int, entries: int, device: torch.device) -> list[Tensor]:
-    shapes = ((queries, entries), (queries, entries), (queries,), (queries,))
-    dtypes = (torch.int64, torch.int64, torch.int64, torch.bool)
-    return [torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in zip(shapes, dtypes)]

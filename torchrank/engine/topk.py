@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchrank.engine.counting import ScoreCounts, count_equal, count_retrieved, equal_in_order
+from torchrank.engine.counting import count_equal, count_retrieved, equal_in_order
+from torchrank.engine.score_counts import ScoreCounts
 from torchrank.engine.thresholds import compared_dtype
 from torchrank.hardware import costs
 from torchrank.hardware.sorted_values import largest

@@ -85,7 +85,7 @@ class Reader:
     @functools.cached_property
     def _sizes(self) -> tuple[int, int]:
         """The largest rank of crowded entries, and their largest number in a query; or a bound, and 0."""
-        if not worth_reading(self.go):
+        if not worth_reading(self.go, self.go.shape[1]):
             return self.ranking.depth, 0
         return depth_of(self.ranking.first, only(self.stops, self.ranking.tied)), int(self.crowded.sum(-1).max())
 
@@ -147,7 +147,7 @@ def _stopped_in_groups(first: Tensor, tied: Tensor, crowded: Tensor, reached: Te
     rank_of_leader = (number.gather(-1, place) - 1).clamp_min(0)
     sizes = _sizes(run_starts, crowded, number)
     size = only(inside, sizes.gather(-1, place))
-    most = int(size.max()) if worth_reading(go) else first.shape[1]
+    most = int(size.max()) if worth_reading(go, go.shape[1]) else first.shape[1]
     # The group begins with its n - size candidates of q = 1, for which m_j = 1 without computation.
     mean = torch.ones_like(j)
     for taken in range(1, most + 1):

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.gains import RECIPROCAL
-from torchrank.formulas.random_ranking import chances_of_first
-from torchrank.layouts.canonical import BLOCK
+from torchrank.formulas.random_ranking import chances_of_first, chunk_length
+from torchrank.hardware.devices import worth_reading
 from torchrank.ranking.arithmetic import marked_rows, only, ratio
 from torchrank.ranking.derived import cached
 from torchrank.ranking.ranking import Ranking
@@ -96,8 +96,8 @@ def _first_of_several(n: Tensor, r: Tensor, s: Tensor, above: Tensor, where: Ten
 
     ``above`` candidates precede the group. Only its first s places count. Rows outside ``where`` have arbitrary values.
     """
-    # The longest group bounds the sum over places. An accelerator is waited for only if there are many places.
-    if where.is_cpu or len(s) * longest > 8 * BLOCK:
+    # The longest group bounds the sum over places, which are taken in chunks.
+    if worth_reading(where, longest // chunk_length(len(s), where)):
         longest = min(longest, int(only(where, s).amax())) if len(s) else 0
     total, s, above = torch.zeros_like(n), s.unsqueeze(-1), above.unsqueeze(-1)
     for j, share in chances_of_first(n, r, longest):

@@ -103,7 +103,7 @@ def _extremes(unjudged: Tensor, inside: Tensor | None) -> Iterator[Tensor]:
     if not unjudged.numel():
         return
     number, width = unjudged.cumsum(-1), unjudged.shape[1]
-    readable = worth_reading(number)
+    readable = worth_reading(number, width)
     last = int(number.max()) if readable else width
     near = last if inside is None or not readable else int((unjudged & inside).sum(-1).max())
     for others in range(min(near + 1, last)):

@@ -204,9 +204,14 @@ def chances_of_first(n: Tensor, r: Tensor, places: int) -> Iterator[tuple[Tensor
         none_yet = survive[:, -1:]
 
 
+def chunk_length(rows: int, like: Tensor) -> int:
+    """Number of columns of a table of ``rows`` that are computed at a time."""
+    room = BLOCK // 4 if like.is_cpu else 2 * BLOCK  # on an accelerator, more chunks launch more kernels
+    return max(1, room // max(1, rows))
+
+
 def _steps(start: int, stop: int, rows: int, like: Tensor) -> Iterator[Tensor]:
     """The integers from start to stop in chunks, so that a table of ``rows`` times a chunk has bounded memory."""
-    room = BLOCK // 4 if like.is_cpu else 8 * BLOCK  # on an accelerator, more chunks launch more kernels
-    step = max(1, room // max(1, rows))
+    step = chunk_length(rows, like)
     for low in range(start, stop, step):
         yield torch.arange(low, min(low + step, stop), dtype=like.dtype, device=like.device)

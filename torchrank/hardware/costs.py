@@ -20,8 +20,8 @@ def second_level() -> int:
 
 
 def tile_for(cache: int) -> int:
-    """Results in a tile: half of a second-level cache of 1 MB or more, as floats; else a common cache keeps it."""
-    return cache // 8 if cache >= 2**20 else 2**19
+    """Results in a tile: half of a second-level cache of 2 MB or more, as floats; else a common cache keeps it."""
+    return cache // 8 if cache >= 2**21 else 2**19
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Costs:
     passes_best: tuple[float, float] = (8.4, 42)
     #: a sort
     passes_sort: float = 38
-    #: columns from which waiting for an accelerator costs less than some operations for each column
+    #: steps of a few operations each from which waiting for an accelerator costs less
     waiting: int = 2**6
     #: judged items of a query up to which the fused kernel counts among products of embeddings
     fused: int = 8

@@ -105,9 +105,9 @@ def every(x: Tensor) -> bool:
     return bool(elements.flat[0] if expanded else elements.all())
 
 
-def worth_reading(x: Tensor) -> bool:
-    """Whether to read a value that bounds a loop over the columns of ``x``: on a device only if there are many."""
-    return x.is_cpu or x.shape[-1] >= costs.now.waiting
+def worth_reading(x: Tensor, steps: int) -> bool:
+    """Whether to read a value of ``x`` that may save some ``steps`` of a few operations each."""
+    return x.is_cpu or steps >= costs.now.waiting
 
 
 def put(x: Tensor, place: tuple[Tensor, ...], value: float) -> None:

@@ -183,7 +183,7 @@ class Compat(RankingMetric):
         early = tied & (ideal.above > ranking.first - 1)
         value = torch.where(tied, torch.where(early, 0.0, spread), value).flatten()
         flat = early.flatten()
-        reads = worth_reading(early)
+        reads = worth_reading(early, early.shape[1])
         chosen = flat.nonzero().squeeze(-1) if reads else torch.arange(len(flat), device=flat.device)
         entries = ideal.take(chosen)
         longest = ranking.depth if not reads else int(entries.tied.max()) if len(chosen) else 0

@@ -264,7 +264,7 @@ def _mean_reciprocal(ranking: Ranking, judged: Tensor, slot: Tensor, beside: Ten
     if ranking.untied:
         return means
     # Few candidates are tied with unjudged ones.
-    reads = worth_reading(means)
+    reads = worth_reading(means, means.shape[1])
     wanted = (judged & (rest > 0)).nonzero(as_tuple=True) if reads else (slice(None),)
     first, slot, beside, rest = (x[wanted].long().reshape(-1, 1) for x in (ranking.first, slot, beside, rest))
     longest = ranking.depth if not reads else int(rest.max()) if len(rest) else 0
