@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+from fractions import Fraction
 from statistics import mean
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 import torchrank as tr
 from tests.support import layout_cases, tie_orders
 from tests.support.cases import cases
-from torchrank.formulas import cascades, judgment_bounds
+from torchrank.formulas import cascades, judgment_bounds, rank_distribution, reciprocals
 from torchrank.formulas.first_relevant import first_rank
 from torchrank.formulas.greedy import _order, best_first
 from torchrank.metrics.compatibility import Tail
@@ -74,6 +75,59 @@ def test_cascades_in_many_blocks_have_the_values_of_one(monkeypatch, name):
         suite = tr.RankingCollection([name, "err@2", "err@5"])
         torch.testing.assert_close(suite.score(*batch.args, **batch.kwargs)[name], want, rtol=1e-12, atol=1e-15)
     assert len(queries) == len(want)
+
+
+def test_a_block_that_is_too_small_for_all_ranks_serves_no_other_cutoff(monkeypatch):
+    scores, grades = (
+        torch.tensor([[1, 1, 0.5, 0.5, 0.5], [1, 1, 1, 1, 0]]),
+        torch.tensor([[1, 0, 2, 0, 1], [0, 2, 1, 1, 1]]),
+    )
+    ks = [5, 4, 1, 2, 3]
+    want = tr.RankingCollection([f"err@{k}" for k in ks]).score(scores, grades)
+    monkeypatch.setattr(cascades, "BLOCK", 7)  # less than the two queries x 4 ranks
+    for order in (ks, ks[::-1]):
+        got = tr.RankingCollection([f"err@{k}" for k in order]).score(scores, grades)
+        for k in ks:
+            torch.testing.assert_close(got[f"err@{k}"], want[f"err@{k}"], rtol=1e-13, atol=0)
+            torch.testing.assert_close(tr.ERR(top_k=k).score(scores, grades), want[f"err@{k}"], rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize("gains", [{0: 0.5, 2: 3}, {0: 1, 1: 1}, {1: 2, 2: 3}, {2: 0.5}])
+def test_a_table_gives_grade_0_its_gain(gains):
+    grades = [2, 0, 1, 0]
+    values = [gains.get(grade, grade) for grade in grades]
+    got = tr.DCG(gain=gains).score(torch.tensor([[4.0, 3, 2, 1]]), torch.tensor([grades]))
+    assert got.item() == pytest.approx(sum(x / math.log2(rank + 1) for rank, x in enumerate(values, 1)), rel=1e-6)
+
+
+@pytest.mark.parametrize("num_items", [*range(12), 100, 199, 200, 201, 1000, 12_345])
+def test_buckets_of_ranks_hold_all_ranks_once_and_are_as_wide_as_their_share(num_items):
+    sizes = rank_distribution.buckets(num_items).tolist()
+    assert sum(sizes) == num_items + 1
+    start = 0
+    for size in sizes:
+        assert size == 1 or size <= rank_distribution.WIDTH * start
+        assert size + 1 > rank_distribution.WIDTH * start or start + size == num_items + 1
+        start += size
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+def test_chances_of_sampled_ranks_do_not_depend_on_their_chunks(monkeypatch, replacement):
+    ((rows, want),) = rank_distribution.chances(3, 9, replacement)
+    assert (rows, want.shape) == (slice(0, 10), (10, 4))
+    for block in (1, 4, 8, 12, 20, 36):
+        monkeypatch.setattr(rank_distribution, "BLOCK", block)
+        parts = list(rank_distribution.chances(3, 9, replacement))
+        assert [rows.start for rows, _ in parts] == list(range(0, 10, max(1, block // 4)))
+        assert torch.equal(torch.cat([part for _, part in parts]), want)
+
+
+def test_the_series_of_the_digamma_function_is_that_of_the_bernoulli_numbers():
+    bernoulli = [Fraction(1)]
+    for n in range(1, 2 * len(reciprocals.SERIES) + 1):
+        bernoulli.append(-sum(math.comb(n + 1, k) * bernoulli[k] for k in range(n)) / (n + 1))
+    terms = range(2, len(bernoulli), 2)
+    assert list(reciprocals.SERIES) == [float((Fraction(2) ** (1 - n) - 1) * -bernoulli[n] / n) for n in terms]
 
 
 def test_bounds_over_judgments_take_lists_up_to_a_largest_length_where_every_rank_matters(monkeypatch):

@@ -164,6 +164,15 @@ def test_moments(most):
             assert hits.variance[i].item() == pytest.approx(variance, rel=1e-9, abs=1e-12), (pair, k)
 
 
+@pytest.mark.parametrize("n", [0, 1, 7])
+@pytest.mark.parametrize("most", [0, 1, 5])
+def test_moments_of_queries_without_relevant_candidates_are_0(n, most):
+    sizes = torch.tensor([n, 9], dtype=torch.float64), torch.tensor([0, most], dtype=torch.float64)
+    for k in (None, 1, 3, 100):
+        for found in (chance.reciprocal_rank(*sizes, k, most), chance.hit(*sizes, k, most)):
+            assert (found.mean[0].item(), found.variance[0].item()) == (0, 0)
+
+
 def test_moments_in_many_pieces(monkeypatch):
     n, r = torch.tensor([50.0, 60], dtype=torch.float64), torch.tensor([5.0, 30], dtype=torch.float64)
     for k in (None, 20):

@@ -50,8 +50,8 @@ class Reader:
         self.go = 1 - self.chance
         # The product over a whole tie group does not depend on its order, so it is exact at the start of each group.
         passed = torch.nn.functional.pad(self.go.cumprod(-1), (1, 0), value=1.0)
-        #: float64 [query, entry]: probability to reach the tie group of each entry
-        self.reached = passed.gather(-1, ranking.run_bounds()[0]) if not ranking.untied else passed[:, :-1]
+        #: float64 [query, entry]: probability to reach the tie group, at the first entry with q < 1 of each group
+        self.reached = passed[:, :-1]
         # Candidates without a tie have one rank, which leaves nothing to average.
         self.alone = only(self.stops & (ranking.tied == 1), self.reached * self.chance)
         self._table = self.go[:, :0]

@@ -85,7 +85,7 @@ def bound(
     bounds: list[Tensor] = []
     nothing: list[Tensor] = []
     while chosen := list(itertools.islice(choices, per_step)):
-        relevant = unjudged & (chosen[0] if len(chosen) == 1 else torch.stack(chosen))
+        relevant = unjudged & torch.stack(chosen)
         queries = torch.arange(ranking.num_queries, device=unjudged.device)
         repeated = ranking if len(chosen) == 1 else ranking.take(queries.repeat(len(chosen)))
         value, empty = values(_judged(repeated, relevant.flatten(0, -2), worth))

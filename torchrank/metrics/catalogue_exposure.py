@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torchmetrics.utilities.plot import plot_curve
 
+from torchrank.hardware.devices import running_sum
 from torchrank.metrics.item_lists import ExposureMetric, ListMetric, Recommended
 from torchrank.metrics.rank_discount import Discount, RankDiscount
 from torchrank.names.parameters import number, one_of
@@ -213,7 +214,7 @@ class LorenzCurve(Spread):
     registry: ClassVar[dict[str, type[ListMetric]]] = {}
 
     def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
-        so_far = exposure.sort().values.cumsum(0)
+        so_far = running_sum(exposure.sort().values)
         return torch.nn.functional.pad(so_far / so_far[-1], (1, 0))
 
     def compute(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]

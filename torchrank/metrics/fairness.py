@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.divergences import difference, kullback_leibler
+from torchrank.hardware.devices import running_sum
 from torchrank.metrics.item_groups import (
     GroupMetric,
     PopulationMetric,
@@ -128,7 +129,7 @@ class NDKL(PopulationMetric, PerUserMetric):
         shares = torch.where(lists.is_item.unsqueeze(-1), self.groups[lists.ids], 0.0)
         weights = torch.where(shares.sum(-1) > 0, self.attention(lists), 0.0)
         assert self.population is not None
-        divergence = kullback_leibler(distribution(shares.cumsum(1)), self.population)
+        divergence = kullback_leibler(distribution(running_sum(shares.mT).mT), self.population)
         return ratio((weights * divergence).sum(-1), weights.sum(-1))
 
 

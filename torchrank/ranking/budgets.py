@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import widened
+from torchrank.hardware.devices import running_sum, widened
 from torchrank.layouts.arrange import Batch
 from torchrank.layouts.checks import check_tensor
 from torchrank.ranking.entries import run_bounds, run_starts
@@ -55,7 +55,7 @@ class Costs:
         """
         order, starts = self._order()
         cost = self.cost[self.rows].gather(-1, order)
-        spent, (start, stop) = cost.cumsum(-1), run_bounds(starts)
+        spent, (start, stop) = running_sum(cost), run_bounds(starts)
         affordable = spent.gather(-1, stop - 1) <= budget  # tie groups that fit whatever their order
         number = affordable.sum(-1, keepdim=True)
         paid = torch.nn.functional.pad(spent, (1, 0)).gather(-1, number)
@@ -80,7 +80,7 @@ class Costs:
         single = self[query : query + 1]
         order, starts = single._order()
         start, stop = run_bounds(starts)
-        total = single.cost[single.rows].gather(-1, order).cumsum(-1).gather(-1, stop - 1)
+        total = running_sum(single.cost[single.rows].gather(-1, order)).gather(-1, stop - 1)
         first = int((total <= budget).sum())
         last = int(stop[0, first])
         if last - first > MOST_TIED:

@@ -9,6 +9,8 @@ from typing import TypeGuard
 import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import running_sum
+
 
 @dataclass(frozen=True)
 class Mean:
@@ -60,7 +62,7 @@ def aggregate(how: str | Callable[[Tensor], Tensor], values: Tensor, weights: Te
         # Divided by the largest one, because sums of extreme weights are infinite. The two factors below tolerate
         # rounding in the sums.
         weights = weights[order] / weights.amax()
-        so_far, total = weights.cumsum(0) * 2, weights.sum()
+        so_far, total = running_sum(weights) * 2, weights.sum()
         lower = values[(so_far >= total * (1 - 1e-12)).int().argmax()]
         return lower if how == "median" else (lower + values[(so_far > total * (1 + 1e-12)).int().argmax()]) / 2
     if how in ("min", "max"):

@@ -10,7 +10,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import widest_float
+from torchrank.hardware.devices import running_sum, widest_float
 from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.checks import check_tensor, tensor_of
@@ -171,7 +171,7 @@ class Abstention(SuiteMetric):
 def _area_of_abstention(weight: Tensor, total: Tensor) -> Tensor:
     """Area under the means of what remains, over the rates of abstention; bins in ascending order of confidence."""
     rates = RATES.to(weight)
-    queries, values = weight.cumsum(0), total.cumsum(0)
+    queries, values = running_sum(weight), running_sum(total)
     out = torch.minimum((rates * queries[-1]).round(), queries[-1] - 1)
     last = torch.searchsorted(queries, out, right=True).clamp_max(len(weight) - 1)  # the bin that is cut
     left = values[-1] - values[last] + (queries[last] - out) * total[last] / weight[last]
@@ -182,7 +182,7 @@ def _area_of_risk(weight: Tensor, risk: Tensor) -> Tensor:
     """Mean over n of the mean risk of the n most confident queries; bins in ascending order of confidence."""
     there = weight > 0
     weight, risk = weight[there].flip(0), risk[there].flip(0)
-    before, mean = weight.cumsum(0) - weight, risk / weight
+    before, mean = running_sum(weight) - weight, risk / weight
     # With b queries of risk s before a bin of mean m, n of them have the mean (s + (n - b) m) / n.
     harmonic = torch.special.digamma(before + weight + 1) - torch.special.digamma(before + 1)
-    return ((risk.cumsum(0) - risk - before * mean) * harmonic + risk).sum() / weight.sum()
+    return ((running_sum(risk) - risk - before * mean) * harmonic + risk).sum() / weight.sum()

@@ -16,7 +16,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import widest_float
+from torchrank.hardware.devices import running_sum, widest_float
 from torchrank.layouts.arrange import Batch, arrange_batch
 from torchrank.layouts.bad_values import explain
 from torchrank.layouts.canonical import BLOCK, DenseLayout
@@ -240,4 +240,4 @@ def _bounds(metric: RankingMetric, pair: _Pair) -> Tensor:
 
 def _prefix_sums(x: Tensor, descending: bool) -> Tensor:
     """Sums of the first 0, 1, ... elements of each row in order of size: [query, 1 + element]."""
-    return torch.nn.functional.pad(x.sort(1, descending=descending).values.cumsum(1), (1, 0))
+    return torch.nn.functional.pad(running_sum(x.sort(1, descending=descending).values), (1, 0))
