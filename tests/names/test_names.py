@@ -7,6 +7,7 @@ import sys
 import tomllib
 from collections import Counter
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
@@ -711,6 +712,37 @@ def test_the_line_of_other_libraries_has_each_name_once_with_its_remark():
         assert all(1 <= line.count(f"`{name}`") <= names[name] for name in names), line
 
 
+def test_the_line_of_other_libraries_joins_those_with_the_same_setting_and_remark():
+    class Own:
+        known_as: ClassVar = {
+            "trec_eval": "a_b",
+            "trec_eval9": {"a_b": "", "c": "(x=1)"},
+            "parse": "z",
+            "ranx": {"x_{k}": "@{k}", "y": "(beta=2)"},
+            "pyg": {"Y": "(beta=2)"},
+            "recbole": {"gauc": "~ weighted"},
+            "rax": {"w": "(gamma=1) with a remark"},
+            "xgboost": {"q": "(delta={root})", "p": "(delta={root})"},
+            "lenskit": {"": "(delta=1)"},
+            "pykeen": {"m": ["(e=1)@5 first", "~ (e=2) second"]},
+        }
+
+    class Other:
+        known_as: ClassVar = {"trec_eval": "a", "trec_eval9": "b"}
+
+    assert also_in(Own).removesuffix(".").split("; ") == [
+        "trec_eval and pytrec_eval (`a_b`), ranx (`x_k`)",
+        "pytrec_eval (`c` with `x=1`)",
+        "with `beta=2` ranx (`y`), PyG (`Y`)",
+        "RecBole (`gauc`) differs: weighted",
+        "with `gamma=1` rax (`w`), with a remark",
+        "XGBoost (`q`, `p` with `delta=√x`)",
+        "with `delta=1` LensKit",
+        "with `e=1` PyKEEN (`m`), first",
+    ]
+    assert also_in(Other) == "trec_eval (`a`), pytrec_eval (`b`)."
+
+
 def test_parameters_have_types_that_are_evaluated_texts_or_unknown_names():
     class Own(tr.extend.BinaryMetric):  # annotations of this file are types, not texts
         name = "ownwithtypes"
@@ -734,6 +766,11 @@ def test_names_have_a_largest_length_and_number_of_cutoffs():
     assert len(tr.RankingCollection("ndcg@1-1000")) == 1000
     with pytest.raises(ValueError, match="Expected at most 1000 cutoffs after ndcg, got '@1-1001'"):
         tr.RankingCollection("ndcg@1-1001")
+    assert list(tr.RankingCollection(f"ndcg@{2**53}")) == [f"ndcg@{2**53}"]
+    with pytest.raises(ValueError, match="Expected top_k to be an integer <= 9007199254740992 or None"):
+        tr.RankingCollection("ndcg@" + "9" * 18)
+    with pytest.raises(ValueError, match="Expected cutoffs like '@10', '@5,10' or '@1-5' after ndcg"):
+        tr.RankingCollection("ndcg@" + "9" * 19)
     with pytest.raises(ValueError, match="Expected a name of at most 10,000 characters, got 10,001: 'aaa"):
         tr.parse("a" * 10_001)
     with pytest.raises(ValueError, match="Expected the name of a measure, got 10,000 characters"):

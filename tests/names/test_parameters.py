@@ -3,7 +3,9 @@
 import inspect
 import math
 import sys
+import typing
 import warnings
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -292,6 +294,25 @@ def test_a_label_names_a_callable_a_share_and_none():
     assert Weighed().how is None
     with pytest.raises(ValueError, match="got True"):
         Weighed(how=True)
+
+    class Chosen(tr.extend.BinaryMetric):
+        name = "chosenfromsome"
+        how: Literal["some", 1] | Callable[[float], float] = tr.extend.one_of(default="some")
+
+    assert [Chosen(how=how).how for how in ("some", 1, squared)] == ["some", 1, squared]
+    for wrong in (None, "other", 2):
+        with pytest.raises(ValueError, match=f"Expected how to be one of 'some', 1 or a callable .*, got {wrong!r}"):
+            Chosen(how=wrong)
+
+
+def test_signatures_have_the_values_of_their_class():
+    for cls in measures().values():
+        for name, param in cls.declared.items():
+            if callable(getattr(param, "known", None)) and param.init:
+                shown = inspect.signature(cls).parameters[name].annotation
+                values = {value for kind in typing.get_args(shown) for value in typing.get_args(kind) or [kind]}
+                assert values - {type(None)} == {*param.known(cls)} - {None}, (cls, name)
+                assert (type(None) in values) == param.or_none, (cls, name)
 
 
 def test_a_module_of_a_package_that_is_not_installed_is_missing_even_if_it_was_imported(monkeypatch):

@@ -43,12 +43,12 @@ class Parameter:
     by_hand: bool = False
 
     #: the class that declares it
-    owner: type | None = None
+    owner: type = object
 
     @functools.cached_property
     def hint(self) -> Any:
         """The type itself, or the text of the annotation if a name in it is not found."""
-        if not isinstance(self.annotation, str) or self.owner is None:
+        if not isinstance(self.annotation, str):
             return self.annotation
         # The names in an annotation belong to the module of the class, or to the class.
         try:
@@ -158,7 +158,7 @@ def integer(*, default: Any = REQUIRED, least: int, most: int = arguments.MOST, 
     return _Integer(default, kw_only=kw_only, least=least, most=most)
 
 
-def cutoff(*, default: Any = None, kw_only: bool = False) -> Any:
+def cutoff(*, default: Any, kw_only: bool) -> Any:
     """Declare ``top_k``: an integer, a share of each list such as "10%", a cost such as "2000tok", or None."""
     return _Cutoff(default, kw_only=kw_only, least=1, most=arguments.MOST)
 
