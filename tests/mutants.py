@@ -105,7 +105,7 @@ def changed(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
             return
         case ast.If(test=ast.Name(id="TYPE_CHECKING")) | ast.FunctionDef(decorator_list=[ast.Name(id="overload")]):
             return
-        case ast.Call(func=ast.Name(id="dataclass" | "dataclass_transform" | "cast" | "TypeVar")):
+        case ast.Call(func=ast.Name(id="dataclass" | "dataclass_transform" | "field" | "cast" | "TypeVar")):
             return
         case ast.ClassDef(name="Costs"):  # numbers on which no result depends
             return

@@ -168,7 +168,7 @@ class Gained(Derived):
 
     def _ideal_width(self) -> int:
         """Number of ranks of the ideal order, up to ``reach``."""
-        return self.first.shape[1] if self.pool is None else min(self.reach or self.pool.shape[1], self.pool.shape[1])
+        return self.first.shape[1] if self.pool is None else self.pool[:, : self.reach].shape[1]
 
     @cached_property
     def levels(self) -> int | None:

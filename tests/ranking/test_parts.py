@@ -1,0 +1,96 @@
+"""Rectangles of queries of a ranking: their numbers, their entries and their bad values."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+
+import torchrank as tr
+from torchrank.formulas.gains import GAINS
+from torchrank.ranking.gained import FEW_LEVELS
+from torchrank.ranking.intervals import _is_fixed
+from torchrank.ranking.parts import batch_order, numbered, together
+
+
+def ragged(queries=60, width=30):
+    """A ranking in which one query of ten has many relevant candidates."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.rand((queries, width), generator=generator)
+    relevant = [[0] * (1 + 19 * (i % 10 == 0)) for i in range(queries)]
+    relevant = [torch.randperm(width, generator=generator)[: len(x)].tolist() for x in relevant]
+    grade = torch.zeros((queries, width), dtype=torch.int64)
+    for row, items in enumerate(relevant):
+        grade[row, items] = 1
+    return tr.Ranking.from_scores(scores, grade)
+
+
+@pytest.mark.parametrize("start", [0, 100])
+def test_a_ranking_is_cut_into_rectangles_with_all_of_its_queries_entries_and_bad_values(assume, start):
+    assume(rectangle=1)
+    ranking = ragged().joined
+    ranking = replace(ranking, valid=ranking.grade > 0, errors=torch.ones_like(ranking.errors))
+    parts = list(ranking.narrowed(start))
+    assert len(parts) > 1
+    assert torch.equal(sum(part.errors for part in parts), ranking.errors)
+    assert torch.cat([part.queries for part in parts]).sort().values.tolist() == list(range(start, start + 60))
+    for part in parts:
+        for row, query in enumerate((part.queries - start).tolist()):
+            for name in ("first", "tied", "grade"):
+                mine, whole = (getattr(x, name)[i][x.valid[i]] for x, i in ((part, row), (ranking, query)))
+                assert torch.equal(mine, whole), name
+
+
+def test_queries_of_parts_are_numbered_one_after_the_other():
+    first, second = (tr.Ranking.from_scores(torch.rand(n, 4), torch.ones(n, 4)).joined for n in (2, 3))
+    placed = replace(second, queries=torch.tensor([4, 2, 3]))
+    got = [part.queries.tolist() for part in numbered([first, placed, second], 10)]
+    assert got == [[10, 11], [14, 12, 13], [15, 16, 17]]
+    assert batch_order([torch.tensor([2, 0]), torch.tensor([1])]).tolist() == [1, 2, 0]
+    assert batch_order([None, None]) is None
+    flag = torch.tensor([True, False])
+    assert together([(None, flag), (flag, flag)]).tolist() == [False, False, True, False]
+    assert together([(None, flag)]) is None
+
+
+def test_functions_of_numbers_alone_have_tables_that_are_kept():
+    @dataclass(frozen=True)
+    class Fixed:
+        exponent: float
+        shift: int = 1
+
+    @dataclass(frozen=True)
+    class Mixed:
+        exponent: float
+        inner: object
+
+    @dataclass
+    class Changing:
+        exponent: float
+
+    kept = {1: True, 0.5: True, Fixed(2.0): True, Mixed(2.0, Fixed(1.0)): True}
+    kept |= {"x": False, Mixed(2.0, "x"): False, Mixed(2.0, Mixed("x", 1)): False, len: False}
+    assert {x: _is_fixed(x) for x in kept} == kept
+    assert not _is_fixed(Changing(1.0))
+
+
+@pytest.mark.parametrize("most", [0, 1, FEW_LEVELS - 1, FEW_LEVELS, FEW_LEVELS + 1, 100])
+@pytest.mark.parametrize("width", [1, 5, 40])
+def test_an_ideal_order_is_the_grades_in_descending_order(most, width):
+    grade = torch.randint(-1, most + 1, (6, width), generator=torch.Generator().manual_seed(width))
+    grade[0, 0] = most
+    ranking = tr.Ranking.from_scores(torch.rand(6, width), grade)
+    (part,) = ranking.parts()
+    for gain, of_grade in ((GAINS["linear"], float), (GAINS["exponential"], lambda x: 2.0**x - 1)):
+        want = [sorted((max(0.0, of_grade(x)) for x in row), reverse=True) for row in grade.tolist()]
+        for k in (None, 1, 3):
+            assert part.ideal_order(gain, k).tolist() == [row[:k] for row in want]
+
+
+def test_the_first_query_that_has_no_draw_is_named():
+    ranking = tr.Ranking.from_ranks(torch.tensor([3, 2, 4]), num_candidates=torch.tensor([9, 4, 5]))
+    assert ranking.sampled(3).draw.num_negatives == 3
+    with pytest.raises(ValueError, match=r"Expected 4 negatives or more in each query, got .* 3 .* in query 1; lower"):
+        ranking.sampled(4)
+    several = tr.Ranking.from_scores(torch.rand(3, 4), torch.tensor([[1, 0, 0, 0], [0, 1, 0, 1], [1, 1, 0, 0]]))
+    with pytest.raises(ValueError, match=r"Expected one relevant candidate in each query, got 2 .* in query 1; rank"):
+        several.sampled(1)
