@@ -155,6 +155,10 @@ def test_identifiers_in_the_place_of_items_are_refused_and_several_items_are_not
     ranking = tr.Ranking.from_generated(ids_of[small], list(small), ids_of)
     assert tr.MAP().score(ranking).tolist() == [1]
     assert len(tr.MRR().score(tr.Ranking.from_generated(beams[:0], several[:0], ids_of))) == 0
+    mixed = torch.tensor([[1, 2, 3], [9, 40, 41]])  # of which one row is an identifier
+    assert tr.MRR().score(tr.Ranking.from_generated(ids_of[mixed], mixed, ids_of)).tolist() == [1, 1]
+    one_code = torch.tensor([[0], [1]])
+    assert tr.MRR().score(tr.Ranking.from_generated(one_code.unsqueeze(0), one_code[:1], one_code)).tolist() == [1]
 
 
 def test_unknown_items_and_policies_raise():

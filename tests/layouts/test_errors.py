@@ -606,3 +606,34 @@ def test_a_foreign_metric_cannot_take_a_ranking():
     suite = tr.RankingCollection([tr.MRR(), MeanAbsoluteError()])
     with pytest.raises(TypeError, match=r"preds and target for MeanAbsoluteError.*got a Ranking"):
         suite.update(tr.Ranking.from_scores(SCORES, GRADES))
+
+
+@pytest.mark.parametrize(("queries", "items"), [(2, 4), (4, 2), (3, 3)])
+def test_labels_and_pairs_outside_the_catalogue_are_counted(queries, items):
+    query = torch.tensor([0, 0, queries - 1, queries, -1, 0, 0])
+    item = torch.tensor([0, items - 1, 0, 0, 0, items, -1])
+    label = torch.arange(queries).clamp_max(items - 1)
+    embeddings = torch.rand(queries, 3), torch.rand(items, 3)
+    for wrong, number in ((0, 4), (1, 5)):
+        label[0] = items * wrong
+        for ranking in (
+            lambda: tr.Ranking.from_embeddings(*embeddings, label, exclude=(query, item)),
+            lambda: tr.Ranking.from_scores(torch.rand(queries, items), label, exclude=(query, item)),
+        ):
+            with pytest.raises(ValueError, match=f"mrr: {number} labels, ids or .* outside the batch or the catalogue"):
+                tr.MRR().score(ranking())
+
+
+@pytest.mark.parametrize("groups", [torch.zeros((1, 3), dtype=torch.int64), torch.zeros(0, dtype=torch.int64)])
+def test_groups_of_blocks_are_one_row(groups):
+    with pytest.raises(ValueError, match=r"Expected groups of shape \[item\], the group of each item of all blocks"):
+        tr.Ranking.from_score_blocks([torch.rand(2, 3)], torch.tensor([0, 1]), groups=groups)
+
+
+def test_integer_scores_beside_float_grades_are_told_from_labels_beside_scores():
+    ranks, grades = torch.tensor([[3, 2, 1, 0]]), torch.tensor([[1.0, 0, 0, 1]])
+    with pytest.raises(TypeError, match=r"Expected target with integer preds .* pass preds\.float\(\)"):
+        tr.NDCG().score(ranks, grades)
+    for labels, scores in ((ranks % 2, grades), (ranks, grades / 2)):
+        with pytest.raises(TypeError, match="exchange preds and target"):
+            tr.NDCG().score(labels, scores)

@@ -435,3 +435,9 @@ def test_padded_ids_without_a_column_and_a_batch_of_two_tensors_have_the_default
     batch = Batch(torch.rand(2, 3), torch.zeros(2, 3))
     given = ("preds", "target", "repeats", "results")
     assert {name: x for name, x in vars(batch).items() if name not in given and x is not None} == {}
+
+
+def test_a_need_of_two_contains_both():
+    some, few, every = Need(3, relevant=True), Need(5), Need(relevant=True, all_candidates=True, metrics=2)
+    assert some | few == few | some == Need(5, metrics=2)
+    assert some | every == every | some == Need(None, relevant=True, all_candidates=True, metrics=3)

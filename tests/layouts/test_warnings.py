@@ -72,6 +72,12 @@ def test_exchanged_scores_and_labels_are_noticed(flat):
     assert not warned(lambda: tr.NDCG().update(scores, scores.exp(), **options))
 
 
+@pytest.mark.parametrize(("numbers", "exchanged"), [([0, 1, 0, 1], False), ([0, 1, 0, 1, 1], True), ([1] * 9, False)])
+def test_whole_numbers_are_labels_if_each_stands_more_than_twice_on_average(numbers, exchanged):
+    labels = tensor([numbers]).float()
+    assert bool(warned(lambda: tr.NDCG().update(labels, random(*labels.shape)))) == exchanged
+
+
 LENGTHS = tensor([3, 7, 10, 5])
 PADDING = torch.arange(10) >= LENGTHS.unsqueeze(-1)
 

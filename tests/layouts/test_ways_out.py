@@ -1,5 +1,6 @@
 """Each error of a layout names a call, and the call works in the function that raised the error."""
 
+import math
 import re
 
 import pytest
@@ -272,8 +273,15 @@ def test_the_type_of_an_argument_that_is_no_tensor_says_how_to_make_one():
     assert tr.MRR().score(list(rows), torch.tensor([1])).tolist() == [1]
     with pytest.raises(TypeError, match=r"got list$"):
         tr.MRR().score([["a", "b"], ["c", "d"]], torch.tensor([1]))
-    with pytest.raises(TypeError, match=r"got lists of 1 to 2 numbers; pass torch\.nn\.utils\.rnn\.pad_sequence"):
-        tr.MRR().score([[1, 2], [3]], torch.tensor([1, 1]))
+
+
+@cases("lists", [[[1, 2], [3]], [[0.5, 2], [], [3.5]], [[], [True, False]], [[], [1, 0.5], [True]]])
+def test_lists_of_several_lengths_are_padded_with_what_is_no_candidate(lists):
+    with pytest.raises(TypeError, match=r"got lists of . to 2 numbers; pass torch\.nn\.utils") as error:
+        tr.MRR().score(lists, torch.tensor([1] * len(lists)))
+    kinds = {type(x) for one in lists for x in one}
+    padding = -math.inf if float in kinds else False if kinds == {bool} else -1
+    assert way_out(error, preds=lists).tolist() == [one + [padding] * (2 - len(one)) for one in lists]
 
 
 def test_sets_of_relevant_ids_have_a_way_out():
