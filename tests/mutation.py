@@ -46,7 +46,7 @@ from mutants import Mutant, drawn, with_calls  # noqa: E402
 
 #: the folders of tests of each folder of ``torchrank``
 TESTS = {
-    "hardware": ["hardware"],
+    "hardware": ["hardware", "engine/test_products.py"],
     "names": ["names", "measures/test_complete.py"],
     "layouts": ["layouts", "item_lists/test_generated.py"],
     "ranking": [

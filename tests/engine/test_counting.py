@@ -8,7 +8,6 @@ import torch
 
 from torchrank.engine import compiled, counting, excluded, score_counts, tiles
 from torchrank.engine.thresholds import Thresholds
-from torchrank.hardware import costs
 from torchrank.layouts.items import Pairs
 
 INF, NAN = math.inf, math.nan
@@ -68,12 +67,6 @@ def test_strips_have_rows_for_all_threads_and_cover_all_queries_once(monkeypatch
         assert [query for strip in rows for query in range(queries)[strip]] == list(range(queries))
         assert {strip.stop - strip.start for strip in rows} == {max(1, min(queries, 2 * threads))}
     assert len(tiles.strips(torch.zeros(10**7, 16, device="meta"), 2)[0]) == 20  # of an accelerator: other tiles
-
-
-def test_a_tile_takes_half_of_a_large_second_level_cache():
-    sizes = [costs.tile_for(kilobytes * 1024) for kilobytes in (0, 512, 2047, 2048, 4096)]
-    assert sizes == [2**19, 2**19, 2**19, 2**18, 2**19]
-    assert costs.Costs().tile == costs.tile_for(costs.second_level())
 
 
 def test_tiles_of_all_sizes_count_alike(assume):

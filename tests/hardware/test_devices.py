@@ -1,11 +1,13 @@
 """What a device can do, and values that are read without waiting for it."""
 
+import sys
+
 import pytest
 import torch
 
 import torchrank as tr
 from torchrank import retrieval
-from torchrank.hardware import costs, devices
+from torchrank.hardware import costs, devices, graphs
 
 CPU, CUDA, MPS = map(torch.device, ("cpu", "cuda", "mps"))
 
@@ -93,3 +95,20 @@ def test_products_have_the_precision_of_torch_unless_one_is_named():
         assert settings.fp32_precision == "tf32"
     finally:
         settings.fp32_precision = before
+
+
+def test_a_tile_takes_half_of_a_large_second_level_cache():
+    sizes = [costs.tile_for(kilobytes * 1024) for kilobytes in (0, 512, 2047, 2048, 4096)]
+    assert sizes == [2**19, 2**19, 2**19, 2**18, 2**19]
+    assert costs.Costs().tile == costs.tile_for(costs.second_level())
+
+
+def test_a_metric_is_outside_of_graphs_only_in_a_process_that_compiles(monkeypatch):
+    called = []
+    function = graphs.eager(lambda: called.append("called"))
+    monkeypatch.setattr(torch.compiler, "disable", lambda function: lambda: called.append("outside"))
+    monkeypatch.setitem(sys.modules, "torch._dynamo", sys)
+    function()
+    monkeypatch.delitem(sys.modules, "torch._dynamo")
+    function()
+    assert called == ["outside", "called"]

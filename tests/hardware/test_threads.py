@@ -339,3 +339,28 @@ def test_a_process_that_spins_is_among_the_others():
 
 def test_no_time_is_lacking_where_no_thread_was_seen():
     assert load.lacking([], 1.0, float("inf")) == 0
+
+
+def test_a_batch_within_another_is_not_measured():
+    machine = Load()
+    with machine.measured(1) as outer, machine.measured(1) as inner:
+        assert (outer, inner) == (False, False)
+    machine.busy, machine._next = True, math.inf
+    with machine.measured(1) as outer, machine.measured(1) as inner:
+        assert outer == inner
+
+
+@pytest.mark.parametrize(("waited", "busy"), [(load.WAITING_SHARE, False), (load.WAITING_SHARE * 1.001, True)])
+def test_a_machine_is_busy_above_the_largest_share_of_waits(waited, busy):
+    machine = Load()
+    machine.judge(1.0, waited)
+    assert machine.busy == busy
+
+
+def test_the_cores_are_those_that_this_process_may_run_on(monkeypatch):
+    monkeypatch.setattr(load, "_quota", lambda: math.inf)
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 3}, raising=False)
+    assert load.available_cores() == 2
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert load.available_cores() == 7
