@@ -36,6 +36,7 @@ from torchrank.engine import compiled as fused
 from torchrank.engine import counting, rank, sorting, streaming, topk
 from torchrank.engine.packed import PackedRows
 from torchrank.engine.plan import Counting, Plan, Strategy, best_pays, cheapest, chunks, plan
+from torchrank.hardware import costs
 from torchrank.hardware.sorted_values import ascending
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, no_errors
@@ -846,31 +847,46 @@ def test_the_limit_of_compilations_is_named_and_the_next_request_goes_on(monkeyp
 
 
 @pytest.mark.parametrize(
-    ("width", "relevant", "metrics", "flat", "strategy"),
+    ("shape", "relevant", "metrics", "reach", "strategy"),
     [
-        (40, [4], 1, False, Strategy.LISTS),
-        (40, [4], 1, True, Strategy.LISTS),
-        (40, [4], 2, True, Strategy.ROWS),
-        (40, [1], 8, False, Strategy.JUDGED),
-        (40, [0, 2], 8, False, Strategy.JUDGED),
-        (40, [0, 0, 0, 0, 0, 2], 8, False, Strategy.GROUPS),
-        (40, [8], 2, False, Strategy.LISTS),
-        (2000, [20], 1, True, Strategy.ROWS),
-        (2000, [20], 1, False, Strategy.JUDGED),
-        (2000, [10, 30], 1, False, Strategy.JUDGED),
-        (2000, [2, 2, 2, 2, 2, 2, 2, 200], 1, False, Strategy.GROUPS),
-        (2000, [400], 8, False, Strategy.GROUPS),
+        ((1000, 40), [4], 1, None, Strategy.LISTS),
+        ((1000, 40), [1], 8, None, Strategy.JUDGED),
+        ((100, 40), [1], 8, None, Strategy.LISTS),  # a small batch
+        ((1000, 40), [0, 2], 8, None, Strategy.JUDGED),
+        ((1000, 40), [0, 0, 0, 0, 0, 2], 8, None, Strategy.GROUPS),
+        ((1000, 40), [8], 2, None, Strategy.LISTS),
+        ((100, 2000), [20], 1, None, Strategy.JUDGED),
+        ((100, 2000), [10, 30], 1, None, Strategy.JUDGED),
+        ((100, 2000), [2, 2, 2, 2, 2, 2, 2, 200], 1, None, Strategy.GROUPS),
+        ((100, 2000), [200], 8, None, Strategy.GROUPS),
+        ((100, 2000), [800], 8, None, Strategy.LISTS),
+        ((100, 2000), [2], 1, 10, Strategy.LISTS),  # of which the best 10 are found as fast
+        ((1000, 2000), [2], 1, 10, Strategy.JUDGED),
+        ((1000, 2000), [20], 1, 10, Strategy.LISTS),
+        ((1000, 2000), [20], 1, 100, Strategy.JUDGED),
     ],
 )
-def test_all_candidates_are_sorted_for_few_metrics_of_short_lists(width, relevant, metrics, flat, strategy):
+def test_relevant_candidates_are_ranked_alone_if_this_saves_time(assume, shape, relevant, metrics, reach, strategy):
+    assume(convert=costs.Costs().convert)
+    target = torch.zeros(shape, dtype=torch.int8)
+    for query, row in enumerate(target):
+        row[: relevant[query % len(relevant)]] = 1
+    made = plan(arrange(torch.rand(shape), target), Need(reach, relevant=True, metrics=metrics))
+    assert made.strategy is strategy
+    assert isinstance(made.layout, DenseLayout) == (strategy is Strategy.LISTS)
+
+
+@pytest.mark.parametrize(
+    ("width", "relevant", "metrics", "strategy"),
+    [(40, [4], 1, Strategy.LISTS), (40, [4], 2, Strategy.ROWS), (2000, [20], 1, Strategy.ROWS)],
+)
+def test_flat_rows_are_a_matrix_for_one_metric_of_short_lists(width, relevant, metrics, strategy):
     target = torch.zeros(100, width, dtype=torch.int8)
     for query, row in enumerate(target):
         row[: relevant[query % len(relevant)]] = 1
-    rows = {"indexes": torch.arange(100).repeat_interleave(width)} if flat else {}
-    given = (x.flatten() if flat else x for x in (torch.rand(100, width), target))
-    made = plan(arrange(*given, **rows), Need(relevant=True, metrics=metrics))
+    rows = {"indexes": torch.arange(100).repeat_interleave(width)}
+    made = plan(arrange(torch.rand(100 * width), target.flatten(), **rows), Need(relevant=True, metrics=metrics))
     assert made.strategy is strategy
-    assert isinstance(made.layout, DenseLayout) == (strategy is Strategy.LISTS)
 
 
 def test_a_row_of_another_query_within_lists_of_equal_length_is_found():

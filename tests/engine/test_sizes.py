@@ -14,12 +14,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import torchrank as tr
 import torchrank.retrieval
 from tests.support.brute_force_ranks import FORCED, assert_stands, entries, pairs_of, standing
-from torchrank.engine import rank
+from torchrank.engine import catalogue, rank
 from torchrank.engine.plan import Counting, plan
 from torchrank.formulas import cascades
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.canonical import Need
 from torchrank.layouts.cutting import groups
+from torchrank.layouts.items import Pairs
 from torchrank.metrics import incomplete_judgments as judged_metrics
 
 SUITE = ["ndcg@5", "mrr", "map", "recall@20", "mr", "precision"]
@@ -269,6 +270,18 @@ def test_queries_in_groups_of_similar_numbers_of_judged_items_stand_as_alone(ass
     ):
         assert_stands(ranking, want, top_k)
     assert len(reads) <= 2  # however many groups there are
+
+
+@pytest.mark.parametrize(("first", "start"), [(0, 0), (7, 0), (0, 3), (7, 3), (15, 8)])
+def test_excluded_pairs_are_removed_from_a_part_of_the_scores(first, start):
+    query, item = pairs_of((10, 20), 120, seed=9)
+    query, item = torch.cat([query, torch.tensor([-1, -1])]), torch.cat([item, torch.tensor([0, 8])])
+    scores = torch.rand(min(4, 10 - start), 5)
+    got = catalogue._without_pairs(scores, Pairs(query, item), first, start)
+    excluded = set(zip(query.tolist(), item.tolist(), strict=True))
+    for row, column in itertools.product(range(len(scores)), range(5)):
+        want = -math.inf if (start + row, first + column) in excluded else scores[row, column]
+        assert got[row, column] == want
 
 
 def test_one_user_with_many_relevant_items_makes_nobody_else_wide():

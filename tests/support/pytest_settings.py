@@ -12,13 +12,14 @@ import zlib
 if "PYTEST_XDIST_WORKER" in os.environ:
     atexit.register(os._exit, 0)
 
-import tests.support.torchmetrics_without_scipy  # noqa: F401, I001 - before all that imports torchmetrics
+import tests.support.torchmetrics_without_scipy  # noqa: I001 - before all that imports torchmetrics
 
 import pytest
 import torch
 from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
+import tests.support.small_batches  # noqa: F401
 import torchrank.metrics  # noqa: F401 - fills the registries
 from tests.support import layout_cases
 from torchrank.hardware import costs

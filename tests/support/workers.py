@@ -26,6 +26,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+import tests.support.small_batches  # noqa: F401 - here too, because workers are other processes
+
 NAN = float("nan")
 SCENARIOS = {}
 #: All scenarios run on three workers, which have unequal shares. Some also run on two, a group of another size.

@@ -60,10 +60,14 @@ class Costs:
 
     #: queries whose values are read first, to find out if reading all pays
     sample: int = 64
-    #: nanoseconds per candidate to find the relevant ones, and more for each share of them
-    find: tuple[float, float] = (10, 100)
+    #: nanoseconds to rank relevant candidates alone: for a batch of any size
+    convert: float = 5e5
+    #: per candidate, and more for the share of relevant ones
+    find: tuple[float, float] = (3, 200)
     #: nanoseconds per candidate to sort lists, and for each metric that reads all of them
     order: tuple[float, float] = (2, 3.5)
+    #: nanoseconds per candidate to sort the best k, and more for the share
+    best: tuple[float, float] = (4.5, 60)
     #: candidates per relevant one from which relevant candidates are ranked alone
     sparse: float = 4
     #: queries are padded to the largest number of relevant candidates if that is at most so many times the mean,

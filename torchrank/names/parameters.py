@@ -158,7 +158,7 @@ def integer(*, default: Any = REQUIRED, least: int, most: int = arguments.MOST, 
     return _Integer(default, kw_only=kw_only, least=least, most=most)
 
 
-def cutoff(*, default: Any, kw_only: bool) -> Any:
+def cutoff(*, default: Any = None, kw_only: bool = False) -> Any:
     """Declare ``top_k``: an integer, a share of each list such as "10%", a cost such as "2000tok", or None."""
     return _Cutoff(default, kw_only=kw_only, least=1, most=arguments.MOST)
 
