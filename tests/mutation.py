@@ -79,6 +79,7 @@ TESTS = {
         "item_lists",
         "ranking/test_intents.py",
         "ranking/test_judged.py",
+        "ranking/test_semantics.py",
         "engine/test_sizes.py",
     ],
     "collection": ["collection"],

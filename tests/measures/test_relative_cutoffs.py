@@ -11,7 +11,6 @@ import torchrank as tr
 from tests.support.cases import cases
 from tests.support.random_batches import rng
 from torchrank.metrics.item_lists import PerUserMetric
-from torchrank.names.parameters import cutoff
 from torchrank.names.parse import required
 
 LENGTHS = [30, 7, 1, 0, 10, 11, 21, 30, 3]
@@ -19,7 +18,7 @@ CUTTABLE = {
     name: cls
     for name, cls in tr.RankingMetric.registry.items()
     if cls.__module__.startswith("torchrank.") and not required(cls) and cls.takes_top_k
-    if isinstance(cls.declared["top_k"], type(cutoff()))
+    if isinstance(cls.declared["top_k"], type(tr.RankingMetric.declared["top_k"]))
 }
 POLICIES = [{}, {"ties": "optimistic"}, {"unjudged": "condensed"}]
 

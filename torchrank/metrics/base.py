@@ -200,12 +200,12 @@ class RankingMetric(Measure):
     @functools.cached_property
     def rank_decides(self) -> bool:
         """Whether values for one relevant candidate can be looked up by its rank."""
-        if self.relative or "of_one_rank" not in vars(type(self)) or not self.of_one_rank():
-            return False
-        by_rank = self.ties != "realistic" and self.empty_target_action != "listed" and self.unjudged == "irrelevant"
+        by_rank = not self.relative and "of_one_rank" in vars(type(self)) and self.of_one_rank()
+        by_rank = by_rank and self.ties != "realistic" and self.unjudged == "irrelevant"
         # A label has grade 1, so above level 1 every query is empty, and the policy decides the value.
         by_rank = by_rank and getattr(self, "relevance_level", 1) <= 1
         # A table has one value for all queries without a relevant candidate, whether the list is empty or not.
+        by_rank = by_rank and self.empty_target_action != "listed"
         by_rank = by_rank and not (self.lower_is_better and self.empty_target_action in ("neg", "pos"))
         return by_rank and (self.top_k is None or self.top_k <= LONGEST)
 

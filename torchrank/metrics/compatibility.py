@@ -34,7 +34,7 @@ class Tail:
     @property
     def last(self) -> int:
         """The last depth whose T matters."""
-        return max(1, math.ceil(math.log(TINY * (1 - self.p)) / math.log(self.p)))
+        return math.ceil(math.log(TINY) / math.log(self.p))
 
     def __call__(self, depth: Tensor) -> Tensor:
         """T of depths >= 1; of a fraction, T of the next integer."""
@@ -186,7 +186,7 @@ class Compat(RankingMetric):
         reads = worth_reading(early, early.shape[1])
         chosen = flat.nonzero().squeeze(-1) if reads else torch.arange(len(flat), device=flat.device)
         entries = ideal.take(chosen)
-        longest = ranking.depth if not reads else int(entries.tied.max()) if len(chosen) else 0
+        longest = int(entries.tied.max()) if reads and len(chosen) else ranking.depth
         mean = self.mean_of_ties(entries, behind.expand(gaining.shape).flatten()[chosen], longest)
         value[chosen] = torch.where(flat[chosen], mean, value[chosen])
         return value.view(gaining.shape).sum(-1)

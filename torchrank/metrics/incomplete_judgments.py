@@ -267,7 +267,7 @@ def _mean_reciprocal(ranking: Ranking, judged: Tensor, slot: Tensor, beside: Ten
     reads = worth_reading(means, means.shape[1])
     wanted = (judged & (rest > 0)).nonzero(as_tuple=True) if reads else (slice(None),)
     first, slot, beside, rest = (x[wanted].long().reshape(-1, 1) for x in (ranking.first, slot, beside, rest))
-    longest = ranking.depth if not reads else int(rest.max()) if len(rest) else 0
+    longest = int(rest.max()) if reads and len(rest) else ranking.depth
     if reads and len(first) * longest > LONG:
         # All judged candidates of such a tie group are wanted, and adjacent in the order of their slots. So slot 0
         # begins a group, and ``group`` is the number of the group of each candidate.

@@ -192,4 +192,4 @@ def _blended(ranking: Ranking, start: Tensor, slope: Tensor, tables: Tables, top
     inverses, shares = inverse_end - inverse_above, share_end - share_above
     # start + slope (p - first) = (start - slope first) + slope p, so the two sums are enough.
     several = (start - slope * ranking.first) * inverses + slope * shares
-    return torch.where(ranking.tied > 1, several / ranking.tied.clamp_min(1), alone)
+    return torch.where(ranking.tied > 1, several / ranking.tied, alone)
