@@ -26,6 +26,9 @@ from tests.support.oracle_comparison import (
     wanted,
 )
 from tests.support.tie_orders import Query
+from torchrank.engine.rank_layout import rank_whole
+from torchrank.layouts.arrange import arrange
+from torchrank.layouts.canonical import Need
 from torchrank.state.rank_tables import LONGEST
 
 
@@ -101,6 +104,19 @@ def test_every_parameter_equals_the_oracle(name):
                 )
                 values = list(suite.score(*batch.args, **batch.kwargs).values())
                 assert_all_equal(some, queries, values, layout)
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_a_measure_asks_for_relevant_candidates_alone_if_these_decide_its_values(name):
+    _, batch = layout_cases.batch("flat", 60)
+    layout = arrange(*batch.args, **batch.kwargs)
+    rankings = rank_whole(layout), rank_whole(layout, Need(relevant=True))
+    for config in configs_of(name, each_in_turn(MANY)):
+        every_rank_is_equal = config.for_oracle.get("patience") == 1
+        if layout_cases.suits(config, "flat") and "unjudged" not in config.for_oracle and not every_rank_is_equal:
+            metric = layout_cases.scoring(config)
+            every, relevant = (torch.where(x.status == 0, x.values, 0) for x in map(metric.per_query, rankings))
+            assert metric.required.relevant == torch.allclose(every, relevant, equal_nan=True), metric.label
 
 
 def long_queries():

@@ -158,6 +158,15 @@ RANGES = {
     "Utility YAAP": (-math.inf, math.inf, True),
 }
 
+#: the measures of which a statement is true
+TRUE_OF = {
+    "monotone_behind": "CG CWL DCG ERR F1 FBeta HitRate IPS MAP MRR NDCG NERR NumRel NumRelRet PRCurve PSNDCG PSP PWA"
+    " Precision RBP Recall RecallAtPrecision RelativePrecision Utility",
+    "empty_without_denominator": "NDCG Recall",
+    "of_every_positive": "MR",
+    "takes_repeats": "Aliasing Duplication Unrepeated Validity",
+}
+
 
 def by_name(table: dict[str, Any]) -> dict[str, Any]:
     return {name: row for names, row in table.items() for name in names.split()}
@@ -182,6 +191,9 @@ def check_measure(measure: Any) -> None:
     assert bounds == {key: usual.get(f"{name}.{key}", usual.get(key)) for key in bounds}
     assert choices == {key: CHOICES.get(f"{name}.{key}", (True, False)) for key in choices}
     assert (*measure.value_range, measure.higher_is_better) == by_name(RANGES).get(name, (0, 1, True))
+    assert {key for key in TRUE_OF if getattr(measure, key, False)} == {
+        key for key in TRUE_OF if name in TRUE_OF[key].split()
+    }
 
 
 def check(folder: str) -> None:

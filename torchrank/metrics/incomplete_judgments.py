@@ -155,9 +155,8 @@ class InfAP(BinaryMetric):
         # In the notation of Yilmaz and Aslam, the expected precision at a relevant candidate of rank k is:
         # 1 / k + d100 / k * (rel + e) / (rel + nonrel + 2 e). All are counts above rank k, d100 of the pool. Here
         # ``judged`` is rel + nonrel.
-        retrieved = ranking.tied > 0
-        is_judged = ranking.judged() & retrieved
-        is_unjudged = ranking.valid & (ranking.grade < 0) & (ranking.grade >= -1) & retrieved  # in the pool
+        is_judged = ranking.judged()
+        is_unjudged = ranking.valid & (ranking.grade < 0) & (ranking.grade >= -1)  # in the pool
         rel_before, rel_in_tie = ranking.before_and_in_tie(ranking.hit(self.relevance_level))
         judged_before, judged_in_tie = ranking.before_and_in_tie(is_judged)
         unjudged_before, unjudged_in_tie = ranking.before_and_in_tie(is_unjudged)
