@@ -263,6 +263,8 @@ def test_the_numbers_of_a_user_by_hand():
     assert of(tr.CWL(top_k=3, p=0.5, of="depth"), 0, 0, 0) == 1.75
     metric = tr.CWL(of="depth")
     assert (metric.label, metric.higher_is_better, metric.value_range) == ("cwl(of=depth)", None, (1.0, math.inf))
+    total = tr.CWL(of="total_utility")
+    assert (total.higher_is_better, total.value_range) == (True, (0.0, math.inf))
     with pytest.raises(ValueError, match="total_utility can fall"):
         tr.CWL(of="total_utility", user="inst", unjudged="upper")
 

@@ -201,3 +201,11 @@ def test_clicks_without_propensities_are_noticed(name):
             warnings.simplefilter("error")
             metric.score(scores, tr.inverse_propensity(target, torch.tensor([0.5, 0.25, 0.125])))
             metric.score(scores, torch.zeros(1, 3))
+
+
+@pytest.mark.parametrize(("clicks", "warned"), [([0, 1], False), ([0, 1, 1], True), ([0, 2, 1], False)])
+def test_flags_with_a_propensity_each_are_noticed(clicks, warned):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        tr.inverse_propensity(torch.tensor(clicks), torch.ones(len(clicks)))
+    assert [str(one.message)[:40] for one in found] == ["Read target as the relevant item of each"] * warned

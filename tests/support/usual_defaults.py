@@ -179,6 +179,8 @@ def check_measure(measure: Any) -> None:
     found = {key: one.default for key, one in measure.declared.items() if one.default is not inspect.Parameter.empty}
     assert found == {key: single.get(key, {}).get(name, OF_MEASURES.get(key)) for key in found}
 
+    assert [key for key, one in measure.declared.items() if one.init and not one.kw_only] == ["top_k"]
+
     bounds, choices = {}, {}
     for key, one in measure.declared.items():
         if hasattr(one, "bounds"):

@@ -41,7 +41,7 @@ class Tail:
         last = self.last
         # A table for a p near 1 has many ranks, and only those that occur are needed.
         if last > BLOCK and depth.is_cpu and depth.numel():
-            last = min(last, int(depth.clamp_max(last).max()))
+            last = int(depth.clamp_max(last).max())
         ranks = torch.arange(1, last + 1, dtype=depth.dtype, device=depth.device)
         terms = self.p ** (ranks - 1) / ranks
         # The terms behind the table are the whole series less the terms in it.

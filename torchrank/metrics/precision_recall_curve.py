@@ -136,20 +136,19 @@ def interpolated(ranking: Ranking, level: float, hits: Tensor) -> Tensor:
     last one, and the first one with enough hits.
     """
     reached, best = _best_from(ranking, level)
-    # The group in which the hits become enough: one column of it. Columns are in the order of ranks.
+    # The group in which the hits become enough: one column of it. Columns are in the order of ranks, and that of a
+    # candidate that was not retrieved is never passed.
     column = torch.searchsorted(reached, hits.contiguous())
     if ranking.untied:
         return best.gather(-1, column)
-    index = column.clamp_max(reached.shape[1] - 1)
     columns = (*ranking.relevant_before_and_in_tie(level), ranking.first - 1, ranking.tied)
-    before, beside, above, n = (x.gather(-1, index) for x in columns)
+    before, beside, above, n = (x.gather(-1, column) for x in columns)
     last = (before + beside) / (above + n)
     place = ratio((hits - before) * n, beside).ceil().clamp_min(1)  # the first place in the group with enough hits
     enough = torch.maximum((before * n + place * beside) / (n * (above + place)), last)
     # `best` of this group may be of its first rank, which has too few hits: begin behind the group.
-    following = best.gather(-1, ranking.run_bounds()[1].gather(-1, index))
-    value = torch.maximum(only(beside > 0, enough), following)
-    return only(column < reached.shape[1], value)
+    following = best.gather(-1, ranking.run_bounds()[1].gather(-1, column))
+    return torch.maximum(only(beside > 0, enough), following)
 
 
 @cached
