@@ -387,6 +387,7 @@ def test_wrong_arguments_are_refused():
         (ValueError, "log_base", lambda: tr.Miscalibration(groups=ONE, distance="tv", log_base=2)),
         (ValueError, "alpha", lambda: tr.Miscalibration(groups=ONE, distance="js", alpha=0.1)),
         (ValueError, "patience", lambda: tr.AWRF(groups=ONE, patience=0.7)),
+        (ValueError, "patience", lambda: tr.Miscalibration(groups=ONE, patience=0.7)),
         (ValueError, "patience", lambda: tr.EEL(discount="log2", patience=0.7)),
         (ValueError, "aggregation", lambda: tr.ExposureParity(groups=ONE, aggregation="median")),
         (ValueError, "target", lambda: tr.Miscalibration(groups=ONE).score(torch.tensor([[0]]))),

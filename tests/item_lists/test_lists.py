@@ -135,32 +135,32 @@ class Largest(TorchDispatchMode):
     "make",
     [
         lambda items: tr.Unrepeated(),
-        lambda items: tr.IntraListDiversity(embeddings=torch.rand(items, 64)),
-        lambda items: tr.IntraListDiversity(categories=torch.rand(items, 64) < 0.1),
-        lambda items: tr.AWRF(groups=torch.arange(items)),
-        lambda items: tr.NDKL(groups=torch.arange(items)),
-        lambda items: tr.DemographicParity(groups=torch.arange(items)),
+        lambda items: tr.IntraListDiversity(embeddings=torch.rand(items, 96)),
+        lambda items: tr.IntraListDiversity(categories=torch.rand(items, 96) < 0.1),
+        lambda items: tr.AWRF(groups=torch.rand(items, 96)),
+        lambda items: tr.NDKL(groups=torch.rand(items, 96)),
+        lambda items: tr.DemographicParity(groups=torch.rand(items, 96)),
         lambda items: tr.CategoryEntropy(categories=torch.arange(items)),
-        lambda items: tr.CategoryEntropy(categories=torch.rand(items, 64) < 0.1),
-        lambda items: tr.CWLCost(64, costs=torch.rand(items)),
+        lambda items: tr.CategoryEntropy(categories=torch.rand(items, 96) < 0.1),
+        lambda items: tr.CWLCost(96, costs=torch.rand(items)),
     ],
 )
-def test_lists_are_measured_a_block_at_a_time(make, monkeypatch):
+def test_lists_are_measured_a_block_at_a_time(make):
     metric = make(64)
     ids = torch.rand(130, 64, generator=torch.Generator().manual_seed(0)).argsort(-1)
     measure, largest = metric.measure, Largest()
 
-    def watched(lists):
+    def watched(self, lists):
         with largest:
             return measure(lists)
 
-    monkeypatch.setattr(type(metric), "measure", lambda self, lists: watched(lists))
-    monkeypatch.setattr("torchrank.metrics.item_lists.BLOCK", 4096)
     target = [torch.tensor([1])] * len(ids)
-    for positions in (64, 5, 0):
-        largest.elements = 0
-        assert len(metric.score(ids[:, :positions], target)) == len(ids)
-        assert largest.elements <= 4096 + 64  # a column more
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(metric), "measure", watched)
+        patch.setattr("torchrank.metrics.item_lists.BLOCK", 6144)
+        for positions in (64, 5, 0):
+            assert len(metric.score(ids[:, :positions], target)) == len(ids)
+            assert largest.elements <= 6144 + 96  # a column more
 
 
 def test_popularity_lift_of_groups_is_the_difference_of_their_group_average_popularity():
@@ -175,6 +175,12 @@ def test_popularity_lift_of_groups_is_the_difference_of_their_group_average_popu
         there = (group == number) & ~lists.isnan() & (used > 0)
         r, p = lists[there].mean(), used[there].mean()
         assert sliced.compute()[name].item() == pytest.approx(((r - p) / p).item(), rel=1e-6)
+
+
+def test_a_target_outside_the_catalogue_is_no_error_of_a_measure_that_does_not_read_it():
+    metric = tr.ACLT(long_tail=torch.tensor([True, False, True]))
+    values = metric.score(torch.tensor([[0, 1, 2]]), [torch.tensor([2, 99])], exclude=[torch.tensor([0, 2])])
+    assert values.tolist() == [1]  # the relevant item is not excluded
 
 
 def test_a_profile_outside_the_catalogue_is_an_error():

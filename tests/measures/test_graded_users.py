@@ -127,6 +127,12 @@ def test_precision_and_its_residual_are_the_precision_with_all_unjudged_relevant
         assert value + of(tr.RBPResidual(), *grades) == pytest.approx(of(tr.RBP(), *full), abs=1e-12)
 
 
+def test_a_list_of_unknown_length_reaches_the_cutoff_of_a_position_weighted_average():
+    ranking = tr.Ranking.from_ranks(torch.tensor([[1], [3], [4]]))
+    assert tr.PWA(top_k=3).score(ranking).tolist() == pytest.approx([6 / 11, 2 / 11, 0])
+    assert tr.PWA().score(ranking).isnan().all()
+
+
 def test_q_measure_by_hand():
     # Grades 1, 0, 3 of which the best order gains 3, 4, 4 so far.
     assert of(tr.QMeasure(), 1, 0, 3) == pytest.approx((2 / 4 + 6 / 7) / 2)

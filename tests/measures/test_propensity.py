@@ -136,8 +136,12 @@ def test_wrong_arguments_are_refused():
         tr.IPS(self_normalized="pooled")
     with pytest.raises(ValueError, match="num_samples"):
         tr.propensities(torch.ones(3), 2)
-    with pytest.raises(ValueError, match="counts"):
-        tr.propensities(torch.ones(3, 2), 100)
+    for wrong, got in ((torch.ones(3, 2), r"\[3, 2\]"), (None, "NoneType")):
+        with pytest.raises(ValueError, match=f"Expected counts to be .* got {got}"):
+            tr.propensities(wrong, 100)
+    for name in ("a", "b"):
+        with pytest.raises(ValueError, match=f"Expected {name} to be a number > 0, got 0"):
+            tr.propensities(torch.ones(3), 100, **{name: 0})
     with pytest.raises(TypeError, match="propensities"):
         tr.inverse_propensity(target, torch.ones(30, dtype=torch.int64))
     with pytest.raises(ValueError, match="Expected grades"):
