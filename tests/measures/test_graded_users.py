@@ -10,6 +10,7 @@ import torch
 import torchrank as tr
 from tests.support.oracles_graded import hasty
 from torchrank.metrics import GradedMetric
+from torchrank.metrics.user_models import USERS
 from torchrank.ranking.arithmetic import only
 
 
@@ -258,6 +259,18 @@ def test_the_users_of_cwl_eval():
 def reporting(metric, number):
     names = ("user", "p", "target", "benefit", "cost", "middle", "relevance_level", "max_grade")
     return tr.CWL(metric.top_k, of=number, **{name: getattr(metric, name) for name in names})
+
+
+def test_parameters_that_a_user_does_not_have_change_nothing():
+    of_user = {"rbp": ["p"], "nerr10": ["p"], "bpm": ["target", "benefit", "cost", "middle"]}
+    of_user |= {key: ["target"] for key in ("insq", "inst", "nerr11")}
+    scores, grades = torch.rand(20, 6), torch.randint(0, 2, (20, 6))
+    for user in USERS:
+        usual = tr.CWL(top_k=3, user=user).score(scores, grades)
+        others = {"p": 0.3, "target": 2, "benefit": 0.5, "cost": 1, "middle": 0.2}
+        others = {name: value for name, value in others.items() if name not in of_user.get(user, [])}
+        assert torch.equal(tr.CWL(top_k=3, user=user, **others).score(scores, grades), usual), user
+    assert [tr.CWL(top_k=3, user="bpm", cost=cost).ranks for cost in (0, 1)] == [3, 1000]
 
 
 def test_the_numbers_of_a_user_by_hand():

@@ -119,6 +119,18 @@ def test_a_measure_asks_for_relevant_candidates_alone_if_these_decide_its_values
             assert metric.required.relevant == torch.allclose(every, relevant, equal_nan=True), metric.label
 
 
+@pytest.mark.parametrize("name", MEASURES)
+def test_a_measure_asks_for_all_candidates_if_those_without_a_judgment_decide_its_values(name):
+    _, batch = layout_cases.batch("catalogue_triples", 60)
+    layout = arrange(*batch.args, **batch.kwargs)
+    rankings = rank_whole(layout, Need(all_candidates=True)), rank_whole(layout)
+    for config in configs_of(name, each_in_turn(FEW)):
+        if layout_cases.suits(config, "catalogue_triples") and "unjudged" not in config.for_oracle:
+            metric = layout_cases.scoring(config)
+            every, judged = (torch.where(x.status == 0, x.values, 0) for x in map(metric.per_query, rankings))
+            assert metric.required.all_candidates != torch.allclose(every, judged, equal_nan=True), metric.label
+
+
 def long_queries():
     """Lists of eight in which the tie group at a cutoff is large, and has others before it and behind it."""
     rng = random.Random(0)

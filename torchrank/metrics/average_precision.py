@@ -197,7 +197,7 @@ def _sums_over_ties(ranking: Ranking, wanted: Tensor, top_k: int | None) -> tupl
     single, several = inside / ranking.first, wanted & (ranking.tied > 1)
     if not single.is_cpu:
         harmonic, rising = reciprocal_sums(ranking.first, inside)
-        return torch.where(several, harmonic, single), torch.where(several, rising, 0.0)
+        return torch.where(several, harmonic, single), rising
     rising = torch.zeros_like(single)
     single[several], rising[several] = reciprocal_sums(ranking.first[several], inside[several])
     return single, rising

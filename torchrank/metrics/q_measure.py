@@ -126,8 +126,8 @@ def _gaining(ranking: Ranking, gain: Gain) -> Tensor:
 def _by_best_rank(x: Tensor, ranking: Ranking) -> Tensor:
     """The element of ``x`` [query, rank] at the best rank of each entry, or its last one: [query, entry]."""
     last, width = x.shape[1], ranking.first.shape[1]
-    if ranking.untied and ranking.complete and last >= width:  # columns are ranks; entries not retrieved do not count
-        return x[:, :width]
+    if ranking.untied and ranking.complete and last == width:  # columns are ranks; entries not retrieved do not count
+        return x
     return x.gather(-1, (ranking.first.clamp_max(last) - 1).clamp_min(0).long())
 
 
