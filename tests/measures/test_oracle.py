@@ -125,7 +125,7 @@ def test_a_measure_asks_for_all_candidates_if_those_without_a_judgment_decide_it
     layout = arrange(*batch.args, **batch.kwargs)
     rankings = rank_whole(layout, Need(all_candidates=True)), rank_whole(layout)
     for config in configs_of(name, each_in_turn(FEW)):
-        if layout_cases.suits(config, "catalogue_triples") and "unjudged" not in config.for_oracle:
+        if "unjudged" not in config.for_oracle:
             metric = layout_cases.scoring(config)
             every, judged = (torch.where(x.status == 0, x.values, 0) for x in map(metric.per_query, rankings))
             assert metric.required.all_candidates != torch.allclose(every, judged, equal_nan=True), metric.label
