@@ -107,3 +107,10 @@ def test_the_first_query_that_has_no_draw_is_named():
     several = tr.Ranking.from_scores(torch.rand(3, 4), torch.tensor([[1, 0, 0, 0], [0, 1, 0, 1], [1, 1, 0, 0]]))
     with pytest.raises(ValueError, match=r"Expected one relevant candidate in each query, got 2 .* in query 1; rank"):
         several.sampled(1)
+
+
+@pytest.mark.parametrize(("tolerance", "tied"), [({}, 1), ({"atol": 0.1}, 2), ({"rtol": 0.1}, 2)])
+def test_scores_of_embeddings_within_either_tolerance_are_tied(tolerance, tied):
+    items = torch.tensor([[1.0], [1.05], [0.0]])
+    ranking = tr.Ranking.from_embeddings(torch.ones(1, 1), items, torch.tensor([0]), **tolerance)
+    assert ranking.tied.tolist() == [[tied]]
