@@ -15,7 +15,7 @@ On a busy machine, a test of processes that exceeds its time limit fails without
 Your files are never written: the tests run in copies of the repository. Which mutants are drawn, and their numbers,
 depends on the seed and on the code of the folder. Words (docstrings, messages, annotations), looks of plots (widths
 of lines, sizes of texts), methods that only subclasses define, flags of dataclasses and of their fields, ``stable`` of
-sorts, and costs by which plans are made are not changed.
+sorts, assertions, and costs by which plans are made are not changed.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ TESTS = {
         "item_lists",
         "ranking/test_intents.py",
         "ranking/test_judged.py",
+        "ranking/test_semantics.py",
         "engine/test_sizes.py",
     ],
     "collection": ["collection"],

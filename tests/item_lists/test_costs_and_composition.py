@@ -15,6 +15,7 @@ ITEMS, USERS = 11, 30
 RNG = random.Random(3)
 LENGTHS = [RNG.choice((0.0, 120.0, 900.0, 4000.5)) for _ in range(ITEMS)]
 COUNTS = [RNG.choice((0, 1, 1, 2, 5, 9)) for _ in range(ITEMS)]
+COUNTS[2] = COUNTS[7] = 0
 KINDS = [RNG.choice((-3, -1, 2, 7, 7, 40)) for _ in range(ITEMS)]
 TAGS = [[RNG.random() < 0.4 for _ in range(4)] for _ in range(ITEMS)]
 TAGS[0] = [False] * 4

@@ -270,6 +270,13 @@ def test_a_list_without_exposure_has_no_parity_and_does_not_count():
     assert metric(ids) == 0
 
 
+def test_a_population_can_leave_out_a_group_without_items():
+    metric = tr.NDKL(groups=torch.eye(3)[[0, 1, 0, 1]], population=torch.tensor([1.0, 1.0, 0.0]))
+    two = tr.NDKL(groups=torch.eye(2)[[0, 1, 0, 1]])
+    lists = torch.tensor([[0, 2], [0, 1]])
+    assert metric.score(lists).tolist() == two.score(lists).tolist()
+
+
 def test_items_without_a_group_keep_their_rank():
     metric = tr.AWRF(groups=torch.tensor([0, 1, -1]), discount="reciprocal", distance="tv")
     value = metric.score(torch.tensor([[0, 2, 1]]))  # attention 1 and 1/3, of 1/2 each
@@ -380,6 +387,7 @@ def test_wrong_arguments_are_refused():
         (ValueError, "log_base", lambda: tr.Miscalibration(groups=ONE, distance="tv", log_base=2)),
         (ValueError, "alpha", lambda: tr.Miscalibration(groups=ONE, distance="js", alpha=0.1)),
         (ValueError, "patience", lambda: tr.AWRF(groups=ONE, patience=0.7)),
+        (ValueError, "patience", lambda: tr.Miscalibration(groups=ONE, patience=0.7)),
         (ValueError, "patience", lambda: tr.EEL(discount="log2", patience=0.7)),
         (ValueError, "aggregation", lambda: tr.ExposureParity(groups=ONE, aggregation="median")),
         (ValueError, "target", lambda: tr.Miscalibration(groups=ONE).score(torch.tensor([[0]]))),

@@ -90,7 +90,7 @@ def test_no_value_of_generated_lists_is_above_1():
 
 @pytest.mark.parametrize("k", [None, 1, 3])
 def test_shares_of_valid_shared_and_repeated_identifiers(k):
-    ids_of, beams, _ = generated(6)
+    ids_of, beams, _ = generated(6, levels=3)
     want = {tr.Validity: [], tr.Aliasing: [], tr.Duplication: []}
     for one in beams:
         first = [beam for beam in one if beam[0] >= 0][:k]

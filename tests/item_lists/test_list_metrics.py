@@ -102,7 +102,7 @@ def test_wrong_arguments_are_refused():
         (ValueError, "log_base", lambda: tr.Entropy(num_items=3, log_base=3, normalize=True)),
         (ValueError, "interactions", lambda: tr.Popularity(interactions=torch.tensor([1.0, -1]))),
         (ValueError, "tensor .item., .* got str", lambda: tr.Popularity(interactions="12")),
-        (ValueError, "num_users", lambda: tr.Novelty(interactions=torch.tensor([5]), num_users=4)),
+        (ValueError, "num_users", lambda: tr.Novelty(interactions=torch.tensor([5, 1]), num_users=4)),
         (ValueError, "both", lambda: tr.IntraListDiversity(embeddings=VECTORS, categories=KINDS)),
         (ValueError, "neither", lambda: tr.IntraListDiversity()),
         (TypeError, "categories", lambda: tr.IntraListDiversity(categories=VECTORS)),

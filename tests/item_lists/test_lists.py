@@ -5,8 +5,10 @@ import math
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchrank as tr
+from tests.support.cases import cases
 
 LISTS = [[4, 1, 7, 2], [0], [], [3, 0, 5], [9, 8, 2, 1], [6, 2, 3]]
 REPEATING = [[4, 1, 4, 4], [0], [], [3, 3, 3], [9, 8, 9, 8], [6, 2, 3]]
@@ -108,6 +110,59 @@ def test_a_label_of_minus_100_leaves_a_list_out_also_without_a_target():
         assert tr.Unrepeated().score(lists, no_labels).tolist() == alone.tolist()
 
 
+def test_the_diversity_of_vectors_is_that_of_their_directions_however_short_they_are():
+    vectors = torch.randn(10, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    short, long = (tr.IntraListDiversity(embeddings=vectors * scale) for scale in (1e-100, 1e100))
+    same(values(short, LISTS), values(long, LISTS))
+
+
+class Largest(TorchDispatchMode):
+    """The number of elements of the largest tensor that an operation makes."""
+
+    def __init__(self):
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, torch.Tensor):  # views have fewer elements in memory, or are of more
+            held = made.untyped_storage().nbytes() // made.element_size()
+            self.elements = max(self.elements, min(made.numel(), held))
+        return made
+
+
+@cases(
+    "make",
+    [
+        lambda items: tr.Unrepeated(),
+        lambda items: tr.IntraListDiversity(embeddings=torch.rand(items, 96)),
+        lambda items: tr.IntraListDiversity(categories=torch.rand(items, 96) < 0.1),
+        lambda items: tr.AWRF(groups=torch.rand(items, 96)),
+        lambda items: tr.NDKL(groups=torch.rand(items, 96)),
+        lambda items: tr.DemographicParity(groups=torch.rand(items, 96)),
+        lambda items: tr.CategoryEntropy(categories=torch.arange(items)),
+        lambda items: tr.CategoryEntropy(categories=torch.rand(items, 96) < 0.1),
+        lambda items: tr.CWLCost(96, costs=torch.rand(items)),
+    ],
+)
+def test_lists_are_measured_a_block_at_a_time(make):
+    metric = make(64)
+    ids = torch.rand(130, 64, generator=torch.Generator().manual_seed(0)).argsort(-1)
+    measure, largest = metric.measure, Largest()
+
+    def watched(self, lists):
+        with largest:
+            return measure(lists)
+
+    target = [torch.tensor([1])] * len(ids)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(metric), "measure", watched)
+        patch.setattr("torchrank.metrics.item_lists.BLOCK", 6144)
+        for positions in (64, 5, 0):
+            assert len(metric.score(ids[:, :positions], target)) == len(ids)
+            assert largest.elements <= 6144 + 96  # a column more
+
+
 def test_popularity_lift_of_groups_is_the_difference_of_their_group_average_popularity():
     counts = torch.tensor([9, 4, 7, 0, 2, 3, 1, 8, 5, 6])
     profiles = [[0, 2], [4], [1, 5], [3], [8, 7, 6], [5]]  # the fourth has only items of popularity 0
@@ -120,6 +175,12 @@ def test_popularity_lift_of_groups_is_the_difference_of_their_group_average_popu
         there = (group == number) & ~lists.isnan() & (used > 0)
         r, p = lists[there].mean(), used[there].mean()
         assert sliced.compute()[name].item() == pytest.approx(((r - p) / p).item(), rel=1e-6)
+
+
+def test_a_target_outside_the_catalogue_is_no_error_of_a_measure_that_does_not_read_it():
+    metric = tr.ACLT(long_tail=torch.tensor([True, False, True]))
+    values = metric.score(torch.tensor([[0, 1, 2]]), [torch.tensor([2, 99])], exclude=[torch.tensor([0, 2])])
+    assert values.tolist() == [1]  # the relevant item is not excluded
 
 
 def test_a_profile_outside_the_catalogue_is_an_error():

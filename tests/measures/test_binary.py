@@ -19,6 +19,7 @@ from tests.support.oracle_comparison import scored
 from tests.support.oracles_binary import of_pairs, ordered_pairs
 from tests.support.peer_queries import by_trec_eval, collection, collections, dense
 from tests.support.tie_orders import Query
+from torchrank.names.parse import parse_all
 
 INF = math.inf
 TENTHS = [tenths / 10 for tenths in range(11)]
@@ -101,6 +102,8 @@ def test_precision_at_a_multiple_of_r():
     flags = (1, 0, 1, 0, 0)
     for multiple, want in [(1, 1 / 2), (0.5, 1), (0.6, 1 / 2), (1.5, 2 / 3), (5, 2 / 10), (0.04, 0)]:
         assert of(tr.RPrecision(multiple=multiple), *flags) == want
+    of_trec_eval = [metric.multiple for metric in parse_all("Rprec_mult")]
+    assert of_trec_eval == [0.2, 0.4, 0.6, 0.8, 1, 1.2, 1.4, 1.6, 1.8, 2]
 
 
 def test_coverage_and_loss():

@@ -217,6 +217,13 @@ def test_p_mrr_of_changed_documents_is_the_score_that_mteb_takes_of_their_ranks(
     torch.testing.assert_close(tr.RBO().score(ranking), tr.RBO().score(plain), rtol=0, atol=0, equal_nan=True)
 
 
+def test_p_mrr_of_all_documents_of_two_lists_is_their_mean_change_of_rank():
+    after, before = [4, 1, 5], [1, 2, 4, 3]
+    ranks = [[ids.index(one) + 1 if one in ids else len(ids) + 1 for ids in (before, after)] for one in range(1, 6)]
+    ranking = tr.Ranking.from_rankings(torch.tensor([after]), torch.tensor([before]))
+    assert tr.PMRR().score(ranking).item() == pytest.approx(sum((r - o) / max(r, o) for o, r in ranks) / 5)
+
+
 def test_p_mrr_skips_a_query_without_changed_documents_and_refuses_others_than_ids():
     after, before = torch.tensor([[1, 2], [1, 2]]), torch.tensor([[2, 1], [2, 1]])
     values = tr.PMRR().score(tr.Ranking.from_rankings(after, before, torch.tensor([[1], [-1]])))

@@ -42,7 +42,7 @@ def test_a_measure_has_all_its_pieces(measure):
 
 
 @pytest.mark.parametrize("measure", MEASURES, ids=lambda cls: cls.__name__)
-def test_parameters_that_are_left_out_have_the_usual_defaults(measure):
+def test_parameters_have_the_usual_defaults_and_bounds_and_values_the_usual_range(measure):
     usual_defaults.check_measure(measure)
 
 

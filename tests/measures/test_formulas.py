@@ -15,6 +15,7 @@ from tests.support.cases import cases
 from torchrank.formulas import cascades, judgment_bounds, rank_distribution, reciprocals
 from torchrank.formulas.first_relevant import first_rank
 from torchrank.formulas.greedy import _order, best_first
+from torchrank.metrics import compatibility
 from torchrank.metrics.compatibility import Tail
 
 
@@ -172,13 +173,16 @@ def test_bounds_evaluate_a_measure_once_and_twice_for_each_number_of_relevant_ca
     assert sum(rows) == 2 * choices
 
 
-@pytest.mark.parametrize("p", [0.5, 0.9, 0.999_9])
-def test_the_weight_of_a_common_candidate_is_the_series_from_its_depth_on(p):
-    depths = [1, 2, 7, 40]
-    whole = -math.log1p(-p) / p
-    wanted = [whole - sum(p ** (d - 1) / d for d in range(1, depth)) for depth in depths]
-    found = Tail(p)(torch.tensor(depths, dtype=torch.float64))
-    assert found.tolist() == pytest.approx(wanted, rel=1e-9)
+@pytest.mark.parametrize("p", [1e-6, 0.5, 0.9, 0.999_9])
+def test_the_weight_of_a_common_candidate_is_the_series_from_its_depth_on(p, monkeypatch):
+    depths = [1, 1.5, 2, 7, 39.2, 40, 1e9]  # a fraction counts as the next integer
+    terms = [p ** (d - 1) / d for d in range(1, 400_000)]
+    wanted = [math.fsum(terms[min(math.ceil(depth), 10**6) - 1 :]) for depth in depths]
+    for block in (2**19, 16):  # a table of all ranks, or of those that occur
+        monkeypatch.setattr(compatibility, "BLOCK", block)
+        for some in (depths, depths[:-1], depths[:1], []):
+            found = Tail(p)(torch.tensor(some, dtype=torch.float64)).tolist()
+            assert found == pytest.approx(wanted[: len(some)], rel=1e-9, abs=1e-15)
 
 
 def test_an_unknown_gain_or_an_empty_table_of_gains_is_refused():

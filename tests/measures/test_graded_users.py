@@ -10,6 +10,7 @@ import torch
 import torchrank as tr
 from tests.support.oracles_graded import hasty
 from torchrank.metrics import GradedMetric
+from torchrank.metrics.user_models import USERS
 from torchrank.ranking.arithmetic import only
 
 
@@ -125,6 +126,12 @@ def test_precision_and_its_residual_are_the_precision_with_all_unjudged_relevant
         full = [abs(grade) for grade in grades] + [1] * 300
         value = of(tr.RBP(), *grades) if 1 in grades else 0.0
         assert value + of(tr.RBPResidual(), *grades) == pytest.approx(of(tr.RBP(), *full), abs=1e-12)
+
+
+def test_a_list_of_unknown_length_reaches_the_cutoff_of_a_position_weighted_average():
+    ranking = tr.Ranking.from_ranks(torch.tensor([[1], [3], [4]]))
+    assert tr.PWA(top_k=3).score(ranking).tolist() == pytest.approx([6 / 11, 2 / 11, 0])
+    assert tr.PWA().score(ranking).isnan().all()
 
 
 def test_q_measure_by_hand():
@@ -254,6 +261,18 @@ def reporting(metric, number):
     return tr.CWL(metric.top_k, of=number, **{name: getattr(metric, name) for name in names})
 
 
+def test_parameters_that_a_user_does_not_have_change_nothing():
+    of_user = {"rbp": ["p"], "nerr10": ["p"], "bpm": ["target", "benefit", "cost", "middle"]}
+    of_user |= {key: ["target"] for key in ("insq", "inst", "nerr11")}
+    scores, grades = torch.rand(20, 6), torch.randint(0, 2, (20, 6))
+    for user in USERS:
+        usual = tr.CWL(top_k=3, user=user).score(scores, grades)
+        others = {"p": 0.3, "target": 2, "benefit": 0.5, "cost": 1, "middle": 0.2}
+        others = {name: value for name, value in others.items() if name not in of_user.get(user, [])}
+        assert torch.equal(tr.CWL(top_k=3, user=user, **others).score(scores, grades), usual), user
+    assert [tr.CWL(top_k=3, user="bpm", cost=cost).ranks for cost in (0, 1)] == [3, 1000]
+
+
 def test_the_numbers_of_a_user_by_hand():
     # Seen with the chances 1, 1/2, 1/4; the second and the third are relevant.
     values = {
@@ -263,6 +282,8 @@ def test_the_numbers_of_a_user_by_hand():
     assert of(tr.CWL(top_k=3, p=0.5, of="depth"), 0, 0, 0) == 1.75
     metric = tr.CWL(of="depth")
     assert (metric.label, metric.higher_is_better, metric.value_range) == ("cwl(of=depth)", None, (1.0, math.inf))
+    total = tr.CWL(of="total_utility")
+    assert (total.higher_is_better, total.value_range) == (True, (0.0, math.inf))
     with pytest.raises(ValueError, match="total_utility can fall"):
         tr.CWL(of="total_utility", user="inst", unjudged="upper")
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import torchrank as tr
 from tests.support import layout_cases, oracles, tie_orders
+from tests.support.cases import cases
 from tests.support.oracle_comparison import (
     FEW,
     IN_TURN,
@@ -24,6 +25,11 @@ from tests.support.oracle_comparison import (
     each_in_turn,
     wanted,
 )
+from tests.support.tie_orders import Query
+from torchrank.engine.rank_layout import rank_whole
+from torchrank.layouts.arrange import arrange
+from torchrank.layouts.canonical import Need
+from torchrank.state.rank_tables import LONGEST
 
 
 def test_every_measure_has_an_oracle():
@@ -98,6 +104,50 @@ def test_every_parameter_equals_the_oracle(name):
                 )
                 values = list(suite.score(*batch.args, **batch.kwargs).values())
                 assert_all_equal(some, queries, values, layout)
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_a_measure_asks_for_relevant_candidates_alone_if_these_decide_its_values(name):
+    _, batch = layout_cases.batch("flat", 60)
+    layout = arrange(*batch.args, **batch.kwargs)
+    rankings = rank_whole(layout), rank_whole(layout, Need(relevant=True))
+    for config in configs_of(name, each_in_turn(MANY)):
+        every_rank_is_equal = config.for_oracle.get("patience") == 1
+        if layout_cases.suits(config, "flat") and "unjudged" not in config.for_oracle and not every_rank_is_equal:
+            metric = layout_cases.scoring(config)
+            every, relevant = (torch.where(x.status == 0, x.values, 0) for x in map(metric.per_query, rankings))
+            assert metric.required.relevant == torch.allclose(every, relevant, equal_nan=True), metric.label
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_a_measure_asks_for_all_candidates_if_those_without_a_judgment_decide_its_values(name):
+    _, batch = layout_cases.batch("catalogue_triples", 60)
+    layout = arrange(*batch.args, **batch.kwargs)
+    rankings = rank_whole(layout, Need(all_candidates=True)), rank_whole(layout)
+    for config in configs_of(name, each_in_turn(FEW)):
+        if "unjudged" not in config.for_oracle:
+            metric = layout_cases.scoring(config)
+            every, judged = (torch.where(x.status == 0, x.values, 0) for x in map(metric.per_query, rankings))
+            assert metric.required.all_candidates != torch.allclose(every, judged, equal_nan=True), metric.label
+
+
+def long_queries():
+    """Lists of eight in which the tie group at a cutoff is large, and has others before it and behind it."""
+    rng = random.Random(0)
+    for sizes in (1, 4, 2, 1), (2, 1, 4, 1), (3, 1, 3, 1), (4, 1, 1, 2):
+        scores = [float(-group) for group, size in enumerate(sizes) for _ in range(size)]
+        listed = tuple((score, rng.choice((-1, 0, 0, 1, 1, 2, 3))) for score in scores)
+        yield Query(listed, rng.choice(((), (1,), (2, 0))))
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_longer_lists_equal_the_oracle(name):
+    queries = [*long_queries()]
+    batch = layout_cases.LAYOUTS["dense_masked"].make(queries, random.Random(0))
+    configs = [config for config in each_in_turn(configs_of(name, MANY)) if not is_bound(config)]
+    configs = [config for config in configs if layout_cases.suits(config, "dense_masked")]
+    values = [layout_cases.scoring(config).score(*batch.args, **batch.kwargs) for config in configs]
+    assert_all_equal(configs, queries, values, "lists of eight")
 
 
 @pytest.mark.parametrize("name", MEASURES)
@@ -214,3 +264,18 @@ def test_the_rank_of_a_label_decides_the_value_of_a_measure_that_says_so_and_of_
             short, long = map(metric.score, lists)
             alike = torch.allclose(short, long, rtol=0, atol=1e-12, equal_nan=True)
             assert metric.of_one_rank() == alike, metric.label
+
+
+@cases(
+    "label, looked_up",
+    [
+        *((label, True) for label in ("mrr", "ndcg@5", "mr", "mrr(ties=optimistic)", "recall(relevance_level=0.5)")),
+        *((label, True) for label in (f"mrr@{LONGEST}", "mrr(empty_target_action=pos)")),
+        *((label, False) for label in (f"mrr@{LONGEST + 1}", "mrr@50%", "auroc", "mrr(adjusted=index)")),
+        *((label, False) for label in ("mrr(ties=realistic)", "mrr(unjudged=condensed)", "mrr(relevance_level=2)")),
+        *((f"{name}(empty_target_action=listed)", False) for name in ("mr", "mrr")),
+        *((f"mr(empty_target_action={action})", False) for action in ("neg", "pos")),
+    ],
+)
+def test_values_are_looked_up_by_rank_if_nothing_else_decides_them(label, looked_up):
+    assert tr.parse(label).rank_decides == looked_up

@@ -136,8 +136,12 @@ def test_wrong_arguments_are_refused():
         tr.IPS(self_normalized="pooled")
     with pytest.raises(ValueError, match="num_samples"):
         tr.propensities(torch.ones(3), 2)
-    with pytest.raises(ValueError, match="counts"):
-        tr.propensities(torch.ones(3, 2), 100)
+    for wrong, got in ((torch.ones(3, 2), r"\[3, 2\]"), (None, "NoneType")):
+        with pytest.raises(ValueError, match=f"Expected counts to be .* got {got}"):
+            tr.propensities(wrong, 100)
+    for name in ("a", "b"):
+        with pytest.raises(ValueError, match=f"Expected {name} to be a number > 0, got 0"):
+            tr.propensities(torch.ones(3), 100, **{name: 0})
     with pytest.raises(TypeError, match="propensities"):
         tr.inverse_propensity(target, torch.ones(30, dtype=torch.int64))
     with pytest.raises(ValueError, match="Expected grades"):
@@ -201,3 +205,11 @@ def test_clicks_without_propensities_are_noticed(name):
             warnings.simplefilter("error")
             metric.score(scores, tr.inverse_propensity(target, torch.tensor([0.5, 0.25, 0.125])))
             metric.score(scores, torch.zeros(1, 3))
+
+
+@pytest.mark.parametrize(("clicks", "warned"), [([0, 1], False), ([0, 1, 1], True), ([0, 2, 1], False)])
+def test_flags_with_a_propensity_each_are_noticed(clicks, warned):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        tr.inverse_propensity(torch.tensor(clicks), torch.ones(len(clicks)))
+    assert [str(one.message)[:40] for one in found] == ["Read target as the relevant item of each"] * warned

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import math
 import pickle
 
 import pytest
@@ -11,7 +12,6 @@ import torchrank as tr
 from tests.support.cases import cases
 from tests.support.random_batches import rng
 from torchrank.metrics.item_lists import PerUserMetric
-from torchrank.names.parameters import cutoff
 from torchrank.names.parse import required
 
 LENGTHS = [30, 7, 1, 0, 10, 11, 21, 30, 3]
@@ -19,7 +19,7 @@ CUTTABLE = {
     name: cls
     for name, cls in tr.RankingMetric.registry.items()
     if cls.__module__.startswith("torchrank.") and not required(cls) and cls.takes_top_k
-    if isinstance(cls.declared["top_k"], type(cutoff()))
+    if isinstance(cls.declared["top_k"], type(tr.RankingMetric.declared["top_k"]))
 }
 POLICIES = [{}, {"ties": "optimistic"}, {"unjudged": "condensed"}]
 
@@ -135,3 +135,10 @@ def test_what_is_no_share_or_cannot_be_cut_is_refused():
     for cls in (cls for cls in PerUserMetric.registry.values() if cls.takes_top_k and not required(cls)):
         with pytest.raises(ValueError, match="top_k"):
             cls("10%")
+
+
+@pytest.mark.parametrize("lengths", [None, torch.tensor([4, math.nan])])
+def test_a_share_of_a_list_of_unknown_length_is_refused(lengths):
+    ranking = tr.Ranking.from_ranks(torch.tensor([[1], [3]]), lengths)
+    with pytest.raises(ValueError, match="Expected the lengths of all lists for recall@50%"):
+        tr.parse("recall@50%").score(ranking)

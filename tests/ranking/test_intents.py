@@ -167,6 +167,24 @@ def test_with_one_subtopic_the_mean_is_the_measure():
         assert torch.equal(tr.parse(intent).score(*batch.args), tr.parse(plain).score(*batch.args))
 
 
+@cases("label", ["pia@2", "apia", "strecall@2", "erria", "erria@2"])
+def test_probabilities_of_subtopics_are_the_weights_of_their_values(label):
+    scores, target = tensors(random_queries("probabilities", 60))
+    generator = torch.Generator().manual_seed(0)
+    probabilities = torch.randint(0, 4, (len(scores), target.shape[2]), generator=generator) / 8
+    alone = [tr.parse(label).score(scores, target[..., [n]]).tolist() for n in range(target.shape[2])]
+    relevant = (target >= 1).any(1)
+    want = []
+    for query, row in enumerate(probabilities.tolist()):
+        weights = [p * bool(there) for p, there in zip(row, relevant[query])]
+        values = [weight * values[query] for weight, values in zip(weights, alone)]
+        want.append(sum(values) / sum(weights) if any(weights) else math.nan)
+    assert any(map(math.isnan, want))
+    ranking = tr.Ranking.from_scores(scores, target).with_intents(probabilities)
+    metric = tr.RankingMetric.registry[label.split("@")[0]](tr.parse(label).top_k, empty_target_action="skip")
+    assert_same(metric.score(ranking), torch.tensor(want, dtype=torch.float64))
+
+
 def test_other_measures_see_the_largest_grade():
     scores, target = tensors(random_queries("mixed", 60))
     names = ["alphandcg@2", "ndcg@2", "map(ties=optimistic)", "map(unjudged=lower)", "mr(filtered=True)", "strecall@1"]

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support.cases import cases
 from tests.support.optional import pytrec_eval
 from tests.support.oracle_comparison import MANY, configs_of
 from tests.support.oracles import ORACLES
@@ -344,3 +345,30 @@ def test_a_query_is_empty_if_it_is_under_all_judgments(monkeypatch, at_once, unj
     area.update(torch.tensor([[0.3, 0.2], [0.3, 0.2]]), torch.tensor([[1, -1], [1, 1]]))
     assert (area.num_empty, area.compute().item()) == (1, 1)
     assert metric.score(torch.zeros(0, 3), torch.zeros(0, 3)).shape == (0,)
+
+
+@cases(
+    "label, bounded, a_sum",
+    [
+        *((label, True, True) for label in ("ndcg", "rbp", "recall@5", "psp", "ips", "ips(self_normalized=query)")),
+        *((f"cwl(user={user})", True, True) for user in ("precision", "rbp", "sdcg", "insq")),
+        *((f"cwl(user={user})", True, False) for user in ("rr", "ap", "inst", "bpm", "nerr8")),
+        *((f"cwl(of={of},user=rr)", False, False) for of in ("depth", "total_utility")),
+        ("cwl(of=total_utility)", True, True),
+        ("cwl(of=depth)", True, False),
+        ("recall@50%", True, False),
+        ("utility", True, True),
+        ("utility(rejection=1)", False, False),
+        ("utility(collection_size=9,rejection=1)", True, False),
+        ("utility(empty_target_action=skip)", True, False),
+        *((label, True, False) for label in ("mr", "mrr", "mrr(filtered=True)", "map", "map(normalize=retrieved)")),
+        *((f"{name}(average=positive,filtered=True)", False, False) for name in ("mr", "mrr")),
+        *((f"mr(adjusted={how})", False, False) for how in ("ratio", "index", "z")),
+        ("map(normalize=retrieved)@5", False, False),
+        ("map(normalize=retrieved,ties=optimistic)@5", True, False),
+        *((label, False, False) for label in ("psp(average=pooled)", "ips(self_normalized=True)")),
+    ],
+)
+def test_values_that_are_sums_have_bounds_of_differences_and_others_may_have_bounds(label, bounded, a_sum):
+    metric = tr.parse(label)
+    assert (not metric.no_bounds_reason, not metric.nonlinear_reason) == (bounded, a_sum)

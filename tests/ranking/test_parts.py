@@ -34,6 +34,7 @@ def test_a_ranking_is_cut_into_rectangles_with_all_of_its_queries_entries_and_ba
     assert torch.equal(sum(part.errors for part in parts), ranking.errors)
     assert torch.cat([part.queries for part in parts]).sort().values.tolist() == list(range(start, start + 60))
     for part in parts:
+        assert part.valid[:, -1].any(), "no column of padding alone"
         for row, query in enumerate((part.queries - start).tolist()):
             for name in ("first", "tied", "grade"):
                 mine, whole = (getattr(x, name)[i][x.valid[i]] for x, i in ((part, row), (ranking, query)))
@@ -86,6 +87,18 @@ def test_an_ideal_order_is_the_grades_in_descending_order(most, width):
             assert part.ideal_order(gain, k).tolist() == [row[:k] for row in want]
 
 
+@pytest.mark.parametrize("most", [1, FEW_LEVELS + 1])
+def test_the_gain_and_the_ideal_value_of_a_plain_function_are_those_of_its_values(most):
+    grade = torch.randint(0, most + 1, (6, 9), generator=torch.Generator().manual_seed(0))
+    (part,) = tr.Ranking.from_scores(torch.arange(9.0).flip(0).expand(6, 9), grade).parts()
+    gain, discount = (lambda x: x % 3), torch.reciprocal
+    gains = [[float(x % 3) for x in row] for row in grade.tolist()]
+    assert part.gains(gain).tolist() == gains
+    for k in (None, 4):
+        want = [sum(x / rank for rank, x in enumerate(sorted(row, reverse=True)[:k], 1)) for row in gains]
+        assert part.ideal(gain, discount, k).tolist() == pytest.approx(want)
+
+
 def test_the_first_query_that_has_no_draw_is_named():
     ranking = tr.Ranking.from_ranks(torch.tensor([3, 2, 4]), num_candidates=torch.tensor([9, 4, 5]))
     assert ranking.sampled(3).draw.num_negatives == 3
@@ -94,3 +107,10 @@ def test_the_first_query_that_has_no_draw_is_named():
     several = tr.Ranking.from_scores(torch.rand(3, 4), torch.tensor([[1, 0, 0, 0], [0, 1, 0, 1], [1, 1, 0, 0]]))
     with pytest.raises(ValueError, match=r"Expected one relevant candidate in each query, got 2 .* in query 1; rank"):
         several.sampled(1)
+
+
+@pytest.mark.parametrize(("tolerance", "tied"), [({}, 1), ({"atol": 0.1}, 2), ({"rtol": 0.1}, 2)])
+def test_scores_of_embeddings_within_either_tolerance_are_tied(tolerance, tied):
+    items = torch.tensor([[1.0], [1.05], [0.0]])
+    ranking = tr.Ranking.from_embeddings(torch.ones(1, 1), items, torch.tensor([0]), **tolerance)
+    assert ranking.tied.tolist() == [[tied]]

@@ -197,7 +197,7 @@ def _sums_over_ties(ranking: Ranking, wanted: Tensor, top_k: int | None) -> tupl
     single, several = inside / ranking.first, wanted & (ranking.tied > 1)
     if not single.is_cpu:
         harmonic, rising = reciprocal_sums(ranking.first, inside)
-        return torch.where(several, harmonic, single), torch.where(several, rising, 0.0)
+        return torch.where(several, harmonic, single), rising
     rising = torch.zeros_like(single)
     single[several], rising[several] = reciprocal_sums(ranking.first[several], inside[several])
     return single, rising
@@ -217,7 +217,7 @@ def _precision_by_hits(ranking: Ranking, level: float, top_k: int) -> Tensor:
     h, s = cut.hits, cut.places
     harmonic, rising = (cut.of_group(x) for x in _sums_over_ties(ranking, ranking.tied > 0, top_k))
     c = ratio(h - 1, s - 1)
-    partial = only(h > 0, ratio(h, s) * ((cut.before + 1) * harmonic + c * rising))
+    partial = ratio(h, s) * ((cut.before + 1) * harmonic + c * rising)
     return (cut.chance * ratio(full.unsqueeze(-1) + partial, cut.before + h)).sum(-1)
 
 

@@ -96,7 +96,7 @@ class NDCGRel(GradedMetric):
         discounts = discount(torch.arange(1, width + 1, dtype=best.dtype, device=best.device))
         sums = torch.nn.functional.pad(running_sum(discounts), (1, 0))
         ideal = running_sum(best * discounts)
-        gains = only(ranking.tied > 0, ranking.gains(gain))
+        gains = ranking.gains(gain)
         has_gain, reached = gains > 0, gains * ranking.mean_discount(discount, None)
         # A tie group has n candidates, r of them relevant, and the gains S. ``above`` is the expected DCG before it,
         # and D(p) the sum of the first p discounts d. The candidate at rank p of the group is relevant with probability

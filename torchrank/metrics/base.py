@@ -200,12 +200,12 @@ class RankingMetric(Measure):
     @functools.cached_property
     def rank_decides(self) -> bool:
         """Whether values for one relevant candidate can be looked up by its rank."""
-        if self.relative or "of_one_rank" not in vars(type(self)) or not self.of_one_rank():
-            return False
-        by_rank = self.ties != "realistic" and self.empty_target_action != "listed" and self.unjudged == "irrelevant"
+        by_rank = not self.relative and "of_one_rank" in vars(type(self)) and self.of_one_rank()
+        by_rank = by_rank and self.ties != "realistic" and self.unjudged == "irrelevant"
         # A label has grade 1, so above level 1 every query is empty, and the policy decides the value.
         by_rank = by_rank and getattr(self, "relevance_level", 1) <= 1
         # A table has one value for all queries without a relevant candidate, whether the list is empty or not.
+        by_rank = by_rank and self.empty_target_action != "listed"
         by_rank = by_rank and not (self.lower_is_better and self.empty_target_action in ("neg", "pos"))
         return by_rank and (self.top_k is None or self.top_k <= LONGEST)
 
@@ -238,7 +238,7 @@ class RankingMetric(Measure):
         parts = []
         for cut in cuts.masked_fill(decided_by_ties, -1).unique().tolist() or [1]:
             rows = (cuts == cut).logical_and(~decided_by_ties).nonzero().squeeze(-1)
-            part = replace(ranking.take(rows), queries=rows, errors=torch.zeros_like(ranking.errors))
+            part = replace(ranking.take(rows), queries=rows)
             if cut == 0:  # the first candidate already costs too much: an empty list
                 zeros = torch.zeros_like(part.first)
                 part = replace(part, first=zeros + 1, tied=zeros, num_candidates=zeros[:, 0], complete=False)
@@ -254,7 +254,7 @@ class RankingMetric(Measure):
                 raise ValueError(f"Expected {wanted}, for {self.label}; pass tie_break to Ranking.from_scores")
             each = [self.per_query(Ranking.from_scores(**order)) for order in orders]
             mean = torch.stack([order.values for order in each]).mean(0)
-            parts.append(replace(each[0], values=mean, errors=torch.zeros_like(ranking.errors), queries=row))
+            parts.append(replace(each[0], values=mean, queries=row))
         joined = Values.join([Values.stack([values], values.queries) for values in parts])
         errors = self.errors(ranking) if self.validate_args else torch.zeros_like(ranking.errors)
         return replace(next(iter(joined.each())), errors=errors)

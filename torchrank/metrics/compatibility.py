@@ -34,14 +34,14 @@ class Tail:
     @property
     def last(self) -> int:
         """The last depth whose T matters."""
-        return max(1, math.ceil(math.log(TINY * (1 - self.p)) / math.log(self.p)))
+        return math.ceil(math.log(TINY) / math.log(self.p))
 
     def __call__(self, depth: Tensor) -> Tensor:
         """T of depths >= 1; of a fraction, T of the next integer."""
         last = self.last
         # A table for a p near 1 has many ranks, and only those that occur are needed.
         if last > BLOCK and depth.is_cpu and depth.numel():
-            last = min(last, int(depth.clamp_max(last).max()))
+            last = int(depth.clamp_max(last).max())
         ranks = torch.arange(1, last + 1, dtype=depth.dtype, device=depth.device)
         terms = self.p ** (ranks - 1) / ranks
         # The terms behind the table are the whole series less the terms in it.
@@ -186,7 +186,7 @@ class Compat(RankingMetric):
         reads = worth_reading(early, early.shape[1])
         chosen = flat.nonzero().squeeze(-1) if reads else torch.arange(len(flat), device=flat.device)
         entries = ideal.take(chosen)
-        longest = ranking.depth if not reads else int(entries.tied.max()) if len(chosen) else 0
+        longest = int(entries.tied.max()) if reads and len(chosen) else ranking.depth
         mean = self.mean_of_ties(entries, behind.expand(gaining.shape).flatten()[chosen], longest)
         value[chosen] = torch.where(flat[chosen], mean, value[chosen])
         return value.view(gaining.shape).sum(-1)

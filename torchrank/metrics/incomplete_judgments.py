@@ -155,9 +155,8 @@ class InfAP(BinaryMetric):
         # In the notation of Yilmaz and Aslam, the expected precision at a relevant candidate of rank k is:
         # 1 / k + d100 / k * (rel + e) / (rel + nonrel + 2 e). All are counts above rank k, d100 of the pool. Here
         # ``judged`` is rel + nonrel.
-        retrieved = ranking.tied > 0
-        is_judged = ranking.judged() & retrieved
-        is_unjudged = ranking.valid & (ranking.grade < 0) & (ranking.grade >= -1) & retrieved  # in the pool
+        is_judged = ranking.judged()
+        is_unjudged = ranking.valid & (ranking.grade < 0) & (ranking.grade >= -1)  # in the pool
         rel_before, rel_in_tie = ranking.before_and_in_tie(ranking.hit(self.relevance_level))
         judged_before, judged_in_tie = ranking.before_and_in_tie(is_judged)
         unjudged_before, unjudged_in_tie = ranking.before_and_in_tie(is_unjudged)
@@ -267,7 +266,7 @@ def _mean_reciprocal(ranking: Ranking, judged: Tensor, slot: Tensor, beside: Ten
     reads = worth_reading(means, means.shape[1])
     wanted = (judged & (rest > 0)).nonzero(as_tuple=True) if reads else (slice(None),)
     first, slot, beside, rest = (x[wanted].long().reshape(-1, 1) for x in (ranking.first, slot, beside, rest))
-    longest = ranking.depth if not reads else int(rest.max()) if len(rest) else 0
+    longest = int(rest.max()) if reads and len(rest) else ranking.depth
     if reads and len(first) * longest > LONG:
         # All judged candidates of such a tie group are wanted, and adjacent in the order of their slots. So slot 0
         # begins a group, and ``group`` is the number of the group of each candidate.

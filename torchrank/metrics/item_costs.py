@@ -211,7 +211,7 @@ class CWLCost(UserModel, BoundedGain, CostMetric):
 
     def width(self, lists: Recommended) -> int:
         # A user can go on behind the end of the list: there are some tables [query, rank].
-        return 4 * -(-self.ranks // max(1, lists.ids.shape[1]))
+        return 4 * -(-self.ranks // lists.ids.shape[1])
 
     def measure(self, lists: Recommended) -> Tensor:
         gain = self.by_rank(lists, self.gain_function(lists.grade.to(lists.dtype)).clamp(0, 1), 0.0)

@@ -44,7 +44,7 @@ class GroupMetric(RankDiscount, ListMetric):
 
     def width(self, lists: Recommended) -> int:
         # The tables have a row of groups for each list.
-        return -(-self.groups.shape[1] // max(1, lists.ids.shape[1]))
+        return -(-self.groups.shape[1] // lists.ids.shape[1])
 
     def attention(self, lists: Recommended) -> Tensor:
         """The discount at each rank, 0 where no item is: float64 [query, position]."""

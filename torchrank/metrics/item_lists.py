@@ -204,7 +204,7 @@ class ListMetric(Measure):
     def _per_query(self, batch: Batch) -> Values:
         preds = batch.preds
         lists, errors = self.recommended(preds, batch.target, batch.mask, batch.exclude, batch.repeats)
-        queries, elements = len(lists.ids), max(1, lists.ids.shape[1] * max(1, self.width(lists)))
+        queries, elements = len(lists.ids), lists.ids.shape[1] * self.width(lists)
         step = max(1, BLOCK // elements)  # bounds the temporary memory
         values = torch.cat([self.measure(lists.rows(n, n + step)) for n in range(0, max(1, queries), step)])
         empty = self.empty(lists)

@@ -202,8 +202,7 @@ class CategoryEntropy(PerUserMetric):
 
     def width(self, lists: Recommended) -> int:
         # One category for each item: a table has a row of categories for each list.
-        positions = max(1, lists.ids.shape[1])
-        return -(-self.num_categories // positions) if self.categories.dim() == 1 else self.num_categories
+        return -(-self.num_categories // lists.ids.shape[1]) if self.categories.dim() == 1 else self.num_categories
 
     def measure(self, lists: Recommended) -> Tensor:
         weight = lists.is_item.to(lists.dtype)

@@ -17,7 +17,6 @@ from torchrank.names.arguments import number as check_number
 from torchrank.names.parameters import integer, number, one_of, parameter
 from torchrank.names.types import call_of
 from torchrank.ranking.arithmetic import only, ratio
-from torchrank.ranking.derived import cached
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.sums import SIZE, Sum
 from torchrank.state.values import FILLS, Status, Values
@@ -135,37 +134,18 @@ def interpolated(ranking: Ranking, level: float, hits: Tensor) -> Tensor:
     it falls until the next relevant candidate. So two ranks of each group with relevant candidates are compared: its
     last one, and the first one with enough hits.
     """
-    reached, best = _best_from(ranking, level)
-    # The group in which the hits become enough: one column of it. Columns are in the order of ranks.
-    column = torch.searchsorted(reached, hits.contiguous())
-    if ranking.untied:
-        return best.gather(-1, column)
-    index = column.clamp_max(reached.shape[1] - 1)
-    columns = (*ranking.relevant_before_and_in_tie(level), ranking.first - 1, ranking.tied)
-    before, beside, above, n = (x.gather(-1, index) for x in columns)
-    last = (before + beside) / (above + n)
-    place = ratio((hits - before) * n, beside).ceil().clamp_min(1)  # the first place in the group with enough hits
-    enough = torch.maximum((before * n + place * beside) / (n * (above + place)), last)
-    # `best` of this group may be of its first rank, which has too few hits: begin behind the group.
-    following = best.gather(-1, ranking.run_bounds()[1].gather(-1, index))
-    value = torch.maximum(only(beside > 0, enough), following)
-    return only(column < reached.shape[1], value)
-
-
-@cached
-def _best_from(ranking: Ranking, level: float) -> tuple[Tensor, Tensor]:
-    """Hits up to the end of each entry's tie group, and the best precision at any rank from the group on.
-
-    float64 [query, entry], infinite if not retrieved; and [query, entry + 1], 0 at the end.
-    """
     before, beside = ranking.relevant_before_and_in_tie(level)
     above, n = ranking.first - 1, ranking.tied
     upto = before + beside
-    best = upto / (above + n)
-    if not ranking.untied:  # the first rank of a group can be better than its last one
-        best = torch.maximum((before * n + beside) / (n * (above + 1)), best)
-    best = only(ranking.hit(level), best).flip(-1).cummax(-1).values.flip(-1)
-    return torch.where(ranking.retrieved(), upto, math.inf), torch.nn.functional.pad(best, (0, 1))
+    best = only(ranking.hit(level), upto / (above + n)).flip(-1).cummax(-1).values.flip(-1)
+    # The group in which the hits become enough: its first column, because columns are in the order of ranks. There is
+    # one, because every relevant candidate has a column.
+    reached = torch.where(ranking.retrieved(), upto, math.inf)
+    column = torch.searchsorted(reached, hits.contiguous())
+    columns = (before, beside, above, n, best)
+    before, beside, above, n, best = (x.gather(-1, column) for x in columns)
+    place = ratio((hits - before) * n, beside).ceil().clamp_min(1)  # the first place in the group with enough hits
+    return torch.maximum(only(beside > 0, (before * n + place * beside) / (n * (above + place))), best)
 
 
 class InterpolatedPrecision(BinaryMetric):

@@ -281,13 +281,12 @@ def inverse_propensity(target: Target, propensities: Array) -> Tensor | tuple[Te
             " clicks in flat rows, pass target / propensities to the metric"
         )
     query, item, grade = _triples(target, inverse.device)
-    # Pairs outside the propensities keep their grade, and the metric reports them; clamping makes them safe to look up.
-    there = (item >= 0) & (item < items)
+    # The metric reports pairs outside the propensities; clamping makes them safe to look up.
     column = item.clamp(0, items - 1)
     row = query.clamp(0, len(inverse) - 1)
     inverse_of_pair = inverse[column] if inverse.dim() == 1 else inverse[row, column]
     # ~(grade <= 0) rather than grade > 0, so that a NaN stays NaN for the metric to report.
-    return query, item, torch.where(there & ~(grade <= 0), grade * inverse_of_pair, grade)
+    return query, item, torch.where(~(grade <= 0), grade * inverse_of_pair, grade)
 
 
 def _triples(target: Any, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:

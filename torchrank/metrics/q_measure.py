@@ -126,8 +126,8 @@ def _gaining(ranking: Ranking, gain: Gain) -> Tensor:
 def _by_best_rank(x: Tensor, ranking: Ranking) -> Tensor:
     """The element of ``x`` [query, rank] at the best rank of each entry, or its last one: [query, entry]."""
     last, width = x.shape[1], ranking.first.shape[1]
-    if ranking.untied and ranking.complete and last >= width:  # columns are ranks; entries not retrieved do not count
-        return x[:, :width]
+    if ranking.untied and ranking.complete and last == width:  # columns are ranks; entries not retrieved do not count
+        return x
     return x.gather(-1, (ranking.first.clamp_max(last) - 1).clamp_min(0).long())
 
 
@@ -192,4 +192,4 @@ def _blended(ranking: Ranking, start: Tensor, slope: Tensor, tables: Tables, top
     inverses, shares = inverse_end - inverse_above, share_end - share_above
     # start + slope (p - first) = (start - slope first) + slope p, so the two sums are enough.
     several = (start - slope * ranking.first) * inverses + slope * shares
-    return torch.where(ranking.tied > 1, several / ranking.tied.clamp_min(1), alone)
+    return torch.where(ranking.tied > 1, several / ranking.tied, alone)

@@ -367,7 +367,7 @@ class RBO(ComparingMetric):
         """The overlap down to the depth ``top_k``: float64 [query]."""
         agreement, _ = agreements(ranking, self.variant, extrapolated=False)
         agreement = agreement[:, :top_k]
-        deepest = max(agreement.shape[1], math.ceil(math.log(TINY * (1 - self.p)) / math.log(self.p)))
+        deepest = max(agreement.shape[1], math.ceil(math.log(TINY) / math.log(self.p)))
         depths = torch.arange(1, min(top_k, deepest) + 1, dtype=agreement.dtype, device=agreement.device)
         weight = self.p ** (depths - 1)
         last = agreement.shape[1]

@@ -98,7 +98,7 @@ def _partial_area(
     room = max_fpr * others
     # Tie groups that end within the room: t is ahead + among / 2 on average, and no term is cut off at 0. Prefix sums
     # over the entries add up all these groups at once. ``ends`` ascends, so a binary search finds the last of them.
-    ends = torch.where((share == 1) & (ranking.tied > 0), ahead + among, float("inf")).contiguous()
+    ends = torch.where(share == 1, ahead + among, float("inf")).contiguous()
     within = torch.searchsorted(ends, room.contiguous(), right=True)
     num_within = torch.nn.functional.pad(running_sum(inside.to(room.dtype)), (1, 0)).gather(-1, within)
     middle = only(inside, ahead + among / 2)
