@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from torchrank.hardware import costs
 
 ROOT = Path(__file__).parents[2]
 PARTS = (
@@ -304,7 +305,8 @@ def test_kernels_are_counted_but_no_views_and_no_allocations(parts):
     assert seen.bytes.total() == (48 + 48) + (48 + 12) + (48 + 12 + 48)
 
 
-def test_a_small_batch_makes_few_calls(parts, command, capsys):
+def test_a_small_batch_makes_few_calls(assume, parts, command, capsys):
+    assume(convert=costs.Costs().convert)
     assert 50 < len(parts["trace"].of_update()) <= 94
     assert 500 < len(parts["trace"].of_evaluate()) <= 1300
     assert command("--trace") == 0
