@@ -74,7 +74,7 @@ class Gained(Derived):
         self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
     ) -> Tensor:
         """float64 [query]: the largest sum of discounted gains over all orders of the judged candidates."""
-        gain = as_gain(gain)
+        gain = gain if isinstance(gain, Gain) else as_gain(gain)
         if not gain.monotone:
             return self._ideal_by_rank(gain, discount, top_k)
         if (levels := self.levels) is not None:
@@ -200,7 +200,7 @@ class Gained(Derived):
 
 def gains_of(grade: Tensor, valid: Tensor | None, gain: Callable[[Tensor], Tensor], dtype: torch.dtype) -> Tensor:
     """Gains of grades in a floating dtype, 0 where ``valid`` is False; for most gains 0 at grade 0, and below it."""
-    gain = as_gain(gain)
+    gain = gain if isinstance(gain, Gain) else as_gain(gain)
     all_valid = valid is None or (valid.is_cpu and every(valid))
     if gain.level is None and all_valid and not grade.is_floating_point():
         wide = grade.clamp_min(0).to(dtype)
