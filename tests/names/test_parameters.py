@@ -286,6 +286,9 @@ def squared(grade):
 def test_a_label_names_a_callable_a_share_and_none():
     assert tr.NDCG(gain=squared).label.startswith("ndcg(gain=squared")
     assert tr.Precision("10.0%").label == "precision@10%"
+    for wrong in ("ten", "10", "0%", "101%", "5 tokens"):
+        with pytest.raises(ValueError, match=f"Expected top_k to be an integer >= 1, a share .*, got '{wrong}'"):
+            tr.Precision(wrong)
 
     class Weighed(tr.extend.BinaryMetric):
         name = "weighedbysome"
