@@ -31,6 +31,7 @@ def test_long_names_lose_their_middle_only(most):
         assert not cut or 0 <= most - len(short) <= 1
         assert not cut or len(begin) == len(end)
     assert drawing.shortened("a\nb  c") == "a b c"
+    assert drawing.shortened(name) == drawing.shortened(name, 40)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,10 @@ def test_numbers_of_numpy_and_torch_become_numbers_of_python():
     assert [type(v) for v in table["a"] + table["b"]] == [float, float, int, int]
 
 
+def test_truth_is_shown_in_words():
+    assert str(Table({"a": [True, False, None]})).split() == ["a", "yes", "no", "-"]
+
+
 def test_tables_are_equal_if_their_values_formats_and_notes_are():
     assert example() == example()
     assert example() != Table(example().to_dict())

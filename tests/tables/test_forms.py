@@ -217,8 +217,11 @@ def test_no_document_in_common_is_said_everywhere(form, ours, theirs):
         assert (len(caught), caught[0].filename) == (1, __file__)
 
 
-def test_no_document_in_common_is_said_of_a_frame():
-    frame = pandas.DataFrame({"qid": [1, 1], "docno": ["a", "b"], "score": [0.5, None], "label": [None, 1]})
+@pytest.mark.parametrize(
+    ("scores", "grades"), [([0.5, None], [None, 1]), ([0.5, 0.4], [None, None]), ([None, None], [0, 1])]
+)
+def test_no_document_in_common_is_said_of_a_frame(scores, grades):
+    frame = pandas.DataFrame({"qid": [1, 1], "docno": ["a", "b"], "score": scores, "label": grades})
     with pytest.warns(UserWarning, match="No row has both a score and a grade") as caught:
         tr.Ranking.from_table(frame)
     assert caught[0].filename == __file__

@@ -195,6 +195,16 @@ def test_an_error_names_the_file_the_line_and_its_text(tmp_path, text, line, mes
     assert isinstance(error.value, ValueError)
 
 
+def test_an_error_in_columns_names_the_json_file_or_the_dictionary(tmp_path):
+    columns = {"query": ["q"], "doc": ["a"], "score": ["x"]}
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(columns))
+    for source, name in ((columns, "<dict>"), (path, str(path))):
+        with pytest.raises(tr.ReadingError, match="Expected score to be a number, got 'x'") as caught:
+            tr.read_run(source)
+        assert caught.value.source == name
+
+
 @pytest.mark.parametrize("grade", [math.inf, -math.inf, math.nan])
 def test_grades_are_finite(grade):
     with pytest.raises(tr.ReadingError, match="line 2: Expected grade to be a"):

@@ -46,8 +46,8 @@ def krippendorff_alpha(grades: np.ndarray, level: Level) -> float:
     n = len(code)
     if len(values) < 2:
         return math.nan
-    if level != "interval":  # the mean rank of each grade; for names any numbers that differ
-        values = counts.cumsum() - (counts - 1) / 2
+    if level != "interval":  # the mean rank of each grade, less a half; for names any numbers that differ
+        values = counts.cumsum() - counts / 2
     v = np.full(grades.shape, np.nan)
     v[graded] = values[code.ravel()]
     each = 2 / (graded.sum(1) - 1)

@@ -108,7 +108,7 @@ def betting_interval(values: Array, level: float, low: float = 0.0, high: float 
 def _end(values: Array, error: float) -> float:
     """The largest m that values in [0, 1] reject from below. The wealth falls in m, to at most 1 at their mean."""
     values, counts = np.unique(values, return_counts=True)
-    low, high = 0.0, float(values @ counts / max(1, counts.sum()))
+    low, high = 0.0, 1.0
     while high - low > 1e-12:
         m = (low + high) / 2
         wealth = np.logaddexp.reduce([np.log1p(bet * (values / m - 1)) @ counts for bet in BETS])

@@ -17,9 +17,6 @@ HATCHES = ("", "///", "...", "xxx")
 #: more names than this are in a legend beside the axes, and the number in one column of it
 INSIDE, COLUMN = 6, 20
 
-#: longer names are cut in their middle
-LONGEST = 40
-
 
 def axes_of(ax: Any, width: float = 6.4, height: float = 4.2, managed: bool = False) -> Any:
     """The given axes, or those of a new figure.
@@ -50,7 +47,7 @@ def style(number: int) -> dict[str, Any]:
     }
 
 
-def shortened(name: str, most: int = LONGEST) -> str:
+def shortened(name: str, most: int = 40) -> str:
     """A name of at most ``most`` characters, whose middle is left out if it is longer.
 
     Example:

@@ -22,6 +22,7 @@ NEWLINE, TAB, SPACE, HASH = 10, 9, 32, 35
 WIDE = 32
 #: the text whose numbers are read: its name, the bytes before the last of them, and its size; for a progress bar
 progress: list[tuple[str, int, int]] = []
+_LINE_BREAK = re.compile(rb"\n")
 # Fields between tabs may have blanks around a number.
 _NUMBER = re.compile(rb"\s*[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|inf|infinity)\s*", re.IGNORECASE)
 
@@ -71,22 +72,22 @@ class Text:
             f"Expected lines of at most {LONGEST_LINE:,} bytes, got a longer one; end each row with a line break", place
         )
 
+    @cached_property
+    def first_stop(self) -> int:
+        """Where the first line ends: the place of its line break."""
+        if line_break := _LINE_BREAK.search(self.buffer.data, self.begin, self.begin + LONGEST_LINE + 1):
+            return line_break.start()
+        if self.end - self.begin > LONGEST_LINE:
+            raise self.too_long(self.begin)
+        return self.end
+
     def first_line_bytes(self) -> bytes:
         """The first line, without its end."""
-        data, size = self.buffer.data, 1000
-        while (stop := bytes(data[self.begin : self.begin + size]).find(b"\n")) < 0 and self.begin + size < self.end:
-            if size > LONGEST_LINE:
-                raise self.too_long(self.begin)
-            size *= 10
-        stop = self.end if stop < 0 else self.begin + stop
-        return bytes(data[self.begin : stop]).rstrip(b"\r")
+        return bytes(self.buffer[self.begin : self.first_stop]).rstrip(b"\r")
 
     def after_first_line(self) -> Text:
         """The text without its first line."""
-        skipped = len(self.first_line_bytes())
-        rest = bytes(self.buffer[self.begin + skipped : self.begin + skipped + 2]).find(b"\n")
-        begin = self.begin + skipped + 1 + max(rest, 0)
-        return Text(self.name, self.buffer, min(begin, self.end), self.first_line + 1)
+        return Text(self.name, self.buffer, min(self.first_stop + 1, self.end), self.first_line + 1)
 
 
 def fields(text: Text, wanted: list[int], width: int, tabs: bool = False) -> list[TextIds]:
@@ -187,9 +188,7 @@ def _between_tabs(text: Text, begin: int, stop: int, width: int) -> tuple[Array,
     """Places [line, field] where fields start and end, relative to ``begin``, for one tab between them."""
     chunk = text.buffer[begin:stop]
     refuse_control_characters(text, begin, chunk)
-    end = np.flatnonzero((chunk == TAB) | (chunk == NEWLINE))
-    if len(end) == 0 or end[-1] != len(chunk) - 1 or chunk[-1] == TAB:
-        end = np.append(end, len(chunk))
+    end = np.append(np.flatnonzero((chunk == TAB) | (chunk == NEWLINE)), len(chunk))
     start = np.concatenate([[0], end[:-1] + 1])
     last_byte = np.minimum(end, len(chunk) - 1)
     last = (chunk[last_byte] == NEWLINE) | (end == len(chunk))
