@@ -1,0 +1,62 @@
+"""Lines and fields of text beside plain Python: all texts of a few pieces, cut as a whole and in small chunks."""
+
+import itertools
+
+import pytest
+
+import torchrank as tr
+from torchrank.tables.errors import shorten
+from torchrank.tables.text import Text, fields
+
+PIECES = ["a", "#", "\t", " ", "\n", "\r\n"]
+
+
+def rows_of(text, tabs, width):
+    """The fields of each row of a text; None if a row is refused."""
+    rows = []
+    for line in text.split("\n"):
+        line = line.removesuffix("\r")
+        parts = line.split("\t") if tabs else line.split()
+        if line == "" or not parts or (not tabs and parts[0] == "#"):
+            continue
+        if len(parts) != width or "" in parts:
+            return None
+        rows.append(parts)
+    return rows
+
+
+@pytest.mark.parametrize("longest", [3, 1000])
+@pytest.mark.parametrize("tabs", [False, True])
+def test_every_short_text_has_the_fields_of_plain_python(tabs, longest, monkeypatch):
+    monkeypatch.setattr("torchrank.tables.text.LONGEST_LINE", longest)  # at most so many bytes are cut at a time
+    texts = ["".join(pieces) for size in range(1, 5) for pieces in itertools.product(PIECES, repeat=size)]
+    for text, width in itertools.product(texts, (1, 2)):
+        if any(len(line) > longest for line in text.split("\n")):
+            continue
+        try:
+            columns = fields(Text.of(text.encode(), "file"), [0, width - 1], width, tabs)
+            columns = [[key.decode() for key in column.to_keys()] for column in columns]
+        except tr.ReadingError:
+            assert rows_of(text, tabs, width) is None, text
+        else:
+            expected = rows_of(text, tabs, width)
+            assert expected is not None, text
+            assert columns == [[row[0] for row in expected], [row[-1] for row in expected]], text
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+@pytest.mark.parametrize("rest", ["", "b c", "\n"])
+def test_the_first_line_of_a_text(rest, end):
+    text = Text.of(f"q a{end}{rest if end else ''}".encode(), "file", first_line=3)
+    assert text.first_line_bytes() == b"q a"
+    after = text.after_first_line()
+    assert bytes(after.buffer[after.begin : after.end]).decode() == (rest if end else "")
+    assert after.first_line == 4
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\0\0"])
+@pytest.mark.parametrize("size", [5, 5000])
+def test_an_error_shows_the_beginning_of_its_line(size, end):
+    line = "b" * size
+    error = Text.of(f"a\n{line}{end}".encode(), "file", first_line=7).error("wrong", 2 + size // 2)
+    assert (error.line, error.text) == (8, shorten(line))
