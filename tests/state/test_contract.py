@@ -535,8 +535,11 @@ def test_a_wrong_state_is_refused_and_changes_nothing(field, wrong):
         with pytest.raises(ValueError, match=rf"^Expected {re.escape(name)} to .*, got .*; pass a metric"):
             metric.merge_state(bad)
         for module, prefix in ((metric, ""), (owner, "inner.")):
-            with pytest.raises(RuntimeError, match=rf"Expected {re.escape(name)} to .*, got .*; leave its keys out"):
-                module.load_state_dict({prefix + key: x for key, x in bad.items()})
+            for strict in (True, False):
+                with pytest.raises(
+                    RuntimeError, match=rf"Expected {re.escape(name)} to .*, got .*; leave its keys out"
+                ):
+                    module.load_state_dict({prefix + key: x for key, x in bad.items()}, strict=strict)
         owner.load_state_dict({})  # as the error says
         same_states(states(metric), before)
         check(metric.compute(), aggregated(metric, BATCHES))

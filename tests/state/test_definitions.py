@@ -17,6 +17,7 @@ from torchrank.state.exact import ExactSums
 from torchrank.state.kept_rows import narrowed
 from torchrank.state.query_mean import added_together
 from torchrank.state.scoring import score_batch
+from torchrank.state.values import Values
 
 NAN, INF = math.nan, math.inf
 
@@ -52,6 +53,60 @@ def test_a_measure_has_a_name_of_its_own_and_no_parameter_like_a_method():
     )
     with pytest.raises(TypeError, match="Expected Shadow to name no parameter like a method, got 'half'; rename it"):
         shadow()
+
+
+def test_an_unknown_argument_is_told_with_the_nearest_one_or_where_it_belongs():
+    for wrong, message in (
+        ("topk", "Expected an argument of NDCG, got 'topk'; did you mean 'top_k'"),
+        ("aggregaton", "Expected an argument of NDCG, got 'aggregaton'; did you mean 'aggregation'"),
+        ("weights", "Expected an argument of NDCG, got 'weights'; pass weights= to update"),
+        ("a_long_word", "Expected NDCG to have arguments top_k, .* validate_args, got 'a_long_word'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            tr.NDCG(**{wrong: 3})
+
+
+@pytest.mark.parametrize("validate_args", [True, False])
+def test_sampled_negatives_have_finite_counts_of_bad_values(validate_args):
+    metric = tr.HitRate(top_k=10, validate_args=validate_args)
+    metric.update(tr.Ranking.from_ranks(torch.tensor([201, 1]), num_candidates=10_001).sampled(100))
+    assert metric.sums[sums.Sum.ERRORS : sums.SIZE].tolist() == [0.0] * (sums.SIZE - sums.Sum.ERRORS)
+
+
+def test_ignored_queries_and_those_of_weight_zero_do_not_count():
+    scores, labels = torch.rand(4, 5, generator=torch.Generator().manual_seed(0)), torch.tensor([0, -100, 1, 2])
+    metric = tr.MRR()
+    metric.update(scores, labels, weights=torch.tensor([1.0, 2.0, 0.0, 3.0]))
+    of_two = tr.MRR()
+    of_two.update(scores[::3], labels[::3], weights=torch.tensor([1.0, 3.0]))
+    assert (metric.num_queries, metric.compute()) == (2, of_two.compute())
+    assert metric.sums.equal(of_two.sums)
+
+
+def test_values_of_some_queries_have_their_further_numbers():
+    numbers = torch.arange(15.0).view(3, 5)
+    measured = Values(numbers[:2], numbers[1:].to(torch.int8), numbers[:2], numbers[:2] + 1, (numbers, None), limit=1)
+    taken = measured.take(torch.tensor([4, 0]))
+    for name in ("values", "status", "weights"):
+        assert getattr(taken, name).equal(getattr(measured, name)[:, [4, 0]])
+    assert taken.errors.equal(measured.errors)
+    assert taken.extra[0].equal(numbers[:, [4, 0]])
+    assert taken.extra[1] is None
+
+
+def test_curves_of_rows_of_all_lengths_have_the_weights_of_their_queries():
+    generator = torch.Generator().manual_seed(0)
+    lengths = [3, 90, 5, 40, 4]
+    indexes = torch.tensor([query for query, length in enumerate(lengths) for _ in range(length)])
+    scores, target = torch.rand((2, len(indexes)), generator=generator)
+    target, weights = (target > 0.5).long(), torch.tensor([1.0, 8.0, 2.0, 4.0, 16.0])
+    whole, each = tr.PRCurve(5), tr.PRCurve(5)
+    whole.update(scores, target, indexes=indexes, weights=weights)
+    for query in range(len(lengths)):
+        rows = indexes == query
+        each.update(scores[rows].unsqueeze(0), target[rows].unsqueeze(0), weights=weights[query : query + 1])
+    for found, expected in zip(whole.compute(), each.compute()):
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
 
 
 def test_a_measure_of_whole_lists_takes_no_cutoff():

@@ -532,6 +532,19 @@ def test_the_interval_of_a_median_contains_it_with_the_probability_that_is_asked
     assert narrower < 0.95 <= inside
 
 
+@pytest.mark.parametrize("count", range(2, 13))
+def test_few_values_have_an_interval_of_the_median_if_their_range_contains_it_often_enough(count):
+    metric = tr.MRR(aggregation="median")
+    metric.update(-torch.arange(count * 1.0).expand(count, count), torch.arange(count))
+    low, high = metric.interval(0.95)
+    if 1 - 2 * 0.5**count < 0.95:  # all values can be on one side of the median
+        assert math.isnan(low)
+        assert math.isnan(high)
+    else:
+        place = int(stats.binom.ppf(0.025, count, 0.5)) - 1
+        assert (low, high) == (1 / (count - place), 1 / (place + 1))
+
+
 def test_a_count_that_float32_would_round_is_exact():
     metric = tr.NumQ()
     metric.update(torch.tensor([[0.5, 0.1]]), torch.tensor([[1, 0]]))
