@@ -575,8 +575,6 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
         for chunk in ranks.split(max(1, BLOCK // 2 // max(1, len(order)))):
             values = torch.cat([self._between(part, chunk) for part in parts])[order]
             columns.append([self.aggregated(values[:, n], empty) for n in range(2)])
-        if not columns:
-            return ranks.float(), ranks.float()
         precision, recall = (torch.cat(column) for column in zip(*columns))
         return precision, recall
 
@@ -634,7 +632,7 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
     def _between(self, curves: Tensor, ranks: Tensor) -> Tensor:
         """Curves [query, 2, rank] at some consecutive ranks. Behind the last rank of a curve there are no more hits."""
         width = curves.shape[2]
-        if not len(ranks) or not width:
+        if not width:
             return curves.new_zeros((len(curves), 2, len(ranks)))
         first, last = int(ranks[0]), int(ranks[-1])
         there = curves[:, :, first - 1 : last]

@@ -787,5 +787,22 @@ def test_metrics_share_one_reduction_however_they_came_and_copies_have_another()
     assert suite["mrr"].joint is suite._joint
 
 
+def test_intervals_and_confidence_sequences_of_a_collection_are_those_of_its_members():
+    suite = tr.RankingCollection(["mrr", "hitrate@1"])
+    suite.update(*batch(seed=5)[:2])
+    sequences = suite.confidence_sequences(0.9)
+    assert sequences == {key: metric.confidence_sequence(0.9) for key, metric in suite.items()}
+    assert suite.intervals(0.9) == {key: metric.interval(0.9) for key, metric in suite.items()}
+    for anytime, expected in ((True, sequences), (False, suite.intervals(0.9))):
+        table = suite.summary(0.9, anytime=anytime)
+        assert dict(zip(table["measure"], zip(table["low"], table["high"]))) == expected
+
+
+def test_metrics_of_a_collection_are_in_no_groups_of_torchmetrics():
+    suite = tr.RankingCollection({"mrr": tr.MRR(), "one": BinaryAccuracy(), "other": BinaryAccuracy(threshold=0.4)})
+    suite.update(torch.tensor([[0.1, 0.9]]), torch.tensor([[1, 0]]))
+    assert suite.compute_groups == {}
+
+
 def test_arguments_that_are_left_out_have_the_usual_defaults():
     usual_defaults.check("collection")

@@ -117,6 +117,12 @@ def test_results_of_steps_are_lines_with_their_names_beside_the_axes(size):
     assert all(box.x0 > inside.x1 for box in shown(figure, names))
 
 
+def test_one_result_is_a_line_of_one_step():
+    suite, results = filled(["mrr", "map"])
+    _, axes = suite.plot(results[:1])
+    assert [line.get_ydata().tolist() for line in axes.lines] == [[value.item()] for value in results[0].values()]
+
+
 def test_measures_are_lines_over_k():
     cuts = (100, *range(1, 50))
     suite, _ = filled([*(f"ndcg@{k}" for k in cuts), "recall(normalize=min)@1,3", "mrr", "map"])

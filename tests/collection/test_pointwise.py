@@ -219,11 +219,19 @@ def test_a_batch_without_queries_excludes_nothing():
 
 
 def test_excluded_pairs_outside_of_the_batch_raise_in_compute_only():
-    suite = tr.RankingCollection({"mrr": "mrr", "accuracy": BinaryAccuracy()})
-    suite.update(SCORES, TARGET, exclude=(torch.tensor([0, 5]), torch.tensor([9, 0])))
-    assert suite["accuracy"].compute() == BinaryAccuracy()(SCORES, TARGET)
+    suite, target = tr.RankingCollection({"mrr": "mrr", "accuracy": BinaryAccuracy()}), torch.zeros_like(TARGET)
+    target[0, 0] = 1
+    suite.update(SCORES, target, exclude=(torch.tensor([0, 5]), torch.tensor([9, 0])))
+    assert suite["accuracy"].compute() == BinaryAccuracy()(SCORES, target)
     with pytest.raises(ValueError, match="outside the batch"):
         suite.compute()
+
+
+def test_rows_have_no_exclude_beside_a_metric_of_torchmetrics():
+    suite, pairs = tr.RankingCollection({"error": MeanAbsoluteError()}), (torch.tensor([0]), torch.tensor([1]))
+    with pytest.raises(ValueError, match="Expected no exclude for flat rows, got exclude; leave the rows out, or pass"):
+        suite.update(SCORES.flatten(), TARGET.flatten(), exclude=pairs)
+    suite.update(SCORES.flatten(), TARGET.flatten(), mask=torch.arange(8) != 1)
 
 
 @pytest.mark.parametrize("metric", [MeanAbsoluteError, BinaryAccuracy, RetrievalMRR])

@@ -67,6 +67,7 @@ def test_integrations_are_attributes_of_their_package():
     assert package.huggingface is importlib.import_module("torchrank.integrations.huggingface")
     vars(package).pop("huggingface")
     assert package.huggingface.compute_metrics
+    assert dir(package) == sorted(package.__all__)
     with pytest.raises(AttributeError, match=r"'torchrank\.integrations' has no attribute 'face'"):
         _ = package.face
 
@@ -155,9 +156,9 @@ def test_the_suite_is_copied_and_its_keys_are_kept():
     suite.update(torch.tensor(scores), torch.tensor(grades))
     before = copy.deepcopy(suite.compute())
     call = compute_metrics(suite)
-    assert list(call(Prediction(scores[:4], grades[:4]))) == [
-        f"val/{tr.plain(key)}" for key in by_hand(*map(torch.tensor, (scores, grades)))
-    ]
+    of_four = by_hand(torch.tensor(scores[:4]), torch.tensor(grades[:4]))
+    assert call(Prediction(scores[:4], grades[:4])) == {f"val/{tr.plain(key)}": of_four[key] for key in of_four}
+    assert call(Prediction(scores[:4], grades[:4]), compute_result=True) == call(Prediction(scores[:4], grades[:4]))
     assert suite.compute() == before
     assert compute_metrics(tr.NDCG(top_k=10))(Prediction(scores, grades)) == {
         "ndcg@10": pytest.approx(by_hand(*map(torch.tensor, (scores, grades)))["ndcg@10"])

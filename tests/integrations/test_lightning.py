@@ -130,6 +130,7 @@ def test_a_module_without_an_anytime_comparison_is_refused(runs, tmp_path):
         with pytest.raises(ValueError, match="every to be an integer >= 1"):
             runs.StopWhenDecided(every=every)
     assert runs.StopWhenDecided(every=1).comparison is None
+    assert (runs.StopWhenDecided().name, runs.StopWhenDecided().every) == ("paired", 10)
 
 
 @pytest.mark.parametrize("lengths", [[3, math.inf], [math.inf, math.inf], [3, 5]])

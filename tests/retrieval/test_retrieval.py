@@ -104,6 +104,7 @@ def scale(values, dim=None):
 
 # ---- torchmetrics' numbers -------------------------------------------------------------------------------------
 
+AGGREGATES = {"mean": torch.mean, "median": torch.median, "min": torch.amin, "max": torch.amax}
 AGGREGATIONS = ["mean", "median", "min", "max", scale]
 POLICIES = [
     *({"empty_target_action": action, "aggregation": how} for action in ("neg", "pos") for how in AGGREGATIONS),
@@ -521,6 +522,40 @@ def test_a_long_query_among_short_ones(name):
         if "lambda" in getattr(policy.get("aggregation"), "__name__", ""):
             policy = {"aggregation": lambda v, dim: v[0]}
         close(found, theirs(name, **own, **policy)(*batch))
+
+
+@pytest.mark.parametrize("cut", ["top_k", "max_k"])
+def test_a_cut_that_is_refused_is_named_by_its_argument(cut):
+    with pytest.raises(ValueError, match=f"`{cut}` has to be a positive integer or None, got True"):
+        ours("RetrievalMRR" if cut == "top_k" else CURVES[0], **{cut: True})
+
+
+@every_class
+def test_a_computed_metric_can_move(name):
+    metric = filled(ours(name), rows(3))
+    before = metric.compute()
+    metric.to("cpu")
+    metric._computed = None
+    assert equal(metric.compute(), before)
+
+
+@pytest.mark.parametrize("aggregation", ["mean", "median", "min", "max", scale, torch.mean])
+@pytest.mark.parametrize("max_k", [None, 3])
+@pytest.mark.parametrize("retrieved", [0, 1])
+def test_curves_of_lists_without_retrieved_rows_are_0(aggregation, max_k, retrieved):
+    preds = torch.tensor([-INF, -INF, 0.3])[: 2 + retrieved]
+    target, indexes = torch.tensor([1, 0, 1])[: 2 + retrieved], torch.tensor([0, 0, 1])[: 2 + retrieved]
+    metric = filled(ours(CURVES[0], aggregation=aggregation, max_k=max_k), (preds, target, indexes))
+    found = [x.flatten().tolist() for x in metric.compute()]
+    ranks = range(1, (max_k or retrieved) + 1)
+    curves = [[(0.0, 0.0) for _ in ranks], [(1 / k, 1.0) for k in ranks]][: 1 + retrieved]
+    expected = [
+        (torch.as_tensor(AGGREGATES.get(aggregation, aggregation)(torch.tensor(values)))).item()
+        for n in range(2)
+        for values in zip(*([point[n] for point in curve] for curve in curves))
+    ]
+    assert found[0] + found[1] == pytest.approx(expected)
+    assert found[2] == list(ranks)
 
 
 @every_class

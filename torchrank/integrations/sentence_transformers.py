@@ -214,7 +214,8 @@ class RankingEvaluator(Evaluator):
         }
         super().__init__(suite, name, primary_metric, write_csv, options, settings, similarity)
         self.named = similarity is not None
-        self.corpus_chunk_size = integer("corpus_chunk_size", corpus_chunk_size, least=1, or_none=False) or 1
+        integer("corpus_chunk_size", corpus_chunk_size, least=1, or_none=False)
+        self.corpus_chunk_size = corpus_chunk_size
         judged = _judged(queries, relevant)
         self.queries, self.corpus = [queries[query] for query in judged], list(corpus.values())
         numbers = {document: number for number, document in enumerate(corpus)}
