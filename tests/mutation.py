@@ -88,7 +88,7 @@ TESTS = {
     "evaluation": ["evaluation"],
     "integrations": ["integrations"],
     "retrieval": ["retrieval", "engine/test_sizes.py"],
-    "cli": ["cli", "evaluation/test_command.py"],
+    "cli": ["cli", "evaluation/test_command.py", "evaluation/test_judges.py"],
 }
 #: folders of tests that are not tried on mutants of others: they take long, or read the code without executing it
 NOT_TRIED = {"tests/notebooks", "tests/types"}

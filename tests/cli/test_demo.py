@@ -288,6 +288,15 @@ def test_a_missing_extra_is_named(monkeypatch, capsys, name, package):
     assert said == f"torchrank demo: Expected {package} to be installed; {way_out}\n"
 
 
+def test_commands_are_described_in_lower_case_and_without_a_full_stop(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    for part in ("presets list the libraries", "spellings list the names of measures", "agree print how far"):
+        assert part in text
+    assert "here. " not in text
+
+
 def test_usage(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["--version"])
@@ -440,6 +449,21 @@ def test_spellings_of_one_measure_are_its_lines_of_the_list(capsys):
     assert lines < {re.sub(" +", " ", line) for line in listed}
     assert {re.split(r"\W", line)[0] for line in lines if line.startswith(("ndcg", "mrr", "map"))} == {"ndcg", "mrr"}
     assert "LightGBM: ndcg(gain=exponential)" in shown
+
+
+def test_the_list_of_presets_has_the_settings_of_each_library(capsys):
+    assert main(["presets", "--wide"]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
+    for library, title in LIBRARIES.items():
+        settings = ", ".join(f"{key}={value}" for key, value in ALWAYS.get(library, {}).items())
+        title = title.replace("`", "")
+        assert lines[library].endswith(f"  {title} ({settings})" if settings else f"  {title}")
+
+
+@pytest.mark.parametrize(("name", "shown"), [("utility", "-∞ … ∞, higher"), ("mr", "1 … ∞, lower"), ("mrr", "0 … 1")])
+def test_a_range_has_signs_for_infinite_ends(name, shown, capsys):
+    assert main(["measures", name]) == 0
+    assert f"range       {shown}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

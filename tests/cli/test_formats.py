@@ -1,10 +1,11 @@
 """Tables in lines as wide as the terminal."""
 
+import gzip
 import math
 
 import pytest
 
-from torchrank.cli import plain
+from torchrank.cli import files, plain
 from torchrank.cli.formats import fitted, formatted, width_of, wrapped
 from torchrank.statistics.table import Table
 
@@ -93,4 +94,13 @@ def test_a_table_of_two_columns_is_wrapped_in_the_second():
     assert plain.rows([("a", "x" * 93), ("bbb", "x-y")]) == [f"  a    {'x' * 93}", "  bbb  x-y"]
     assert plain.rows([("a", "x " * 48)], indent=0) == [f"a  {'x ' * 48}".rstrip()]
     assert plain.rows([("a", "x " * 49 + "z")], indent=0) == [f"a  {'x ' * 49}".rstrip(), "   z"]
+    assert plain.rows([("a", "x" * 90 + " one-two-three")], indent=0) == [f"a  {'x' * 90}", "   one-two-three"]
     assert plain.rows([]) == []
+
+
+@pytest.mark.parametrize("name", ["text.txt", "text.gz", "a.gz.txt"])
+def test_files_that_end_in_gz_are_compressed(tmp_path, name):
+    files.write(str(tmp_path / name), "some text")
+    content = (tmp_path / name).read_bytes()
+    assert (gzip.decompress(content) if name.endswith(".gz") else content) == b"some text"
+    assert [path.name for path in tmp_path.iterdir()] == [name]

@@ -290,6 +290,23 @@ def test_the_winner_is_found_by_the_direction_of_the_values_of_queries():
     assert not any("plain means" in line for line in tr.evaluate(qrels, {"a": good, "b": bad}, "mr").compare().warnings)
 
 
+@pytest.mark.parametrize(("same", "told"), [(2, False), (3, True)])
+def test_more_than_one_query_of_a_hundred_that_retrieves_itself_is_told(same, told):
+    qrels = {f"a{n}": {f"b{n}": 1} for n in range(200)}
+    run = {query: {query if n < same else "c": 2.0, f"b{n}": 1.0} for n, query in enumerate(qrels)}
+    notes = tr.evaluate(qrels, run, "mrr").coverage.notes
+    assert any(f"{same} queries have retrieved a document with the same id" in note for note in notes) == told
+
+
+@pytest.mark.parametrize(("number", "shown"), [(6, 6), (7, 4)])
+def test_a_note_on_other_queries_has_six_values_or_the_first_four(number, shown):
+    measures = [f"p@{k}" for k in range(1, number + 1)]
+    notes = tr.evaluate({"a": {"x": 1}, "b": {"y": 1}}, {"a": {"x": 1.0}}, measures).coverage.notes
+    (note,) = (note for note in notes if "p@1 " in note)
+    assert note.count("p@") == shown
+    assert ("3 more with queries" in note) == (number == 7)
+
+
 def test_leaving_out_identical_ids_is_advised_until_it_is_done():
     for ignore in (False, True):
         notes = tr.evaluate({"a": {"b": 1}}, {"a": {"a": 2.0}}, "mrr", ignore_identical_ids=ignore).coverage.notes

@@ -183,3 +183,10 @@ def test_wrong_states_and_measures_are_refused():
         merge([{"mrr": 1.0}])
     with pytest.raises(ValueError, match="computed from sums"):
         partial(QRELS, RUN, [tr.MRR(aggregation="median")])
+
+
+def test_metrics_of_one_name_have_their_values_for_queries_without_a_run():
+    qrels = tr.read_qrels({"a": {"x": 1}, "b": {"x": 1, "y": 1}})
+    for metric, expected in ((tr.NumRel(), 1.5), (tr.MRR(), 0.5)):
+        part = tr.partial(qrels, {"a": {"x": 1.0}}, {"own": metric})
+        assert tr.merge([part]).means == {"own": expected}

@@ -13,6 +13,7 @@ import torch
 import torchrank as tr
 from tests.support.optional import pyplot, stats
 from torchrank.evaluation import curves, plots
+from torchrank.statistics.drawing import COLOURS
 
 NAMES = ("_bm25", "cost_$x$ & $", "dense")
 
@@ -439,6 +440,12 @@ def test_bins_of_ranks_and_the_queries_without_a_hit_stand_in_their_places(runs)
     assert {0} == {label.get_rotation() for label in few.get_xticklabels()}
 
 
+def same_color(one, other):
+    from matplotlib.colors import same_color
+
+    return same_color(one, other)
+
+
 @pytest.mark.parametrize("number", [1, 3, 60, 61])
 def test_differences_are_numbered_from_1_with_gains_in_one_colour_and_some_room(number):
     draw = random.Random(number)
@@ -458,6 +465,7 @@ def test_differences_are_numbered_from_1_with_gains_in_one_colour_and_some_room(
             assert [bar.get_height() for bar in bars] == pytest.approx(ordered)
             colours = {(bar.get_height() > 0) != lower: bar.get_facecolor() for bar in bars}
             assert all(bar.get_facecolor() == colours[(bar.get_height() > 0) != lower] for bar in bars)
+            assert all(same_color(colour, COLOURS[not gain]) for gain, colour in colours.items())
         assert axes.get_legend()._loc == (1 if lower else 2)  # beside the losses: the upper right or left
         assert axes.lines[0].get_ydata() == [0, 0]
         assert (len(axes.get_legend().get_texts()) == 2) == (number > 1)

@@ -417,6 +417,14 @@ def test_bars_stand_in_the_places_of_their_values():
     assert [x for x, _, _ in bars] == pytest.approx([svg.LEFT + step * at for at in (0.5, 1.5, 3.5)], abs=0.1)
 
 
+@pytest.mark.parametrize("number", [1, 2, 5, 30])
+def test_the_axis_of_queries_has_whole_numbers(number):
+    chart = svg.differences([0.5] * number, ["a"] * number, "t")
+    ticks = [int(text) for text in re.findall(r'class="tick">(\d+)</text>', chart)]  # not "0.5"
+    assert (ticks[0], ticks[-1]) == (0, number)
+    assert 2 <= len(ticks) == chart.count('class="tick"') <= 8
+
+
 def test_gains_have_one_colour_and_losses_another():
     above, below = ["a: +0.3000", "b: +0.1000"], ["d: -0.2000"]
     for higher, wanted in ((True, (above, below)), (False, (below, above))):

@@ -163,7 +163,7 @@ def evaluate(
             step(len(evaluator.numbers))
             if people is not None:
                 source = options.run(source)  # it is read once
-                table, _, found, _ = _joined(people, people.all_parts(source, lambda count: None), None)
+                table, _, found, _ = _joined(people, people.all_parts(source, lambda count: None))
                 by_people[name] = table.where(found) if options.queries == "both" else table
             parts = evaluator.all_parts(source, lambda count: step(-count))
             check_queries(evaluator, parts, name)
@@ -228,7 +228,7 @@ def _are_measures(argument: Any) -> bool:
 
 
 def _joined(
-    evaluator: Evaluator, parts: Sequence[Part], groups: Sequence[Any] | None
+    evaluator: Evaluator, parts: Sequence[Part], groups: Sequence[Any] | None = None
 ) -> tuple[QueryTable, Ranking, np.ndarray, dict[str, Any]]:
     """The values and rankings of all judged queries, bool [query] of those in the run, and a row of the coverage."""
     number = len(evaluator.numbers)
@@ -274,9 +274,10 @@ def _named(run: Any, judged: Container[Any]) -> dict[str, Any]:
     if isinstance(run, Mapping) and not _is_table(run):
         # an empty run, or a query without documents, tells nothing about the depth of the dictionary
         first: Any = next((value for value in run.values() if not isinstance(value, Sized) or len(value)), {})
-        inner = next(iter(first.values()), None) if isinstance(first, Mapping) else None
-        by_query = isinstance(first, Mapping)
-        several = isinstance(inner, Mapping) or _is_ranked(inner) if by_query else not _is_ranked(first)
+        several = not _is_ranked(first)
+        if isinstance(first, Mapping):
+            inner = next(iter(first.values()), None)
+            several = isinstance(inner, Mapping) or _is_ranked(inner)
         return {str(name): source for name, source in run.items()} if run and several else {"run": run}
     if isinstance(run, list | tuple) and run and all(isinstance(path, str | Path) for path in run):
         names = [stem(path) for path in run]

@@ -30,14 +30,14 @@ PAGE, MOST_ROWS = 25, 500
 
 def report(
     evaluation: Reported,
-    comparison: Comparison | None = None,
-    slices: Table | None = None,
+    comparison: Comparison | None,
+    slices: Table | None,
     *,
-    title: str | None = None,
-    about: Mapping[str, str] | None = None,
-    gates: Mapping[str, bool] | None = None,
-    worst: int = 10,
-    level: float = 0.95,
+    title: str | None,
+    about: Mapping[str, str] | None,
+    gates: Mapping[str, bool] | None,
+    worst: int,
+    level: float,
 ) -> str:
     """The text of the report: arguments and errors of :meth:`torchrank.Evaluation.to_html`."""
     _check(evaluation, comparison)
