@@ -83,7 +83,7 @@ TESTS = {
         "engine/test_sizes.py",
     ],
     "collection": ["collection"],
-    "wrappers": ["wrappers"],
+    "wrappers": ["wrappers", "evaluation/test_judges.py"],
     "tables": ["tables"],
     "evaluation": ["evaluation"],
     "integrations": ["integrations"],

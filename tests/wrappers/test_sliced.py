@@ -207,6 +207,16 @@ def test_difference_to_nothing_and_of_constants_has_no_error(parts):
     assert all(math.isnan(row[name]) for name in ("standard error", "low", "high", "p")), row
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-9])
+def test_a_rest_of_one_query_has_its_value_and_small_values_have_their_error(scale):
+    parts = [[0.1 * scale, 0.3 * scale, 0.7 * scale], [0.4 * scale], [0.5 * scale, 0.8 * scale]]
+    metric = with_values(parts[:2])
+    assert row_of(metric.difference("0"))["mean_b"] == pytest.approx(parts[1][0], rel=1e-6)
+    row = row_of(with_values(parts).difference("0", "2"))
+    error = math.hypot(stats.sem(parts[0]), stats.sem(parts[2]))
+    assert row["standard error"] == pytest.approx(error, rel=1e-6)
+
+
 def test_rest_without_weight_has_no_value():
     (scores, grades), weights = batch(queries=300), torch.rand(300, generator=rng(7), dtype=torch.float64)
     inside = torch.rand(300, generator=rng(8)) < 0.6
@@ -311,6 +321,7 @@ def test_metric_without_sums_of_queries_is_an_error(suite):
     [
         (torch.zeros(40), TypeError),
         (torch.zeros(40, dtype=torch.bool), ValueError),
+        (torch.zeros(40, 1, 2, dtype=torch.bool), ValueError),
         (torch.zeros(40, 3, dtype=torch.bool), ValueError),
         (torch.zeros(40, 2, dtype=torch.int64), ValueError),
         (torch.zeros(39, dtype=torch.int64), ValueError),
@@ -321,8 +332,9 @@ def test_metric_without_sums_of_queries_is_an_error(suite):
 )
 def test_wrong_slices_raise_at_once_and_leave_the_state(slices, error):
     metric = tr.Sliced("mrr", 2)
-    with pytest.raises(error, match="slices"):
+    with pytest.raises(error, match="slices") as caught:
         metric.update(*batch(), slices=slices)
+    assert ("for two slices, 0 and 1" in str(caught.value)) == (slices.dtype == torch.bool and slices.dim() == 1)
     assert metric.num_queries == 0
     with pytest.raises(ValueError, match="query_ids"):
         tr.Sliced(tr.Bootstrapped("mrr", replicates=5), 2).update(*batch(), slices=chosen())
