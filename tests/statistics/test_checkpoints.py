@@ -55,6 +55,9 @@ def test_a_checkpoint_that_is_far_better_was_not_chosen_by_luck():
     assert row["bias"] == pytest.approx(0, abs=1e-3)
     error = values[2].std(ddof=1) / math.sqrt(300)
     assert (row["high"] - row["low"]) / 2 == pytest.approx(1.96 * error, rel=0.1)
+    (row,) = tr.best_of(dict(zip("abcde", values)), level=0.5, replicates=4000)
+    for end, sign in (("low", -1), ("high", 1)):
+        assert row[end] - row["value"] == pytest.approx(sign * 0.6745 * error, rel=0.15)
 
 
 def test_tables_are_matched_by_id_and_lower_may_be_better():

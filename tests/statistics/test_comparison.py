@@ -183,6 +183,7 @@ def test_the_forest_plot_has_an_interval_for_each_row_and_the_band_of_the_margin
     assert ends == [[row["low"], row["high"]] for row in compared.table.rows]
     assert [label.get_text() for label in axes.get_yticklabels()][3] == "mr: b - a (lower is better)"
     assert axes.patches
+    assert any(list(line.get_xdata()) == [0, 0] and list(line.get_ydata()) == [0, 1] for line in axes.lines)
     white = [place for line in axes.lines if line.get_markerfacecolor() == "white" for place in line.get_ydata()]
     assert white == [place for place, row in enumerate(compared.table.rows) if row["winner"] is None]
     assert 0 < len(white) < len(compared.table.rows)

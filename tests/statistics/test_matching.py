@@ -89,6 +89,7 @@ def test_ids_of_different_types_do_not_match():
         ({"a": "run.txt", "b": [0.1]}, TypeError, "got 'run.txt'"),
         ({"a": torch.zeros(2, 2), "b": [0.1]}, ValueError, r"got shape \[2, 2\]"),
         ({"a": pandas.DataFrame({"x": [0.1, 0.2]}), "b": [0.1, 0.2]}, ValueError, r"got shape \[2, 1\]"),
+        ({"a": {"x": {"q": 0.1}, "y": [0.1]}, "b": [0.1]}, TypeError, "'a', 'x' to be values per query"),
         ({"a": [math.inf, 0.5], "b": [0.1, 0.2]}, ValueError, "finite or NaN"),
         ({"a": Columns([2, 1, 1], {"x": [0, 1, 1]}), "b": Columns([1], {"x": [0]})}, ValueError, "got 1 twice"),
         ({"a": Columns([1, 2, 3], {"x": [0, 1]}), "b": Columns([1, 2], {"x": [0, 1]})}, ValueError, "equal length"),

@@ -51,6 +51,11 @@ def test_numbers_of_numpy_and_torch_become_numbers_of_python():
     assert [type(v) for v in table["a"] + table["b"]] == [float, float, int, int]
 
 
+def test_numbers_beside_missing_ones_stand_at_the_right():
+    assert str(Table({"some": [None, 0.5]})).split("\n") == ["  some", "     -", "0.5000"]
+    assert str(Table({"some": ["-", "0.5000"]})).split("\n") == ["some", "-", "0.5000"]
+
+
 def test_truth_is_shown_in_words():
     assert str(Table({"a": [True, False, None]})).split() == ["a", "yes", "no", "-"]
 

@@ -232,6 +232,7 @@ def test_one_document_in_common_is_enough():
     tr.evaluate(qrels, {"q": {"x": 0.5}, "p": {"b": 0.1}}, "mrr")
     tr.evaluate(qrels, tr.read_chunks([{"q": {"x": 0.5}}, {"p": {"b": 0.1}}]), "mrr")
     tr.evaluate(qrels, {}, "mrr")
+    tr.evaluate(qrels, {"q": {}, "z": {"x": 1.0}}, "mrr")  # the query in common has no document
     tr.Ranking.from_run(qrels, {"q": {"a": float("-inf")}})
     states = [tr.partial(qrels, run, "mrr") for run in ({"q": {"x": 0.5}}, {"p": {"b": 0.1}})]
     assert tr.merge(states).means == {"mrr": 0.5}
@@ -243,8 +244,13 @@ def test_judgments_of_no_document_are_an_error_or_said(qrels):
         with pytest.raises(tr.ReadingError, match=r"at least one document, got none; pass rows \(query"):
             call(qrels, {"q": {"a": 1.0}}, "mrr")
         call([("q", "a", 1)], {"q": {"a": 1.0}}, "mrr")
-    with pytest.warns(UserWarning, match="No document is judged"):
+    with pytest.warns(UserWarning, match="No query of the run has a judged document.*; pass"):
         tr.Ranking.from_run(qrels, {"q": {"a": 1.0}})
+
+
+def test_a_query_whose_judgments_lack_documents_is_said_of():
+    with pytest.warns(UserWarning, match="No query of the run has a judged document; pass other judgments"):
+        tr.evaluate({"q": {}, "p": {"a": 1}}, {"q": {"a": 1.0}}, "mrr")
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 9])

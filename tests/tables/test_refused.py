@@ -97,6 +97,19 @@ RUN = [("q1", "a", 0.5), ("q1", "b", 0.7)]
             ValueError,
             "Expected ties to be one of 'document', 'expected', got 'documents'",
         ),
+        (lambda: tr.read_chunks(RUN, format="text"), ValueError, "Expected format to be one of"),
+        (lambda: tr.read_run(RUN, format="text"), ValueError, "Expected format to be one of"),
+        (lambda: tr.read_run({"q": {"a": 1.0}}, ties="documents"), ValueError, "Expected ties to be one of 'document'"),
+        (
+            lambda: tr.read_run(io.BytesIO(b"query id\tdoc id\tscore\nq\td\t1\n"), columns={"query": "topic"}),
+            ValueError,
+            "Expected one of the columns query id, doc id, score, got 'topic'",
+        ),
+        (
+            lambda: tr.read_run(io.BytesIO(b"query doc value\nq d 1\n"), columns={"score": "weight"}),
+            ValueError,
+            "Expected one of the columns query, doc, value, got 'weight'",
+        ),
         (lambda: tr.read_chunks(RUN, lines=0), ValueError, "Expected lines to be an integer >= 1, got 0"),
         (lambda: tr.read_chunks(RUN, duplicates="last"), ValueError, "Expected duplicates to be one of"),
         (

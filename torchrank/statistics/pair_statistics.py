@@ -232,7 +232,7 @@ def paired_statistics(
     wins, ties, losses = outcomes(first, second, higher_is_better)
     n = len(first)
     mean_a, mean_b = (float(values.mean()) if n else math.nan for values in (first, second))
-    scale = float(max(np.abs(first).max(), np.abs(second).max())) if n else 0.0
+    scale = float(np.abs([first, second]).max(initial=0.0))
     deviations = (second - first) - (mean_b - mean_a)
     sd = _root(float(deviations @ deviations) / (n - 1), scale) if n > 1 else math.nan
     ratio = mean_b / mean_a if n and mean_a else math.nan

@@ -102,7 +102,8 @@ class Pairs:
         if self.common or not len(run):
             return ""
         if not len(qrels):
-            return f"No document is judged: the judgments {qrels.source} are empty; pass other judgments"
+            source = f" in {qrels.source}" if qrels.source else ""
+            return f"No query of the run has a judged document{source}; pass other judgments"
         known = self.number[self.number >= 0]
         if not len(known):
             return _no_common("query", run.queries, qrels.queries, 0, 0)
@@ -256,7 +257,7 @@ def _rankings(judged: tuple[Array, Array, Array, Array], lengths: Array, subtopi
 
     With ``subtopics``, grades float64 [entry, subtopic], a single ranking of all queries.
     """
-    order = np.lexsort((judged[2] == 0, judged[1], judged[0]))
+    order = np.lexsort((judged[1], judged[0]))
     query, first, tied, grade = (torch.from_numpy(np.ascontiguousarray(x[order])) for x in judged)
     sizes = torch.bincount(query, minlength=len(lengths))
     entries = Entries(
