@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib.util
+import math
 import multiprocessing
 import os
 import re
@@ -129,6 +130,23 @@ def launches(settings: Settings) -> Found:
     yield "kernels counted", {name: case().found.total() for name, case in CASES.items()}
 
 
+def chunks(settings: Settings) -> Found:
+    """Updates with grades by the size of a chunk on an accelerator: ms, and MB of temporaries."""
+    size = (8, 2000) if settings.quick else (1024, 10_000)
+    scores, target = normal(size, settings.device), torch.randint(4, size, device=settings.device)
+    for name, measures in (("ndcg@10", ["ndcg@10"]), ("ndcg", ["ndcg"]), ("8 measures", SUITE)):
+        suite = tr.RankingCollection(measures).to(settings.device)
+        for blocks in (1, 4, 8, 16, 32):
+            with costs.assumed(device_chunk=blocks):
+                ms, peak = _timed(functools.partial(suite.update, scores, target), settings)["median_ms"], math.nan
+                if settings.device == "cuda":
+                    torch.cuda.reset_peak_memory_stats()
+                    before = torch.cuda.memory_allocated()
+                    suite.update(scores, target)
+                    peak = (torch.cuda.max_memory_allocated() - before) / 2**20
+            yield f"{name}, {blocks}", {"ms": short(ms), "MB": short(peak)}
+
+
 def constants(settings: Settings) -> Found:
     """What :mod:`torchrank.hardware.costs` assumes of accelerators: passes over the scores. One pass is ``amax``."""
     queries, items = (8, 2000) if settings.quick else (256, 100_000)
@@ -194,8 +212,9 @@ PARTS: dict[str, tuple[float, Callable[[Settings], Found]]] = {
     "rows: accelerator": (80, functools.partial(rows, "accelerator")),
     "launches": (10, launches),
     "constants": (10, constants),
+    "chunks": (20, chunks),
     "workers": (15, workers),
-    "rows: catalogue": (60, functools.partial(rows, "catalogue")),
+    "rows: catalogue": (50, functools.partial(rows, "catalogue")),
     "rows: next_item": (20, functools.partial(rows, "next_item")),
     "rows: top_k": (15, functools.partial(rows, "top_k")),
     "rows: ltr": (120, functools.partial(rows, "ltr")),  # torchmetrics needs a kernel for each step of each query
@@ -276,7 +295,7 @@ def page(found: report.Report) -> str:
     parts = found["visit"]
     lines = [heading(found), _limits(found)] if "machine" in found else []
     lines += [f"**{name}**: {fault}" for name, part in parts.items() if (fault := part["failed"])]
-    for name in ("bits", "constants", "launches", "workers", "tests"):
+    for name in ("bits", "constants", "chunks", "launches", "workers", "tests"):
         told = {key: value for key, value in parts.get(name, {}).items() if key not in ("seconds", "failed")}
         if told:
             lines.append("\n".join(f"- {name}: {key}: {_shown(value)}" for key, value in told.items()))

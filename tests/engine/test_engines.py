@@ -996,6 +996,16 @@ def test_chunks_are_alike_and_at_most_a_quarter_larger_than_the_room(assume, sha
     assert ([stop - start for start, stop in cuts] or [shape[0]]) == sizes
 
 
+def test_chunks_of_an_accelerator_are_a_multiple_of_those_of_a_cpu(assume, monkeypatch):
+    layout = DenseLayout(no_errors(torch.device("cpu")), True, torch.zeros(25, 80), torch.zeros(25, 80), None)
+    assume(block=400)
+    wanted = chunks(layout, Need(reach=1))
+    assume(block=100, device_chunk=4)
+    assert len(chunks(layout, Need(reach=1))) == 25
+    leave_values_unread(monkeypatch)
+    assert chunks(layout, Need(reach=1)) == wanted == tuple((start, start + 5) for start in range(0, 25, 5))
+
+
 def test_scores_that_differ_from_their_prediction_are_counted_again(monkeypatch):
     monkeypatch.setattr(streaming, "_guess", lambda layout, row, item: torch.full_like(item, 0.25, dtype=torch.float32))
     g = torch.Generator().manual_seed(0)

@@ -162,5 +162,5 @@ FORCED = {
 
 
 def make_blocks_small(assume):
-    assume(block=60, tile=130, rectangle=4, rectangle_compared=8, copied_lists=100, listed=64)
+    assume(block=60, device_chunk=1, tile=130, rectangle=4, rectangle_compared=8, copied_lists=100, listed=64)
     assume(tied_entries=60, group=3, groups_per_rank=1)

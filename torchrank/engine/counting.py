@@ -100,7 +100,7 @@ def count_by_sorting(
     """
     total = ScoreCounts.nothing(judged.shape, judged.device)
     width = scores.shape[1]
-    height = max(1, costs.now.block // width)
+    height = max(1, costs.now.room(scores) // width)
     for row in range(0, len(scores), height):
         rows = slice(row, row + height)
         tile = _tile_scores(scores, mask, rows, slice(None))

@@ -38,7 +38,7 @@ def removable(
         return Pairs(query.masked_fill(~applies, -1), item), gone
     query, gone = query.clone(), torch.zeros_like(items, dtype=torch.int32)
     # Some pairs at a time, because each is compared with all judged items of its query.
-    step = max(1, costs.now.block // items.shape[1])
+    step = max(1, costs.now.room(items) // items.shape[1])
     for start in range(0, len(query), step):
         part = slice(start, start + step)
         row = query[part]
@@ -61,7 +61,7 @@ def subtract(
     if judged.shape[1] > costs.now.compared:
         _subtract_sorted(counts, pairs, scores, judged, tie_break, judged_tie_break)
         return
-    step = max(1, costs.now.block // judged.shape[1])
+    step = max(1, costs.now.room(judged) // judged.shape[1])
     for start in range(0, len(pairs.query), step):
         part = slice(start, start + step)
         query, score = pairs.query[part], scores[part].unsqueeze(-1)
@@ -104,8 +104,9 @@ def _subtract_sorted(
     # found[0] counts the pairs that are ahead of exactly the first n entries of their query, for n = 0 ... entries;
     # found[1] counts the pairs that are ahead of, or tied with, exactly the first n.
     counted = torch.zeros((2, queries * (entries + 1)), dtype=torch.int64, device=judged.device)
-    for start in range(0, len(pairs.query), costs.now.block):
-        part = slice(start, start + costs.now.block)
+    step = costs.now.room(judged)
+    for start in range(0, len(pairs.query), step):
+        part = slice(start, start + step)
         real, row = pairs.query[part] >= 0, pairs.query[part].clamp_min(0)
         mine = scores[part], None if tie_break is None else tie_break[part]
         for number, tied_too in enumerate((False, True)):

@@ -43,11 +43,11 @@ class Entries:
 
     def rankings(self, errors: Tensor) -> Iterator[Ranking]:
         """Rankings of queries with similar numbers of entries, the first with the counters of bad values."""
-        return self._rectangles(groups(self.sizes, costs.now.rectangle, costs.now.block), errors)
+        return self._rectangles(groups(self.sizes, costs.now.rectangle, costs.now.room(self.first)), errors)
 
     def alone(self, errors: Tensor) -> Iterator[Ranking]:
         """:meth:`rankings` in rectangles whose width depends on no other query, so that values do not either."""
-        return self._rectangles(octaves(self.sizes, costs.now.block), errors)
+        return self._rectangles(octaves(self.sizes, costs.now.room(self.first)), errors)
 
     def of_subtopics(self, grades: Tensor, errors: Tensor) -> Ranking:
         """The ranking of all queries in one rectangle, with ``grades`` [entry, subtopic]."""

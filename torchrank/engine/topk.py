@@ -59,7 +59,7 @@ def best_scores(scores: Tensor, k: int) -> Tensor:
     """The k best scores of each row, best first, as :func:`top_k` finds them: [query, k]."""
     if by_groups_pays(scores, k):
         return top_k(scores, k)[0]
-    step, wide = max(1, costs.now.block // max(1, scores.shape[1])), compared_dtype(scores.dtype)
+    step, wide = max(1, costs.now.room(scores) // max(1, scores.shape[1])), compared_dtype(scores.dtype)
     tiles = (scores[row : row + step] for row in range(0, max(1, len(scores)), step))
     parts = [largest(tile.to(wide), k).to(scores.dtype) for tile in tiles]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
@@ -154,7 +154,7 @@ def count_among_best(scores: Tensor, judged: Tensor, reach: int) -> ScoreCounts:
         reach: the last exact rank.
     """
     total = ScoreCounts.nothing(judged.shape, judged.device)
-    step = max(1, costs.now.block // (reach + 1))  # queries whose best scores are held at a time
+    step = max(1, costs.now.room(scores) // (reach + 1))  # queries whose best scores are held at a time
     for row in range(0, len(scores), step):
         rows = slice(row, row + step)
         counts = Top.of(scores[rows], reach).before_and_in_tie(judged[rows])

@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from torch import Tensor
+
 
 def second_level() -> int:
     """Bytes of the second-level cache of a core, on Linux; 0 = unknown."""
@@ -32,6 +34,8 @@ class Costs:
 
     #: elements in a chunk of queries. All temporaries of a chunk take a few dozen bytes per element, so at most 64 MB
     block: int = 2**19
+    #: such blocks in a chunk on an accelerator, where each chunk launches kernels and only memory bounds its size
+    device_chunk: int = 8
     #: metrics that read one ranking of all ranks for which chunks get smaller: they derive quantities as large as it
     several: int = 8
     #: share of a block for lists with padding, whose ranks are not the same in all lists
@@ -163,6 +167,10 @@ class Costs:
     tile_threads: int = 8
     #: blocks in a tile on an accelerator, which only bounds the temporaries
     device_tile: int = 32
+
+    def room(self, like: Tensor) -> int:
+        """Elements in a chunk of queries on the device of a tensor."""
+        return self.block if like.is_cpu else self.device_chunk * self.block
 
 
 #: the costs by which plans are made
