@@ -69,6 +69,7 @@ TESTS = {
     "state": [
         "state",
         "statistics/test_intervals.py",
+        "measures/test_complete.py",
         "measures/test_extend.py",
         "wrappers/test_sampled.py",
         "retrieval",

@@ -181,6 +181,7 @@ def test_values_of_queries_are_marks_in_one_row():
     _, axes = suite.plot()
     assert list(axes.lines[0].get_xdata()) == suite.compute()["mrr(aggregation=none)"].tolist()
     assert axes.texts[0].get_text() == "150 values"
+    assert [line.get_marker() for line in axes.lines] == ["|", "o"]
     for refused in (lambda: suite.plot(results), lambda: suite.plot(over_k=True)):
         with pytest.raises(ValueError, match="several of 'mrr"):
             refused()

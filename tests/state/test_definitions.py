@@ -83,6 +83,62 @@ def test_ignored_queries_and_those_of_weight_zero_do_not_count():
     assert metric.sums.equal(of_two.sums)
 
 
+def test_each_metric_of_a_collection_has_its_value_of_an_empty_query():
+    scores, grades = torch.tensor([[0.3, 0.2], [0.5, 0.1], [0.4, -INF]]), torch.tensor([[1, 0], [0, 0], [-1, 1]])
+    values = {"neg": 0.0, "pos": 1.0, "listed": 0.0, "skip": NAN}  # of the second query, which has no relevant item
+    suite = {name: tr.MRR(empty_target_action=name) for name in values}
+    found = tr.RankingCollection(suite).score(scores, grades)
+    for name, value in values.items():
+        alone = suite[name].score(scores, grades)
+        torch.testing.assert_close(found[name], alone, equal_nan=True, rtol=0, atol=0)
+        torch.testing.assert_close(alone[1], torch.tensor(value, dtype=alone.dtype), equal_nan=True)
+    assert tr.RankingCollection(suite).score(scores - INF, grades)["listed"].isnan().all()  # nothing is retrieved
+    left_out = tr.RankingCollection(suite).score(scores, torch.tensor([[1, 0], [0, 0], [-1, -1]]))
+    assert {name: x[2].item() for name, x in left_out.items() if name != "skip"} == {"neg": 0, "pos": 1, "listed": 0}
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 9])
+def test_ranked_ids_of_an_accelerator_have_the_values_of_a_cpu(monkeypatch, width):
+    ids = torch.stack([torch.arange(width).roll(n) for n in range(5)])
+    labels = torch.tensor([0, 1, 2, 7, 0])
+    metrics = ["mrr", "mr", "hitrate@2", "ndcg"]
+    expected = tr.RankingCollection(metrics).score(ids, labels)
+    leave_values_unread(monkeypatch)
+    for name, found in tr.RankingCollection(metrics).score(ids, labels).items():
+        torch.testing.assert_close(found, expected[name], equal_nan=True, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("inverse", [False, True])
+def test_a_turned_mean_has_the_other_direction_for_queries(inverse):
+    assert tr.MR(inverse=inverse).higher_values_are_better is False
+    assert tr.MRR().higher_values_are_better is True
+
+
+@pytest.mark.parametrize("way", ["merge", "load"])
+def test_a_metric_with_a_state_of_another_is_not_warned_of(way):
+    full, metric = tr.MRR(), tr.MRR()
+    full.update(torch.tensor([[0.1, 0.9]]), torch.tensor([0]))
+    if way == "merge":
+        metric.merge_state(full.metric_state)
+    else:
+        full.persistent(True)
+        metric.load_state_dict(full.state_dict())
+    assert metric.update_called
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert metric.compute() == 0.5
+
+
+def test_a_wrong_state_is_told_in_words():
+    metric = tr.MRR()
+    for wrong, told in (
+        ([torch.zeros(2)] * 2, r"a list of a tensor \[2\] of torch.float32, a tensor"),
+        ([], "a list of nothing"),
+    ):
+        with pytest.raises(ValueError, match=f"got {told}"):
+            metric.merge_state({next(iter(metric.metric_state)): wrong})
+
+
 def test_values_of_some_queries_have_their_further_numbers():
     numbers = torch.arange(15.0).view(3, 5)
     measured = Values(numbers[:2], numbers[1:].to(torch.int8), numbers[:2], numbers[:2] + 1, (numbers, None), limit=1)
