@@ -637,3 +637,20 @@ def test_integer_scores_beside_float_grades_are_told_from_labels_beside_scores()
     for labels, scores in ((ranks % 2, grades), (ranks, grades / 2)):
         with pytest.raises(TypeError, match="exchange preds and target"):
             tr.NDCG().score(labels, scores)
+
+
+@pytest.mark.parametrize("count", [2, 3, 40])
+def test_a_relevant_item_given_twice_is_counted_in_lists_of_any_length(count):
+    items, ids = torch.arange(count) % (count - 1), torch.arange(50).unsqueeze(0)
+    for preds, target in ((torch.rand(1, 50), [items]), (ids, [items]), (ids, items.unsqueeze(0))):
+        metric = tr.MRR()
+        metric.update(preds, target)
+        with pytest.raises(ValueError, match="1 target given more than once"):
+            metric.compute()
+
+
+def test_a_batch_of_ranked_ids_without_queries_excludes_nothing():
+    nothing = torch.zeros(0, dtype=torch.int64)
+    ids = torch.zeros((0, 5), dtype=torch.int64)
+    assert tr.MRR().score(ids, nothing, exclude=(nothing, nothing)).shape == (0,)
+    assert tr.MRR().score(ids, nothing, exclude=[]).shape == (0,)

@@ -96,6 +96,12 @@ def test_unjudged_candidates_are_never_taken_for_padding():
     behind = grades.masked_fill(PADDING, -1)
     assert not warned(lambda: tr.NDCG().update(scores, behind))  # the judged candidates are given first
     assert not warned(lambda: tr.NDCG().update(scores.masked_fill(PADDING, -torch.inf), behind))  # not retrieved
+    some = scores.masked_fill(PADDING, 0.4)
+    some[0] = some[0].masked_fill(PADDING[0], -torch.inf)
+    assert not warned(lambda: tr.NDCG().update(some, behind))  # those of one list are not retrieved
+    last = torch.zeros(4, 10, dtype=torch.bool)
+    last[::2, -1] = True
+    assert not warned(lambda: tr.NDCG().update(scores, grades.masked_fill(last, -1)))  # one score is equal to itself
     assert not warned(lambda: tr.NDCG().update(scores * 0, grades.masked_fill(scores > 0.5, -1)))
     assert not warned(
         lambda: tr.NDCG().update(scores * 0, behind.masked_fill(torch.arange(10) > 2, -1))
@@ -108,6 +114,8 @@ def test_padded_ids_as_wide_as_the_catalogue_are_noticed():
     (message,) = warned(lambda: tr.MRR().update(scores, ids))
     assert message.endswith("if they are ids, pass list(target)")
     assert not warned(lambda: tr.MRR().update(scores, list(ids)))
+    graded = tensor([[0, 0, -1, -1, -1], [4, -1, -1, -1, -1], [4, 2, 0, -1, -1]])
+    assert not warned(lambda: tr.MRR().update(scores, graded))  # no list of ids has 0 twice
 
 
 def test_pairs_that_a_loader_made_a_list_are_noticed():

@@ -367,3 +367,17 @@ def test_the_expected_median_rank_refuses_what_are_no_numbers_of_candidates():
             tr.expected_median_rank(bad)
     with pytest.raises(ValueError, match="'midpoint', 'median'"):
         tr.expected_median_rank([3], "mean")
+
+
+@pytest.mark.parametrize("relevant", [0, 1, 2, 3, 5])
+@pytest.mark.parametrize("top_k", [None, 1, 2, 4])
+def test_moments_of_few_relevant_candidates_are_those_of_all_their_places(relevant, top_k):
+    for n in range(max(1, relevant), 7):
+        for name in ("hit", "reciprocal_rank"):
+            first = [min(places) + 1 if places else math.inf for places in itertools.combinations(range(n), relevant)]
+            hits = [1 / rank if rank <= (top_k or n) else 0.0 for rank in first]
+            values = hits if name == "reciprocal_rank" else [float(value > 0) for value in hits]
+            numbers = (torch.tensor([float(x)], dtype=torch.float64) for x in (n, relevant))
+            found = getattr(chance, name)(*numbers, top_k or n if name == "hit" else top_k, relevant)
+            assert found.mean.item() == pytest.approx(statistics.fmean(values), abs=1e-12)
+            assert found.variance.item() == pytest.approx(statistics.pvariance(values), abs=1e-12)
