@@ -97,6 +97,19 @@ def test_products_have_the_precision_of_torch_unless_one_is_named():
         settings.fp32_precision = before
 
 
+@pytest.mark.parametrize("precision", [None, "highest", "tf32"])
+def test_a_device_without_a_choice_of_precision_multiplies_as_it_does(precision):
+    with devices.multiplying(precision, torch.device("mps")):
+        assert torch.eye(2).mm(torch.ones(2, 2)).equal(torch.ones(2, 2))
+
+
+@pytest.mark.parametrize("value", [True, 2.5])
+def test_a_number_is_put_in_its_places(value):
+    x = torch.zeros(2, 3, dtype=torch.bool if value is True else torch.float64)
+    devices.put(x, (torch.tensor([0, 1]), torch.tensor([2, 0])), value)
+    assert x.tolist() == [[0, 0, value], [value, 0, 0]]
+
+
 def test_a_tile_takes_half_of_a_large_second_level_cache():
     sizes = [costs.tile_for(kilobytes * 1024) for kilobytes in (0, 512, 2047, 2048, 4096)]
     assert sizes == [2**19, 2**19, 2**19, 2**18, 2**19]
