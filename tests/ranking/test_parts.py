@@ -1,5 +1,6 @@
 """Rectangles of queries of a ranking: their numbers, their entries and their bad values."""
 
+import itertools
 from dataclasses import dataclass, replace
 
 import pytest
@@ -10,6 +11,7 @@ from torchrank.formulas.gains import GAINS
 from torchrank.ranking.gained import FEW_LEVELS
 from torchrank.ranking.intervals import _is_fixed
 from torchrank.ranking.parts import batch_order, numbered, together
+from torchrank.ranking.ranking import Rankings
 
 
 def ragged(queries=60, width=30):
@@ -114,3 +116,28 @@ def test_scores_of_embeddings_within_either_tolerance_are_tied(tolerance, tied):
     items = torch.tensor([[1.0], [1.05], [0.0]])
     ranking = tr.Ranking.from_embeddings(torch.ones(1, 1), items, torch.tensor([0]), **tolerance)
     assert ranking.tied.tolist() == [[tied]]
+
+
+def test_grades_of_two_lists_are_places_from_the_end_of_the_second():
+    first, second = torch.tensor([[7, 8, 9, -1], [1, 2, -1, -1]]), torch.tensor([[7, 9, 8, 5], [3, 1, -1, -1]])
+    ranking = tr.Ranking.from_rankings(first, second)
+    for row, (one, other) in enumerate(zip(first.tolist(), second.tolist())):
+        there = ranking.valid[row]
+        found = sorted(zip(ranking.first[row][there].tolist(), ranking.grade[row][there].tolist()))
+        one, other = ([x for x in ids if x >= 0] for ids in (one, other))
+        grades = {x: float(len(other) - place) for place, x in enumerate(other)}
+        listed = [(rank, grades.get(x, -torch.inf)) for rank, x in enumerate(one, 1)]
+        assert [pair for pair in found if pair[0] <= len(one) and pair[0] > 0] == listed
+        assert sorted(grade for _, grade in found) == sorted([*grades.values(), *[-torch.inf] * len({*one} - {*other})])
+
+
+@pytest.mark.parametrize("numbered", itertools.product([False, True], repeat=3), ids=str)
+def test_rectangles_with_and_without_numbers_are_joined_in_the_order_of_their_queries(numbered):
+    generator = torch.Generator().manual_seed(0)
+    scores, grades = torch.rand((6, 5), generator=generator), torch.randint(0, 2, (6, 5), generator=generator)
+    whole, parts, order = tr.Ranking.from_scores(scores, grades), [], []
+    for rows, has_numbers in zip(([1, 0], [3, 2], [5, 4]), numbered):
+        part = whole.take(torch.tensor(rows))
+        parts.append(replace(part, queries=torch.tensor(rows) if has_numbers else None))
+        order += sorted(rows) if has_numbers else rows
+    assert tr.MRR().score(Rankings(parts)).equal(tr.MRR().score(scores[order], grades[order]))
