@@ -131,7 +131,7 @@ def test_grades_of_two_lists_are_places_from_the_end_of_the_second():
         assert sorted(grade for _, grade in found) == sorted([*grades.values(), *[-torch.inf] * len({*one} - {*other})])
 
 
-@pytest.mark.parametrize("numbered", itertools.product([False, True], repeat=3), ids=str)
+@pytest.mark.parametrize("numbered", list(itertools.product([False, True], repeat=3)), ids=str)
 def test_rectangles_with_and_without_numbers_are_joined_in_the_order_of_their_queries(numbered):
     generator = torch.Generator().manual_seed(0)
     scores, grades = torch.rand((6, 5), generator=generator), torch.randint(0, 2, (6, 5), generator=generator)
