@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 import warnings
+from statistics import fmean
 
 import pytest
 import torch
@@ -214,3 +215,15 @@ def test_equal_to_the_examples_of_replay():
     torch.testing.assert_close(value, torch.tensor([1.0, 0.3690702464285426, 0.6845351232142713], dtype=torch.float64))
     value = tr.Unexpectedness(2, baseline=torch.tensor([2, 3, 7])).score(ids[:1])
     torch.testing.assert_close(value, torch.tensor([0.5], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_few_lists_have_the_mean_distance_of_their_pairs(number):
+    lists = [[0, 1], [1, 2], [3, 1]][:number]
+    metric = tr.Personalization(num_items=ITEMS)
+    metric.update(torch.tensor(lists))
+    pairs = list(itertools.combinations(lists, 2))
+    if not pairs:
+        assert math.isnan(metric.compute())
+    else:
+        assert metric.compute().item() == pytest.approx(fmean(1 - len({*one} & {*other}) / 2 for one, other in pairs))
