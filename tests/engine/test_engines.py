@@ -36,6 +36,7 @@ from torchrank.engine import compiled as fused
 from torchrank.engine import counting, rank, sorting, streaming, topk
 from torchrank.engine.packed import PackedRows
 from torchrank.engine.plan import Counting, Plan, Strategy, best_pays, cheapest, chunks, plan
+from torchrank.engine.sorting import list_width
 from torchrank.hardware import costs
 from torchrank.hardware.sorted_values import ascending
 from torchrank.layouts.arrange import arrange
@@ -1053,3 +1054,38 @@ def test_a_plan_says_its_chunks_and_ways():
     several = said(lists, counting=(Counting.COUNT, Counting.SORT, Counting.COUNT))
     assert several == [lists.value, f"in 2 chunks {count}", f"in 1 chunk {sort}"]
     assert said(lists, why_not="it is cold") == [lists.value, "not in one kernel: it is cold"]
+
+
+def test_the_width_of_lists_in_flat_rows_is_their_common_length():
+    for count in range(1, 5):
+        for lengths in itertools.product(range(1, 4), repeat=count):
+            queries = [query for query, length in enumerate(lengths) for _ in range(length)]
+            width = lengths[0] if len({*lengths}) == 1 else None
+            assert list_width(torch.tensor(queries)) == width, lengths
+            if count > 1:
+                assert list_width(torch.tensor(queries).flip(0)) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64])
+@pytest.mark.parametrize("name", ["mrr", "ndcg", "ndcg@2"])
+def test_queries_are_numbered_by_integers_of_any_size_and_sign(name, dtype):
+    generator = torch.Generator().manual_seed(0)
+    limits = torch.iinfo(dtype)
+    numbers = torch.tensor([limits.min, limits.min + 1, -1, 0, 1, limits.max - 1, limits.max], dtype=dtype)
+    place = torch.randint(len(numbers), (60,), generator=generator)
+    scores, grades = torch.rand(60, generator=generator), torch.randint(0, 3, (60,), generator=generator)
+    metric = tr.parse(name)
+    found = metric.score(scores, grades, indexes=numbers[place])
+    alone = [metric.score(scores[place == n][None], grades[place == n][None]).item() for n in range(len(numbers))]
+    assert found.tolist() == pytest.approx(alone)
+
+
+@pytest.mark.parametrize("name", ["mrr(unjudged=upper)", "precision(unjudged=upper)@2", "rbp(unjudged=upper)"])
+def test_ranked_ids_with_unjudged_candidates_are_lists_whose_scores_fall(name):
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.stack([torch.randperm(9, generator=generator)[:5] for _ in range(20)])
+    relevant = torch.stack([torch.randperm(9, generator=generator)[:2] for _ in range(20)])
+    scores = torch.full((20, 9), -INF).scatter(1, ids, torch.arange(5.0, 0, -1).expand(20, 5))
+    grades = torch.full((20, 9), -1).scatter(1, relevant, 1)
+    metric = tr.parse(name)
+    assert metric.score(ids, relevant).tolist() == pytest.approx(metric.score(scores, grades).tolist())
