@@ -1080,7 +1080,7 @@ def test_queries_are_numbered_by_integers_of_any_size_and_sign(name, dtype):
     assert found.tolist() == pytest.approx(alone)
 
 
-@pytest.mark.parametrize("name", ["mrr(unjudged=upper)", "precision(unjudged=upper)@2", "rbp(unjudged=upper)"])
+@pytest.mark.parametrize("name", ["mrr(unjudged=lower)", "precision(unjudged=lower)@2", "rbp(unjudged=lower)"])
 def test_ranked_ids_with_unjudged_candidates_are_lists_whose_scores_fall(name):
     generator = torch.Generator().manual_seed(0)
     ids = torch.stack([torch.randperm(9, generator=generator)[:5] for _ in range(20)])
