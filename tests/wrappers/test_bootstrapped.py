@@ -5,6 +5,7 @@ import itertools
 import math
 import os
 import pickle
+import statistics
 import sys
 
 import numpy as np
@@ -16,6 +17,7 @@ from tests.support import workers
 from tests.support.optional import stats
 from tests.support.random_batches import batch, rng
 from torchrank.wrappers import bootstrapped
+from torchrank.wrappers.bootstrapped import interval_of
 from torchrank.wrappers.hashing import poisson_counts, splitmix64
 
 BITS = 2**64
@@ -80,6 +82,23 @@ def test_splitmix64_has_the_numbers_of_the_reference():
     assert int(splitmix64(torch.tensor([0]))) % BITS == 0xE220A8397B1DCDAF
     states = [0, 1, -1, 2**63 - 1, -(2**63), 123456789]
     assert [x % BITS for x in splitmix64(torch.tensor(states)).tolist()] == [SplitMix(x)() for x in states]
+
+
+@pytest.mark.parametrize("method", ["se", "percentile"])
+def test_two_replicates_have_an_interval_and_fewer_none(method):
+    replicates = torch.tensor([0.25, math.nan, 0.75], dtype=torch.float64)
+    low, high, error = interval_of(torch.tensor(0.5, dtype=torch.float64), replicates, 0.5, method)
+    assert error.item() == pytest.approx(statistics.stdev([0.25, 0.75]))
+    assert 0.25 <= low < high <= 0.75
+    for few in (replicates[:2], replicates[1:2], replicates[:1].repeat(3)):
+        assert all(map(math.isnan, interval_of(torch.tensor(0.5), few, 0.5, method)))
+
+
+@pytest.mark.parametrize("seed", [-(2**63) - 1, 2**63, 0.0, True])
+def test_a_seed_is_an_integer_of_64_bits(seed):
+    with pytest.raises(ValueError, match="Expected seed to be an integer of 64 bits"):
+        tr.Bootstrapped("mrr", seed=seed)
+    assert tr.Bootstrapped("mrr", seed=-(2**63)).num_queries == tr.Bootstrapped("mrr", seed=2**63 - 1).num_queries == 0
 
 
 @pytest.mark.parametrize("seed", [0, 7, -1, 2**63 - 1])

@@ -379,3 +379,12 @@ def test_loaders_of_all_workers_together_are_one_loader():
     for rank, world in ((3, 3), (-1, 2), (0, 0)):
         with pytest.raises(ValueError, match="Expected rank from 0"):
             tr.UnpaddedSampler(5, rank, world)
+
+
+def test_an_id_with_two_values_raises_each_time_it_is_asked_for():
+    metric = tr.PerQuery("mrr")
+    for label in (0, 1):
+        metric.update(torch.tensor([[0.9, 0.1]]), torch.tensor([label]), query_ids=torch.tensor([7]))
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"Expected one value for each id, got mrr of .* for id 7"):
+            metric.compute()

@@ -177,7 +177,6 @@ class PerQuery(SummedMetric):
     def raise_errors(self) -> None:
         super().raise_errors()
         if self._differing:
-            self._computed = None
             raise ValueError(self._differing)
 
     def plot(self, val: QueryTable | None = None, ax: Any = None) -> Any:
