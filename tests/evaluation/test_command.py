@@ -84,6 +84,27 @@ def test_convert_keeps_queries_documents_and_scores(files, tmp_path, ending):
     assert main(["convert", files[1], str(tmp_path / "out.docx")]) == 2
 
 
+def test_convert_reads_the_folder_of_predictions(tmp_path):
+    run = {"q": {"d": 0.5, "e": 0.25}}
+    folder = tmp_path / "predictions"
+    folder.mkdir()
+    (folder / "Task_predictions.json").write_text(json.dumps({"default": {"test": run}}))
+    assert main(["convert", str(folder), str(tmp_path / "out.run")]) == 0
+    assert tr.read_run(tmp_path / "out.run").to_dict() == run
+
+
+def test_gates_know_measures_by_the_names_that_were_asked_for(files, capsys):
+    for name in ("P_5", "precision@5"):
+        status, text = output(capsys, "compare", *files, "-m", "P_5", "--require", f"{name} > -1")
+        assert status == 0
+        assert "P_5 > -1" in text
+
+
+def test_judgments_and_runs_of_agree_are_looked_for_before_the_work(files, capsys):
+    for arguments in ((files[0], "none.qrels"), (files[0], f"b={files[0]}", "--runs", "none.run", files[1])):
+        assert "Expected a file that exists, got none." in refused(capsys, "agree", *arguments)
+
+
 def test_runs_have_the_names_of_files_unless_given(files, capsys):
     text = output(capsys, "eval", files[0], f"old={files[1]}", files[2], "-m", "map", "--format", "json")[1]
     assert [row["run"] for row in json.loads(text)["rows"]] == ["old", "dense"]
