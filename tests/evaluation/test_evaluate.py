@@ -307,6 +307,31 @@ def test_a_note_on_other_queries_has_six_values_or_the_first_four(number, shown)
     assert ("3 more with queries" in note) == (number == 7)
 
 
+@pytest.mark.parametrize("kind", ["rows", "columns", "dictionaries"])
+def test_an_integer_is_the_id_of_no_text(kind):
+    run = {1: {"1": 2.0, "a": 1.0}, 2: {"b": 1.0}}
+    rows = [(query, document, score) for query, scores in run.items() for document, score in scores.items()]
+    columns = dict(zip(("query", "doc", "score"), map(list, zip(*rows))))
+    given = {"rows": rows, "columns": columns, "dictionaries": run}[kind]
+    found = tr.evaluate({1: {"a": 1}, 2: {"b": 1}}, given, "mrr", ignore_identical_ids=True)
+    assert found.means == {"run": {"mrr": 0.75}}
+
+
+def test_empty_dictionaries_are_queries_if_one_of_them_is_judged_and_runs_otherwise():
+    qrels = {"q": {"a": 1}, "p": {"a": 1}}
+    assert tr.evaluate(qrels, {"q": {}, "z": {}}, "mrr").means == {"run": {"mrr": 0.0}}
+    assert tr.evaluate(qrels, {"x": {}, "z": {}}, "mrr").means == {"x": {"mrr": 0.0}, "z": {"mrr": 0.0}}
+
+
+def test_columns_of_a_run_are_no_runs_by_name_and_rows_of_runs_are():
+    qrels = {"q": {"a": 1}}
+    columns = {"query": ["q"], "doc": ["a"], "score": [1.0]}
+    assert tr.evaluate(qrels, columns, "mrr").means == {"run": {"mrr": 1.0}}
+    rows = [{"query": "q", "doc": "a", "score": 1.0}]
+    runs = {"query": rows, "doc": rows, "score": rows}
+    assert tr.evaluate(qrels, runs, "mrr").means == {name: {"mrr": 1.0} for name in runs}
+
+
 def test_leaving_out_identical_ids_is_advised_until_it_is_done():
     for ignore in (False, True):
         notes = tr.evaluate({"a": {"b": 1}}, {"a": {"a": 2.0}}, "mrr", ignore_identical_ids=ignore).coverage.notes

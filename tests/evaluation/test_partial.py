@@ -190,3 +190,10 @@ def test_metrics_of_one_name_have_their_values_for_queries_without_a_run():
     for metric, expected in ((tr.NumRel(), 1.5), (tr.MRR(), 0.5)):
         part = tr.partial(qrels, {"a": {"x": 1.0}}, {"own": metric})
         assert tr.merge([part]).means == {"own": expected}
+
+
+def test_metrics_beside_names_have_their_values_for_queries_without_a_run():
+    qrels = tr.read_qrels({"a": {"x": 1}, "b": {"x": 1, "y": 1}})
+    for k in (1, 2):
+        part = tr.partial(qrels, {"a": {"z": 2.0, "x": 1.0}}, ["numrel", tr.MRR(top_k=k)])
+        assert tr.merge([part]).means == {"numrel": 1.5, f"mrr@{k}": 0.25 * (k - 1)}
