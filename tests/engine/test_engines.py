@@ -203,7 +203,7 @@ def test_every_engine_finds_the_same_places(assume, monkeypatch, read, engine, d
 @pytest.mark.parametrize(
     "need", [Need(), Need(3), Need(relevant=True), Need(1, relevant=True), Need(2, metrics=9)], ids=str
 )
-@pytest.mark.parametrize("layout", filter(layout_cases.is_read_never, layout_cases.LAYOUTS))
+@pytest.mark.parametrize("layout", list(filter(layout_cases.is_read_never, layout_cases.LAYOUTS)))
 def test_no_engine_reads_a_value_of_an_accelerator(assume, monkeypatch, layout, need):
     leave_values_unread(monkeypatch)
     _, batch = layout_cases.batch(layout, 20)
