@@ -490,3 +490,16 @@ def test_no_value_of_lists_with_repeated_ids_is_above_1(options):
     draw = torch.Generator().manual_seed(len(options))
     ids, grades = (torch.randint(low, high, (LISTS, 6), generator=draw) for low, high in ((-1, 6), (0, 2)))
     assert_at_most_1(ids, grades.nonzero(as_tuple=True), **options)
+
+
+def test_ids_outside_of_the_groups_are_counted_and_padding_is_in_none():
+    groups, scores = torch.tensor([0, 0, 1, 2]), torch.tensor([[0.1, 0.4, 0.3, 0.2]])
+    padded = torch.tensor([[2, -1]])
+    blocks = tr.Ranking.from_score_blocks(scores.split(2, 1), padded, groups=groups)
+    assert tr.Recall(top_k=1).score(blocks).tolist() == [0.0]  # of one relevant item, on the second place
+    assert tr.Recall(top_k=2).score(blocks).tolist() == [1.0]
+    for ids, relevant, outside in (([[3, 9]], [[1]], 1), ([[3, 1]], [[9]], 1), ([[3, 9]], [[8]], 2)):
+        metric = tr.MRR()
+        metric.update(torch.tensor(ids), torch.tensor(relevant), groups=groups)
+        with pytest.raises(ValueError, match=f"{outside} label"):
+            metric.compute()

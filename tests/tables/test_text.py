@@ -60,3 +60,25 @@ def test_an_error_shows_the_beginning_of_its_line(size, end):
     line = "b" * size
     error = Text.of(f"a\n{line}{end}".encode(), "file", first_line=7).error("wrong", 2 + size // 2)
     assert (error.line, error.text) == (8, shorten(line))
+
+
+def test_fields_between_tabs_may_have_blanks_also_without_a_header_and_in_pieces(tmp_path):
+    path = tmp_path / "run.tsv"
+    path.write_text("q 1\td 1\t1\nq 1\td 2\t2\nq 2\td 1\t1\n")
+    expected = {"q 1": ["d 1", "d 2"], "q 2": ["d 1"]}
+    whole = tr.read_run(path, format="tsv").to_dict()
+    assert {query: list(scores) for query, scores in whole.items()} == expected
+    pieces = [run.to_dict() for run in tr.read_chunks(path, format="tsv", lines=1)]
+    assert {query: list(scores) for piece in pieces for query, scores in piece.items()} == expected
+
+
+def test_ranks_may_begin_at_0(tmp_path):
+    path = tmp_path / "run.tsv"
+    path.write_text("q\td\t0\nq\te\t1\n")
+    assert list(tr.read_run(path).to_dict()["q"]) == ["d", "e"]
+
+
+def test_json_may_begin_with_a_byte_order_mark(tmp_path):
+    path = tmp_path / "run.json"
+    path.write_bytes(b"\xef\xbb\xbf" + b' {"q": {"d": 0.5}}')
+    assert tr.read_run(path).to_dict() == {"q": {"d": 0.5}}
