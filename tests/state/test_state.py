@@ -564,3 +564,25 @@ def test_sums_keep_their_rounding_errors_on_a_device_without_float64(more):
         assert there.shape == ((2, len(state)) if more >= 0 else state.shape)
         back = sums.carry(there, torch.device("cpu"))
     assert torch.allclose(back.double(), state, rtol=0, atol=1e-13) == (more >= 0)
+
+
+def average(values):
+    return values.mean()
+
+
+def test_the_interval_of_a_function_is_that_of_a_bootstrap_and_a_sequence_has_the_usual_level():
+    grades = torch.rand((400, 1), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    own, mean = tr.CG(top_k=1, aggregation=average), tr.CG(top_k=1)
+    for metric in (own, mean):
+        metric.update(torch.zeros(400, 1), grades)
+    for level in (0.5, 0.9):
+        assert own.interval(level) == pytest.approx(mean.interval(level), abs=0.25 * float(mean.standard_error))
+    assert mean.confidence_sequence() == mean.confidence_sequence(0.95)
+
+
+def test_a_metric_that_checks_finds_bad_values_beside_one_that_does_not():
+    suite = tr.RankingCollection({"checks": tr.MRR(), "trusts": tr.MRR(validate_args=False)})
+    suite.update(torch.tensor([[0.5, math.nan, 0.25], [0.5, 0.75, 0.25]]), torch.tensor([[1, 0, 0], [0, 1, 0]]))
+    with pytest.raises(ValueError, match="1 query with NaN"):
+        suite["checks"].compute()
+    suite["trusts"].compute()
