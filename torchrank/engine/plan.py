@@ -175,7 +175,7 @@ def _plan_of_judged(layout: CatalogueLayout, need: Need, conversion: str = "") -
 def chunks(layout: Layout, need: Need) -> tuple[tuple[int, int], ...]:
     """Cut the queries into chunks of bounded size: (start, stop) of each chunk; empty = one chunk."""
     now, copies, wide = costs.now, 2, 1
-    room, queries = now.room(layout.errors), 0
+    room, queries = now.block if layout.errors.is_cpu else now.room(layout.errors), 0  # a small batch saves the call
     elements: Tensor | int  # number of elements in the temporaries of each query
     if isinstance(layout, DenseLayout):
         # Many metrics derive dozens of quantities from each ranking. If the quantities of a chunk took more than 64 MB,
