@@ -76,9 +76,3 @@ def test_ranks_may_begin_at_0(tmp_path):
     path = tmp_path / "run.tsv"
     path.write_text("q\td\t0\nq\te\t1\n")
     assert list(tr.read_run(path).to_dict()["q"]) == ["d", "e"]
-
-
-def test_json_may_begin_with_a_byte_order_mark(tmp_path):
-    path = tmp_path / "run.json"
-    path.write_bytes(b"\xef\xbb\xbf" + b' {"q": {"d": 0.5}}')
-    assert tr.read_run(path).to_dict() == {"q": {"d": 0.5}}

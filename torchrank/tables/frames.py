@@ -95,8 +95,8 @@ def frame_of(source: Any, name: str) -> Frame:
 
 def _plain(source: Any) -> Any:
     """A source whose columns narwhals or this module can read."""
-    if hasattr(source, "with_format"):  # a data set of Hugging Face, under any format that the user has set
-        return source.with_format("arrow")[:]
+    if native.library_of(source) == "datasets" and hasattr(source, "with_format"):
+        return source.with_format("arrow")[:]  # under any format that the user has set
     if native.library_of(source) in ("duckdb", "_duckdb") and not installed("pyarrow"):
         return source.fetchnumpy()
     return source
