@@ -695,6 +695,7 @@ def test_flat_rows_have_the_same_entries_however_they_lie(order):
     ranking = tr.Ranking.from_flat(scores, target, indexes, judged=True)
     assert ranking.first.tolist() == [[1, 2, 3], [1, 2, 2]]
     assert ranking.tied.tolist() == [[1, 1, 1], [1, 2, 2]]
+    assert tr.KendallTau().score(ranking).tolist() == tr.KendallTau().score(scores, target, indexes=indexes).tolist()
     ranking = tr.Ranking.from_flat(scores, target, indexes)
     assert ranking.first.tolist() == [[1], [2]]
     assert ranking.tied.tolist() == [[1], [2]]

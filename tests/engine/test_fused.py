@@ -21,6 +21,7 @@ from torchrank.layouts.catalogues import embedded
 pytestmark = pytest.mark.needs("triton")
 
 CPU = torch.device("cpu")
+DTYPES = [torch.bfloat16, torch.float16, torch.float32, torch.float64]
 
 # Triton reads this variable when it is imported, which may have happened in this process. So the tests of the
 # interpreter run in a process of their own.
@@ -59,7 +60,7 @@ def embeddings(queries, items, dimension, dtype, special=False):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])  # the interpreter has no products of bfloat16
 @pytest.mark.parametrize("special", [False, True], ids=["finite", "NaN and infinities"])
 @pytest.mark.parametrize(
-    ("precision", "sizes"), [("ieee", (3, 129, 7, 8)), ("tf32", (130, 300, 70, 1)), ("tf32x3", (1, 6, 1, 2))]
+    ("precision", "sizes"), [("ieee", (3, 129, 7, 8)), ("tf32", (130, 300, 70, 1)), ("tf32x3", (1, 6, 40, 2))]
 )
 def test_counts_are_those_of_the_whole_matrix(fused, sizes, precision, special, dtype):
     queries, items, dimension, entries = sizes
@@ -80,8 +81,14 @@ def test_counts_are_those_of_the_whole_matrix(fused, sizes, precision, special, 
 
 
 @interpreted
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
-@pytest.mark.parametrize(("candidates", "entries", "masked"), [(7, 1, False), (3000, 3, True), (40_000, 17, False)])
+@pytest.mark.parametrize(
+    ("candidates", "entries", "masked", "dtype"),
+    [
+        *[(7, 1, False, dtype) for dtype in DTYPES],
+        *[(3000, 3, True, dtype) for dtype in DTYPES],
+        (17_000, 17, False, torch.bfloat16),  # two segments of a row
+    ],
+)
 def test_the_scores_of_a_matrix_are_counted(fused, monkeypatch, candidates, entries, masked, dtype):
     generator = torch.Generator().manual_seed(candidates)
     scores = torch.randint(-9, 9, (3, 2 * candidates), generator=generator).to(dtype)

@@ -343,8 +343,10 @@ def test_long_ties_among_others_have_the_values_of_short_ones(monkeypatch, metri
     torch.testing.assert_close(values[0], values[1], rtol=1e-12, atol=0)
 
 
-def test_the_chance_that_somebody_stops_keeps_its_digits(monkeypatch):
+@pytest.mark.parametrize("block", [cascades.BLOCK, 4 * 100], ids=["one chunk", "ten chunks"])
+def test_the_chance_that_somebody_stops_keeps_its_digits(monkeypatch, block):
     monkeypatch.setattr(cascades, "LONG", -1)
+    monkeypatch.setattr(cascades, "BLOCK", block)
     # One of a thousand tied candidates stops one reader in 2^40: the mean of 1 / rank over a thousand ranks.
     target = torch.zeros(1, 1000, dtype=torch.int64)
     target[0, 500] = 1

@@ -486,6 +486,12 @@ def test_quantities_have_a_number_and_a_unit():
     assert [quantity_of(text) for text in ("10%", "2000tok", "100%")] == [(10, "%"), (2000, "tok"), (100, "%")]
     for text in ("ten%", "%", "101%", "0tok"):
         assert math.isnan(quantity_of(text)[0])
+    assert [metric.label for metric in parse_all("precision@10%,3")] == ["precision@10%", "precision@3"]
+
+
+@pytest.mark.parametrize("inside", ["gain=exponential ", " gain=exponential", "  gain = exponential  "])
+def test_spaces_around_a_parameter_do_not_matter(inside):
+    assert tr.parse(f"ndcg({inside})@10").label == "ndcg(gain=exponential)@10"
 
 
 def test_up_to_three_names_are_near_that_are_like_enough_and_not_much_less_like_than_the_best():

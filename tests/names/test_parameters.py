@@ -15,6 +15,7 @@ import torchmetrics
 
 import torchrank as tr
 from torchrank.names import arguments, optional
+from torchrank.names.docstrings import with_texts
 from torchrank.names.labels import name_of, namesake, read, write
 from torchrank.names.parse import Named
 from torchrank.names.plain_keys import check_different
@@ -297,6 +298,16 @@ def test_a_label_names_a_callable_a_share_and_none():
     assert Weighed().how is None
     with pytest.raises(ValueError, match="got True"):
         Weighed(how=True)
+    with pytest.raises(ValueError, match="Expected how to be one of 'some', None, got <function squared"):
+        Weighed(how=squared)
+
+
+def test_words_in_capitals_of_a_docstring_become_texts():
+    @with_texts(COLORS="red and blue", SIZES="large")
+    def paint():
+        """Paints in COLORS, SIZES."""
+
+    assert paint.__doc__ == "Paints in red and blue, large."
 
     class Chosen(tr.extend.BinaryMetric):
         name = "chosenfromsome"

@@ -480,6 +480,8 @@ def test_methods_left_out_of_graphs_keep_their_signature_and_can_be_copied():
     parameters = ["preds", "target", "mask", "indexes", "group_sizes", "exclude", "tie_break", "groups", "repeats"]
     for metric, method in itertools.product((suite, suite["mrr"]), ("update", "score")):
         assert list(inspect.signature(getattr(metric, method)).parameters) == [*parameters, "weights"]
+    wrapper = tr.Sliced("mrr", slices=2)
+    assert list(inspect.signature(wrapper.update).parameters)[:4] == ["preds", "target", "slices", "query_ids"]
     twin = fill(pickle.loads(pickle.dumps(suite)), BATCHES)
     assert twin.clone().compute() == fill(suite, BATCHES).compute()
 

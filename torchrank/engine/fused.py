@@ -38,8 +38,7 @@ def rank_fused(layout: EmbeddedLayout) -> Iterator[Ranking]:
     judged = scored(query, local, here)
     if shard is not None:  # a worker has 0 for the items of other workers, so the sum is the score
         (judged,) = shard.sum(judged)
-    if layout.progress is not None:
-        layout.progress(1)
+    layout.progress(1)
     counts = ScoreCounts.nothing(judged.shape, judged.device)
     count_products(queries, catalogue, judged, precision, counts)
     differing = count(Problem.UNEQUAL_SCORES, here & (judged > float("-inf")) & (counts.equal == 0))
@@ -51,8 +50,7 @@ def rank_fused(layout: EmbeddedLayout) -> Iterator[Ranking]:
     if shard is not None:
         *totals, differing = shard.sum(*counts, differing)
         counts = ScoreCounts(*totals)
-    if layout.progress is not None:
-        layout.progress(-1)
+    layout.progress(-1)
     valid = items >= 0 if gone is None else (items >= 0) & ~gone
     errors = layout.errors + differing
     yield as_ranking(counts, judged, grade, valid, errors, layout.validate, layout.total, None, layout.judged)

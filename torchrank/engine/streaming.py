@@ -60,12 +60,10 @@ def _rank(layout: EmbeddedLayout, need: Need, finite: bool) -> Iterator[Ranking]
         return layout.offset + start, multiply(catalogue[first : first + chunk])[:, start - first :]
 
     def products() -> Iterator[tuple[int, Tensor]]:
-        if layout.progress is not None:
-            layout.progress(len(starts))
+        layout.progress(len(starts))
         for start in starts:
             yield product(start)
-            if layout.progress is not None:
-                layout.progress(-1)
+            layout.progress(-1)
 
     def score(row: Tensor, item: Tensor) -> Tensor | None:
         local = item - layout.offset

@@ -138,7 +138,7 @@ class EmbeddedLayout(Layout):
     #: this worker's :class:`Shard` of the catalogue; None = this process has the whole catalogue
     shard: Any
     #: called with the number of products to come, then with -1 after each product
-    progress: Callable[[int], None] | None
+    progress: Callable[[int], None]
     #: of products, as in :meth:`torchrank.Ranking.from_embeddings`
     precision: str | None
     #: a :class:`Tolerance`, within which scores are tied with that of a relevant item; None = only equal ones are

@@ -26,7 +26,7 @@ def embedded(
     similarity: str,
     chunk_size: int | None,
     shard: Callable[[int, int], Any] | None,
-    progress: Callable[[int], None] | None,
+    progress: Callable[[int], None],
     precision: str | None,
 ) -> EmbeddedLayout:
     """Check embeddings [query, dimension] and [item, dimension], and convert them to a canonical layout.

@@ -264,7 +264,7 @@ def reduce(metrics: Sequence[Any], measured: Values) -> list[Tensor]:
     if "geometric" in aggregations or "harmonic" in aggregations:
         values = torch.stack([metric.mean.inside(row) for metric, row in zip(metrics, values)])
     # Values of weight 0 can be NaN, and 0 * NaN would make the sum NaN.
-    if measured.all_count and (measured.weights is None or _all_ones(measured.weights)):
+    if measured.all_count and (measured.weights is None or bool(measured.weights.eq(1).all())):
         added = sums.summed(values, None, queries, empty, measured.errors)
     elif measured.weights is None:
         counts = measured.kinds[2]
@@ -285,8 +285,3 @@ def _checked_weights(weights: Tensor, queries: int) -> Tensor:
     if weights.shape != (queries,):
         raise ValueError(f"Expected weights of shape [{queries}], one per query, got {list(weights.shape)}")
     return weights
-
-
-def _all_ones(x: Tensor) -> bool:
-    """Whether all weights [metric, query] on the CPU are 1. If all rows are one expanded row, only this row is read."""
-    return bool((x[:1] if x.shape[0] and not x.stride(0) else x).eq(1).all())
