@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from torchrank.engine import compiled, counting, excluded, score_counts, tiles
+from torchrank.engine import comparing, compiled, counting, excluded, score_counts
 from torchrank.engine.thresholds import Thresholds
 from torchrank.layouts.items import Pairs
 
@@ -28,7 +28,7 @@ def test_every_type_is_counted_in_tiles_of_every_size(assume, dtype, cached):
         scores[0] = scores[0].nan_to_num(1)
         own = scores[:, torch.randint(candidates, (entries,), generator=generator)]
         mask = torch.rand(scores.shape, generator=generator) > 0.3 if masked else None
-        counts = counting.count_by_comparing(scores, Thresholds(own), mask)
+        counts = comparing.count_by_comparing(scores, Thresholds(own), mask)
         for row in range(queries):
             there = [
                 x for x, kept in zip(scores[row].tolist(), [True] * candidates if mask is None else mask[row]) if kept
@@ -49,7 +49,7 @@ def test_counts_by_sorting_equal_counts_by_comparing_also_beside_nan():
         for given in (None, mask):
             got, want = (
                 counting.count_by_sorting(scores, own, given),
-                counting.count_by_comparing(scores, Thresholds(own), given),
+                comparing.count_by_comparing(scores, Thresholds(own), given),
             )
             # An item that was not retrieved gets no equal candidates later.
             got = got._replace(equal=torch.where(own > -INF, got.equal, 0))
@@ -62,11 +62,11 @@ def test_strips_have_rows_for_all_threads_and_cover_all_queries_once(monkeypatch
     assume(tile=64)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     for queries in (0, 1, 20, 99):
-        rows, columns = tiles.strips(torch.zeros(queries, 16), 2)
+        rows, columns = comparing.strips(torch.zeros(queries, 16), 2)
         assert columns == [slice(0, 16)]
         assert [query for strip in rows for query in range(queries)[strip]] == list(range(queries))
         assert {strip.stop - strip.start for strip in rows} == {max(1, min(queries, 2 * threads))}
-    assert len(tiles.strips(torch.zeros(10**7, 16, device="meta"), 2)[0]) == 20  # of an accelerator: other tiles
+    assert len(comparing.strips(torch.zeros(10**7, 16, device="meta"), 2)[0]) == 20  # of an accelerator: other tiles
 
 
 def test_tiles_of_all_sizes_count_alike(assume):
@@ -75,7 +75,7 @@ def test_tiles_of_all_sizes_count_alike(assume):
     want = (scores.unsqueeze(1) > bounds.unsqueeze(-1)).sum(-1)
     for tile in (5, 64, 128, 10**6):
         assume(tile=tile)
-        assert torch.equal(counting.count_above(scores, bounds), want)
+        assert torch.equal(comparing.count_above(scores, bounds), want)
 
 
 @pytest.fixture
@@ -93,11 +93,11 @@ def test_zero_is_tied_with_itself_where_denormal_numbers_are_zero(monkeypatch, u
     if not torch.set_flush_denormal(True):
         pytest.skip("the processor keeps denormal numbers")
     try:
-        counts = counting.count_by_comparing(scores, Thresholds(scores[:, own : own + 1]))
+        counts = comparing.count_by_comparing(scores, Thresholds(scores[:, own : own + 1]))
     finally:
         torch.set_flush_denormal(False)
     assert (counts.greater.item(), counts.equal.item()) == (1, 3)
-    counts = counting.count_by_comparing(scores, Thresholds(scores[:, own : own + 1]))
+    counts = comparing.count_by_comparing(scores, Thresholds(scores[:, own : own + 1]))
     assert (counts.greater.item(), counts.equal.item()) == ((2, 1, 3)[own], 1)
 
 
@@ -132,8 +132,8 @@ def test_bits_are_counted_as_numbers(uncompiled, entries, numbers):
 
 def test_candidates_that_are_not_retrieved_equal_nothing():
     scores = torch.tensor([[1.0, -math.inf, -math.inf, 1.0], [-2.0, -math.inf, -3.0, -2.0]])
-    assert counting.count_equal(scores, torch.tensor([[-math.inf], [-math.inf]])).tolist() == [0, 0]
-    assert counting.count_equal(scores, scores[:, :1]).tolist() == [2, 2]
+    assert comparing.count_equal(scores, torch.tensor([[-math.inf], [-math.inf]])).tolist() == [0, 0]
+    assert comparing.count_equal(scores, scores[:, :1]).tolist() == [2, 2]
 
 
 @pytest.mark.parametrize("entries", [3, 17, 40])

@@ -33,9 +33,10 @@ from tests.support.cases import cases
 from tests.support.oracle_comparison import FEW, REPRESENTATIVES, assert_equal_by_need, scored
 from tests.support.unread import Elsewhere, NothingRead, leave_values_unread
 from torchrank.engine import compiled as fused
-from torchrank.engine import counting, rank, sorting, streaming, topk
+from torchrank.engine import comparing, rank, sorting, streaming, topk
+from torchrank.engine.counting import Counting, cheapest
 from torchrank.engine.packed import PackedRows
-from torchrank.engine.plan import Counting, Plan, Strategy, best_pays, cheapest, chunks, plan
+from torchrank.engine.plan import Plan, Strategy, best_pays, chunks, plan
 from torchrank.engine.sorting import list_width
 from torchrank.hardware import costs
 from torchrank.hardware.sorted_values import ascending
@@ -781,7 +782,7 @@ def test_the_compiled_kernel_counts_alike(monkeypatch, compiled):
     assert_stands(want[0], standing(batches[0][0], [{x: 1} if x >= 0 else {} for x in label.tolist()]))
     assert want[-1].errors.sum() == want[-2].errors.sum() == 7
     calls = []
-    monkeypatch.setattr(counting, "fused", lambda *args: calls.append(args) or fused.fused(*args))
+    monkeypatch.setattr(comparing, "fused", lambda *args: calls.append(args) or fused.fused(*args))
     compiled(True)
     for batch, ranking in zip(batches, want):
         assert_same(tr.Ranking.from_label(*batch), ranking)
@@ -801,7 +802,7 @@ def test_on_a_device_the_kernel_itself_searches_for_nan(monkeypatch, compiled):
     scores[3, 7], scores[5, :9], scores[6] = NAN, -math.inf, NAN
     want = tr.Ranking.from_label(scores, label)
     monkeypatch.setitem(fused._kernels, "_compare", fused._compare)
-    monkeypatch.setattr(counting, "find_nan", None)
+    monkeypatch.setattr(comparing, "find_nan", None)
     compiled(True)
     found = tr.Ranking.from_label(scores.as_subclass(Elsewhere), label)
     assert found.errors.sum() == 2
@@ -1046,7 +1047,7 @@ def test_a_plan_says_its_chunks_and_ways():
     def said(*given, **more):
         return str(Plan(arrange(torch.rand(5, 9), torch.zeros(5, 9)), *given, **more)).split("; ")
 
-    lists, (count, _, sort) = Strategy.LISTS, (way.value for way in Counting)
+    lists, (count, _, sort) = Strategy.LISTS, (way.value.about for way in Counting)
     assert said(lists) == said(lists, chunks=((0, 5),)) == [lists.value]
     assert said(lists, "rows are a matrix", ((0, 3), (3, 5)), 7, True) == [
         "rows are a matrix", lists.value, "the 7 best first", "2 chunks of up to 3 queries",

@@ -15,7 +15,8 @@ import torchrank as tr
 import torchrank.retrieval
 from tests.support.brute_force_ranks import FORCED, assert_stands, entries, pairs_of, standing
 from torchrank.engine import catalogue, rank
-from torchrank.engine.plan import Counting, plan
+from torchrank.engine.counting import Counting
+from torchrank.engine.plan import plan
 from torchrank.formulas import cascades
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.canonical import Need

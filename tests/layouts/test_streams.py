@@ -30,7 +30,7 @@ from tests.support.sharded_catalogues import CATALOGUES, shared
 from tests.support.unread import Elsewhere
 from torchrank.engine import rank as rank_blocks
 from torchrank.engine import streaming as streams
-from torchrank.engine.plan import Counting
+from torchrank.engine.counting import Counting
 from torchrank.hardware import costs
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.canonical import BLOCK

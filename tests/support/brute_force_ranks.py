@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy
 import torch
 
-from torchrank.engine.plan import Counting
+from torchrank.engine.counting import Counting
 
 INF, NAN = math.inf, math.nan
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]

@@ -11,16 +11,12 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.columns import Columns, Seen, within
-from torchrank.engine.counting import (
-    count_by_comparing,
-    count_by_sorting,
-    count_retrieved,
-)
+from torchrank.engine.comparing import count_by_comparing, count_retrieved
+from torchrank.engine.counting import Counting, Judged, cheapest, count_by_sorting
 from torchrank.engine.excluded import removable, subtract
-from torchrank.engine.plan import Counting, cheapest
 from torchrank.engine.score_counts import ScoreCounts
 from torchrank.engine.thresholds import Thresholds
-from torchrank.engine.topk import Top, count_among_best
+from torchrank.engine.topk import Top
 from torchrank.hardware import costs
 from torchrank.hardware.devices import scalar, widest_float
 from torchrank.layouts.bad_values import Problem, count
@@ -31,7 +27,7 @@ from torchrank.ranking.ranking import Ranking
 
 
 def rank_catalogue(layout: CatalogueLayout, method: Counting, reach: int | None) -> Ranking:
-    """Rank the judged items in a matrix of scores. With ``Counting.TOP``, only ranks up to ``reach`` are exact."""
+    """Rank the judged items in a matrix of scores."""
     scores, mask, tie_break = layout.scores, layout.mask, layout.tie_break
     items, grade = layout.judged.rectangle()
     column = items.clamp_min(0)
@@ -42,20 +38,15 @@ def rank_catalogue(layout: CatalogueLayout, method: Counting, reach: int | None)
     judged_scores = scores.gather(-1, column)
     # Padding and NaN get the score -inf: no score counts as equal to -inf, and all retrieved scores are above -inf. Not
     # with excluded pairs, because a pair with the score -inf would be subtracted from a count of 0.
-    placed = method is Counting.COUNT and tie_break is None and pairs is None
+    counting = method.value
+    placed = counting.lowest_is_alone and tie_break is None and pairs is None
     if placed:
         lowest = scalar(-math.inf, judged_scores.dtype, judged_scores.device)
         judged_scores = torch.where(valid, judged_scores, lowest).fmax(lowest)
     judged_tie_break = None if tie_break is None else tie_break.gather(-1, column)
-    if method is Counting.TOP:
-        assert reach is not None
-        counts = count_among_best(scores, judged_scores, reach)
-    elif method is Counting.SORT:
-        counts = count_by_sorting(scores, judged_scores, mask, tie_break, column)
-    else:
-        # Excluded pairs are subtracted from integers. Without pairs, the counts have the dtype of ranks at once.
-        dtype = widest_float(judged_scores.device) if placed else torch.int64
-        counts = count_by_comparing(scores, Thresholds(judged_scores), mask, tie_break, judged_tie_break, dtype)
+    # Excluded pairs are subtracted from integers. Without pairs, the counts have the dtype of ranks at once.
+    dtype = widest_float(judged_scores.device) if placed else torch.int64
+    counts = counting.count(Judged(scores, mask, tie_break, column, judged_scores, judged_tie_break, reach, dtype))
     # Excluded pairs are counted above and subtracted here, so that the scores need not be copied.
     if pairs is not None:
         # A flat index is faster than two indexes. A pair with query -1 reads the last row, and has no effect.
@@ -63,7 +54,7 @@ def rank_catalogue(layout: CatalogueLayout, method: Counting, reach: int | None)
         pair_tie_break = None if tie_break is None else tie_break.take(place)
         subtract(counts, pairs, scores.take(place), judged_scores, pair_tie_break, judged_tie_break)
     valid = valid if removed is None else valid & ~removed
-    reach = reach if method is Counting.TOP else None
+    reach = reach if counting.up_to_reach else None
     return as_ranking(
         counts,
         judged_scores,

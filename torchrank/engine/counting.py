@@ -1,90 +1,142 @@
-"""Counts of the scores greater than, and equal to, the scores of a few judged items, without sorting the list."""
+"""Methods to count the scores ahead of judged items: their costs, and their calls. A new method is added here alone."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
 
 import torch
 from torch import Tensor
 
-from torchrank.engine.compiled import fused, is_compiled, why_no_kernel
+from torchrank.engine.comparing import count_by_comparing, count_retrieved, equal_in_order, tile_scores
+from torchrank.engine.compiled import why_no_kernel
 from torchrank.engine.score_counts import ScoreCounts
 from torchrank.engine.sorting import descending
-from torchrank.engine.thresholds import Thresholds, compared_dtype, next_below
-from torchrank.engine.tiles import strips, tile_shape
+from torchrank.engine.thresholds import Thresholds
+from torchrank.engine.topk import count_among_best
 from torchrank.hardware import costs
-from torchrank.hardware.devices import all_finite
-from torchrank.hardware.sorted_values import ascending
+from torchrank.hardware.devices import all_finite, by_numpy
+from torchrank.hardware.sorted_values import ascending, selection
 from torchrank.ranking.entries import run_bounds
 
 
-def count_by_comparing(
-    scores: Tensor,
-    thresholds: Thresholds,
-    mask: Tensor | None = None,
-    tie_break: Tensor | None = None,
-    judged_tie_break: Tensor | None = None,
-    dtype: torch.dtype = torch.int64,
-    total: ScoreCounts | None = None,
-) -> ScoreCounts:
-    """Count by comparing all scores with the score of each judged item.
+@dataclass(frozen=True)
+class Size:
+    """The quantities on which costs depend."""
 
-    Args:
-        scores: [query, candidate].
-        thresholds: scores of the judged items, [query, entry]; not ``among_finite`` with ``mask`` or tie breaks.
-        mask: bool [query, candidate], False = padding.
-        tie_break: [query, candidate], the larger value ranks first among equal scores.
-        judged_tie_break: tie breaks of the judged items, [query, entry].
-        dtype: the dtype of the counts.
-        total: counts of other columns, to which these counts are added in place; None = no other columns.
+    #: number of judged items per query
+    entries: float
+    #: number of candidates per query
+    candidates: int
+    #: ranks that matter, as a share of the candidates; inf = all ranks matter
+    share: float
+    device: torch.device
+    has_tie_break: bool
 
-    Returns:
-        the counts; without tie breaks, ``equal`` is 0 for a judged item with the score -inf.
-    """
-    if tie_break is None and not why_no_kernel(scores.device):
-        from torchrank.engine.kernels import count_scores
-
-        total = total or ScoreCounts.nothing(thresholds.scores.shape, scores.device, dtype)
-        count_scores(scores, thresholds.scores.to(compared_dtype(scores.dtype)), mask, total)
-        return total
-    counted: tuple[Tensor, Tensor, Tensor, Tensor | None] | None = None
-    if tie_break is not None and judged_tie_break is not None:
-        greater, equal = _by_tie_break(scores, thresholds.scores, mask, tie_break, judged_tie_break)
-        counted = greater, equal, *count_retrieved(scores, mask)
-    elif mask is None and is_compiled():
-        counted = fused(scores, thresholds)
-    if counted is None:
-        # If all scores are finite, the bounds lack -inf, so ``above_lowest`` is empty and not read.
-        above, entries = count_above(scores, thresholds.bounds, mask, dtype), thresholds.scores.shape[1]
-        greater, at_least, above_lowest = above.tensor_split([entries, 2 * entries], dim=-1)
-        counted = greater, at_least - greater, above_lowest.squeeze(-1), None
-    greater, equal, retrieved, has_nan = counted
-    if thresholds.among_finite:
-        retrieved, has_nan = count_retrieved(scores, finite=True)
-    elif has_nan is None:
-        has_nan = find_nan(scores, retrieved, mask)
-    counts = ScoreCounts(greater.to(dtype), equal.to(dtype), retrieved.to(dtype), has_nan)
-    if total is None:
-        return counts
-    total.add(counts)
-    return total
+    @property
+    def halvings(self) -> float:
+        """Steps of a binary search."""
+        return math.log2(self.candidates + 1)
 
 
-def _by_tie_break(
-    scores: Tensor, judged: Tensor, mask: Tensor | None, tie_break: Tensor, judged_tie_break: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Number of candidates ahead of, and tied with, each entry: int64 [query, entry] each."""
-    ahead, tied = (torch.zeros(judged.shape, dtype=torch.int64, device=judged.device) for _ in range(2))
-    all_rows, all_columns = strips(scores, 2)
-    for rows in all_rows:
-        pairs = list(zip(judged[rows].T.unsqueeze(-1), judged_tie_break[rows].T.unsqueeze(-1)))
-        for columns in all_columns:
-            tile, tile_breaks = _tile_scores(scores, mask, rows, columns), tie_break[rows, columns]
-            for entry, pair in enumerate(pairs):
-                for total, where in zip((ahead, tied), ahead_and_tied(tile, tile_breaks, *pair)):
-                    total[rows, entry] += where.sum(-1)
-    return ahead, tied
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Judged items [query, entry] among scores [query, candidate]."""
+
+    scores: Tensor
+    #: bool, False = padding
+    mask: Tensor | None
+    #: the larger value ranks first among equal scores
+    tie_break: Tensor | None
+    #: columns of the judged items, int64
+    column: Tensor
+    judged_scores: Tensor
+    judged_tie_break: Tensor | None
+    #: the last rank that must be exact; None = all
+    reach: int | None
+    #: dtype of the counts, for a method that has a choice
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method to count."""
+
+    about: str
+    #: cost on a CPU: nanoseconds per score, measured on one and two threads. With up to four threads, numpy sorts and
+    #: selects on a single thread; torch does all other work on all threads. On an accelerator: passes over the scores.
+    #: With tie breaks: comparisons with one judged item.
+    cost: Callable[[Size], float]
+    #: counts the scores
+    count: Callable[[Judged], ScoreCounts]
+    #: whether only the counts of ranks up to ``reach`` are exact
+    up_to_reach: bool = False
+    #: whether no score counts as equal to -inf if there are no tie breaks
+    lowest_is_alone: bool = False
+
+
+# ---- compare ---------------------------------------------------------------------------------------------------------
+
+
+def _cost_of_comparing(size: Size) -> float:
+    if size.has_tie_break:
+        return size.entries
+    if size.device.type != "cpu":
+        once, each = _passes_of_comparing(size)
+        return once + each * size.entries
+    return (costs.now.compare[0] + costs.now.compare[1] * size.entries) / torch.get_num_threads()
+
+
+def _passes_of_comparing(size: Size) -> tuple[float, float]:
+    return costs.now.passes_compare if why_no_kernel(size.device) else costs.now.passes_kernel
+
+
+def _compare(given: Judged) -> ScoreCounts:
+    thresholds = Thresholds(given.judged_scores)
+    return count_by_comparing(
+        given.scores, thresholds, given.mask, given.tie_break, given.judged_tie_break, given.dtype
+    )
+
+
+# ---- find the best ---------------------------------------------------------------------------------------------------
+
+
+def _cost_of_the_best(size: Size) -> float:
+    if size.has_tie_break or size.share >= 1:
+        return math.inf
+    now = costs.now
+    if size.device.type != "cpu":
+        return now.passes_best[0] + now.passes_best[1] * size.share + 2 * _passes_of_comparing(size)[0]
+    threads = torch.get_num_threads()
+    heap = (now.heap[0] + now.heap[1] * size.share) / threads
+    selected = now.numpy_selection if by_numpy(size.device) else selection(size.share) / threads
+    best = min(now.by_groups * size.share / threads, heap if now.heap_from * size.share <= 1 else selected)
+    return now.retrieved / threads + best
+
+
+def _find_the_best(given: Judged) -> ScoreCounts:
+    assert given.reach is not None
+    return count_among_best(given.scores, given.judged_scores, given.reach)
+
+
+# ---- sort ------------------------------------------------------------------------------------------------------------
+
+
+def _cost_of_sorting(size: Size) -> float:
+    now, threads = costs.now, torch.get_num_threads()
+    if size.has_tie_break:  # two stable sorts
+        return now.stable_sorts * size.halvings
+    if size.device.type != "cpu":
+        return now.passes_sort
+    by_torch = now.torch_sort * size.halvings / threads
+    sort = now.numpy_sort[0] + now.numpy_sort[1] * size.halvings if by_numpy(size.device) else by_torch
+    return sort + now.look_up * size.halvings * size.entries / max(1, size.candidates) / threads
+
+
+def _sort(given: Judged) -> ScoreCounts:
+    return count_by_sorting(given.scores, given.judged_scores, given.mask, given.tie_break, given.column)
 
 
 def count_by_sorting(
@@ -103,7 +155,7 @@ def count_by_sorting(
     height = max(1, costs.now.room(scores) // width)
     for row in range(0, len(scores), height):
         rows = slice(row, row + height)
-        tile = _tile_scores(scores, mask, rows, slice(None))
+        tile = tile_scores(scores, mask, rows, slice(None))
         judged_scores = judged[rows].to(tile.dtype).contiguous()
         finite = all_finite(tile)
         retrieved, has_nan = count_retrieved(tile, finite=finite)
@@ -122,103 +174,34 @@ def count_by_sorting(
     return total
 
 
-def equal_in_order(ordered: Tensor, judged: Tensor, up_to: Tensor) -> Tensor:
-    """Number of scores that equal each of ``judged``, among scores in ascending order: int64 [query, entry].
+# ---- all methods -----------------------------------------------------------------------------------------------------
+
+
+class Counting(Enum):
+    """Methods to find the ranks of judged items."""
+
+    COUNT = Method(
+        "count the scores above and equal to each judged item", _cost_of_comparing, _compare, lowest_is_alone=True
+    )
+    TOP = Method(
+        "find the best scores, and each judged item among them", _cost_of_the_best, _find_the_best, up_to_reach=True
+    )
+    SORT = Method("sort the scores, and look up each judged item", _cost_of_sorting, _sort)
+
+
+def cheapest(
+    entries: float, candidates: int, reach: int | None, device: torch.device, tie_break: Tensor | None
+) -> Counting:
+    """Choose the cheapest method to rank judged items; the first of equally cheap ones.
 
     Args:
-        ordered: [query, candidate].
-        judged: [query, entry].
-        up_to: number of scores at most ``judged``.
+        entries: number of judged items per query.
+        candidates: number of candidates per query.
+        reach: the largest rank that matters; None = all ranks matter, or the layout rules out a search for the best
+            scores.
+        device: device of the scores.
+        tie_break: tie breaks, or None.
     """
-    if ordered.is_cpu:
-        last, before = (ordered.gather(-1, (up_to - n).clamp_min_(0)) == judged for n in (1, 2))
-        if not bool((before & (up_to > 1)).any()):  # no ties, so a second search can be saved
-            return (last & (up_to > 0)).long()
-    return up_to - torch.searchsorted(ordered, judged)
-
-
-def count_equal(scores: Tensor, value: Tensor) -> Tensor:
-    """Number of scores of each row that equal its ``value`` [query, 1]: int64 [query]; 0 for a value of -inf."""
-    if not why_no_kernel(scores.device):
-        return count_by_comparing(scores, Thresholds(value)).equal.squeeze(-1)
-    greater, at_least = count_above(scores, torch.cat([value, next_below(value)], dim=-1)).unbind(-1)
-    return at_least - greater
-
-
-def count_retrieved(scores: Tensor, mask: Tensor | None = None, finite: bool = False) -> tuple[Tensor, Tensor]:
-    """Number of scores above -inf, int64 [query], and whether a score is NaN, bool [query].
-
-    ``finite``: whether all scores are known to be finite; then no score is read.
-    """
-    if finite:
-        retrieved = torch.full((len(scores),), scores.shape[1], device=scores.device)
-        return retrieved, torch.zeros_like(retrieved, dtype=torch.bool)
-    if not why_no_kernel(scores.device):
-        return count_by_comparing(scores, Thresholds(scores.new_empty((len(scores), 0))), mask)[2:]
-    retrieved = count_above(scores, scores.new_full((len(scores), 1), float("-inf")), mask).squeeze(-1)
-    return retrieved, find_nan(scores, retrieved, mask)
-
-
-def find_nan(scores: Tensor, retrieved: Tensor, mask: Tensor | None) -> Tensor:
-    """Whether a score is NaN: bool [query]. ``retrieved`` [query] is the number of scores above -inf."""
-    # If all scores are above -inf, no score is NaN. This is so for most data, and saves another pass.
-    if mask is None and scores.is_cpu and (retrieved.numpy() == scores.shape[1]).all():
-        return torch.zeros_like(retrieved, dtype=torch.bool)
-    smallest = []
-    all_rows, all_columns = strips(scores, 1)
-    for rows in all_rows:
-        # The minimum of several scores is NaN if any score is NaN.
-        least = [_tile_scores(scores, mask, rows, columns).amin(-1) for columns in all_columns]
-        smallest.append(least[0] if len(least) == 1 else torch.stack(least).amin(0))
-    return _joined(smallest).isnan()
-
-
-def count_above(scores: Tensor, bounds: Tensor, mask: Tensor | None = None, dtype: torch.dtype = torch.int64) -> Tensor:
-    """Number of scores of each row above each of its ``bounds`` [query, bound]: [query, bound] in ``dtype``.
-
-    All bounds are compared in one operation, and all comparisons are summed in another, while a tile stays in cache.
-    """
-    wide = compared_dtype(scores.dtype)
-    bounds = bounds.to(wide).unsqueeze(-1)
-    # torch sums floats with vector instructions, but not bools. So the comparisons are written as floats.
-    buffer, counts = None, []
-    height, all_columns = tile_shape(scores, bounds.shape[1])
-    limits = bounds.split(height)
-    for columns in all_columns:
-        # The overhead per tile must be small, because an operation on a tile takes only about twenty microseconds.
-        tile = scores[:, columns]
-        parts: Iterable[Tensor] = tile.split(height)
-        if mask is not None or scores.dtype != wide:
-            starts = range(0, max(1, len(scores)), height)
-            parts = (_tile_scores(scores, mask, slice(start, start + height), columns) for start in starts)
-        shape = min(height, len(bounds)), bounds.shape[1], tile.shape[1]
-        if buffer is None:  # the first tile is the widest
-            buffer = torch.empty(math.prod(shape), dtype=wide, device=scores.device)
-        out, sums = buffer[: math.prod(shape)].view(shape), []
-        for part, limit in zip(parts, limits):
-            above = torch.gt(part.unsqueeze(1), limit, out=out if len(part) == len(out) else out[: len(part)])
-            sums.append(above.sum(-1))
-        counts.append(_joined(sums))
-    # float32 counts exactly up to 2 ** 24, and a tile has fewer columns.
-    return (counts[0] if len(counts) == 1 else torch.stack(counts).to(dtype).sum(0)).to(dtype)
-
-
-def _joined(strips: list[Tensor]) -> Tensor:
-    """Concatenate the results of the strips of rows; a single result is not copied."""
-    return strips[0] if len(strips) == 1 else torch.cat(strips)
-
-
-def _tile_scores(scores: Tensor, mask: Tensor | None, rows: slice, columns: slice) -> Tensor:
-    """The scores of a tile; -inf where ``mask`` is False. Dtypes other than float64 become float32, which is exact."""
-    tile = scores[rows, columns].to(compared_dtype(scores.dtype))
-    return tile if mask is None else tile.masked_fill(~mask[rows, columns], float("-inf"))
-
-
-def ahead_and_tied(
-    scores: Tensor, tie_break: Tensor | None, judged: Tensor, judged_tie_break: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Whether each score ranks ahead of ``judged``, and whether each score is tied with ``judged``: bool each."""
-    if tie_break is None or judged_tie_break is None:
-        return scores > judged, scores == judged
-    same = scores == judged
-    return (scores > judged) | (same & (tie_break > judged_tie_break)), same & (tie_break == judged_tie_break)
+    share = math.inf if reach is None or reach >= candidates else reach / candidates
+    size = Size(entries, candidates, share, device, tie_break is not None)
+    return min(Counting, key=lambda method: method.value.cost(size))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torchrank.engine.counting import ahead_and_tied
+from torchrank.engine.comparing import ahead_and_tied
 from torchrank.engine.score_counts import ScoreCounts
 from torchrank.hardware import costs
 from torchrank.layouts.items import Pairs

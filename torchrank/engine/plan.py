@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from operator import itemgetter
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from torchrank.engine.compiled import why_no_kernel
+from torchrank.engine.counting import Counting, cheapest
 from torchrank.engine.sorting import list_width
 from torchrank.hardware import costs
 from torchrank.hardware.devices import by_numpy
@@ -56,14 +56,6 @@ class Strategy(Enum):
     BLOCKS = "rank the judged items among blocks of columns"
 
 
-class Counting(Enum):
-    """Methods to find the ranks of judged items."""
-
-    COUNT = "count the scores above and equal to each judged item"
-    TOP = "find the best scores, and each judged item among them"
-    SORT = "sort the scores, and look up each judged item"
-
-
 @dataclass(frozen=True)
 class Plan:
     """How to rank a batch."""
@@ -96,7 +88,7 @@ class Plan:
             clauses.append(f"{len(self.chunks)} chunks of up to {max(b - a for a, b in self.chunks):,} queries")
         for method, chunks in Counter(self.counting).items():
             part = f"in {chunks} chunk{'s' * (chunks > 1)} "
-            clauses.append(part * (len({*self.counting}) > 1) + method.value)
+            clauses.append(part * (len({*self.counting}) > 1) + method.value.about)
         if self.why_not:
             clauses.append(f"not in one kernel: {self.why_not}")
         return "; ".join(clauses)
@@ -306,45 +298,6 @@ def _plan_of_relevant(layout: DenseLayout, need: Need) -> Plan | None:
 
 
 # ---- costs ----------------------------------------------------------------------------------------------------------
-
-
-def cheapest(
-    entries: float, candidates: int, reach: int | None, device: torch.device, tie_break: Tensor | None
-) -> Counting:
-    """Choose the cheapest method to rank judged items.
-
-    Args:
-        entries: number of judged items per query.
-        candidates: number of candidates per query.
-        reach: the largest rank that matters; None = all ranks matter, or the layout rules out a search for the best
-            scores.
-        device: device of the scores.
-        tie_break: tie breaks. With tie breaks, the best scores are not searched for.
-
-    Costs on a CPU are nanoseconds per score, measured on one and two threads. With up to four threads, numpy sorts and
-    selects on a single thread; torch does all other work on all threads. Costs on an accelerator are numbers of passes
-    over the scores; a sort takes several dozen passes.
-    """
-    if tie_break is not None:  # with tie breaks, a sort is two stable sorts
-        return Counting.COUNT if entries <= costs.now.stable_sorts * math.log2(candidates + 1) else Counting.SORT
-    share = math.inf if reach is None or reach >= candidates else reach / candidates
-    now = costs.now
-    if device.type != "cpu":
-        once, each = now.passes_compare if why_no_kernel(device) else now.passes_kernel
-        best = now.passes_best[0] + now.passes_best[1] * share + 2 * once
-        methods = [(once + each * entries, Counting.COUNT), (best, Counting.TOP), (now.passes_sort, Counting.SORT)]
-        return min(methods, key=itemgetter(0))[1]
-    threads, depth, numpy = torch.get_num_threads(), math.log2(candidates + 1), by_numpy(device)
-    sort = now.numpy_sort[0] + now.numpy_sort[1] * depth if numpy else now.torch_sort * depth / threads
-    look_up = now.look_up * depth * entries / max(1, candidates) / threads
-    count = (now.compare[0] + now.compare[1] * entries) / threads
-    methods = [(count, Counting.COUNT), (sort + look_up, Counting.SORT)]
-    if share < 1:
-        heap = (now.heap[0] + now.heap[1] * share) / threads
-        selected = now.numpy_selection if numpy else selection(share) / threads
-        best = min(now.by_groups * share / threads, heap if now.heap_from * share <= 1 else selected)
-        methods.append((now.retrieved / threads + best, Counting.TOP))
-    return min(methods, key=itemgetter(0))[1]
 
 
 def best_pays(numbers: int, width: int, k: int, device: torch.device) -> bool:

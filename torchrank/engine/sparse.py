@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import torch
 
-from torchrank.engine.counting import count_by_comparing, count_by_sorting
-from torchrank.engine.plan import Counting, cheapest
+from torchrank.engine.comparing import count_by_comparing
+from torchrank.engine.counting import Counting, cheapest, count_by_sorting
 from torchrank.engine.sorting import sorted_rows
 from torchrank.engine.thresholds import Thresholds
 from torchrank.hardware import costs

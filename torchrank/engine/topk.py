@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchrank.engine.counting import count_equal, count_retrieved, equal_in_order
+from torchrank.engine.comparing import count_equal, count_retrieved, equal_in_order
 from torchrank.engine.score_counts import ScoreCounts
 from torchrank.engine.thresholds import compared_dtype
 from torchrank.hardware import costs
@@ -146,7 +146,7 @@ class Top:
 
 
 def count_among_best(scores: Tensor, judged: Tensor, reach: int) -> ScoreCounts:
-    """Count scores as :func:`torchrank.engine.counting.count_by_comparing`, but exactly up to the rank ``reach`` only.
+    """Count scores as :func:`torchrank.engine.comparing.count_by_comparing`, but exactly up to the rank ``reach`` only.
 
     Args:
         scores: [query, candidate].
