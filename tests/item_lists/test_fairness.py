@@ -330,6 +330,10 @@ def test_parity_of_no_exposure_is_undefined():
     alone = tr.ExposureParity(groups=ONE, merit=torch.tensor([1.0, 0.0, 0.0]))
     alone.update(torch.tensor([[0, 1, 4]]))
     assert alone.compute().isnan()
+    # Less than the exposure of one first place, and merits below 1, are defined.
+    some = tr.ExposureParity(groups=torch.tensor([0, 1, 2]), merit=torch.tensor([0.0, 0.25, 0.5]))
+    some.update(torch.tensor([[0, 1]]))
+    assert some.compute().item() == 0
 
 
 def test_ids_outside_the_catalogue_raise_in_lists_and_histories():

@@ -39,6 +39,9 @@ SCIPY = {
 @pytest.mark.filterwarnings("ignore")
 def test_scipy(label, levels, width):
     preds, target = two_rankings(width, levels)
+    want = [SCIPY[label](x.numpy(), y.numpy()).statistic for x, y in zip(preds, target)]
+    got = tr.parse(label).score(preds, target)
+    torch.testing.assert_close(got, torch.tensor(want, dtype=torch.float64), rtol=0, atol=1e-12, equal_nan=True)
     preds[1:3, ::3] = -math.inf
     mask = torch.rand(preds.shape, generator=torch.Generator().manual_seed(1)) < 0.8
     mask[::2] = True
