@@ -228,6 +228,8 @@ def test_no_document_in_common_is_said_of_a_frame(scores, grades):
 
 
 def test_one_document_in_common_is_enough():
+    frame = pandas.DataFrame({"qid": [1, 1], "docno": ["a", "b"], "score": [0.5, 0.4], "label": [1, None]})
+    assert tr.MRR().score(tr.Ranking.from_table(frame)).tolist() == [1]
     qrels = {"q": {"a": 1}, "p": {"b": 1}}
     tr.evaluate(qrels, {"q": {"x": 0.5}, "p": {"b": 0.1}}, "mrr")
     tr.evaluate(qrels, tr.read_chunks([{"q": {"x": 0.5}}, {"p": {"b": 0.1}}]), "mrr")

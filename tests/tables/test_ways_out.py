@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -156,6 +157,28 @@ def test_a_missing_integer_id_is_named_by_its_row_and_left_out(name):
         assert tr.read_run(mended).to_dict() == {1: {4: 0.5}, 2: {5: 0.25}}
     with pytest.raises(tr.ReadingError, match="row 2: Expected query ids to be text or integers, got nan; leave out"):
         tr.read_run([(1.0, 4, 0.5), (math.nan, 4, 0.5)])
+
+
+@pytest.mark.filterwarnings("ignore:The judgments <dict> have no grades")
+@pytest.mark.parametrize(
+    ("item", "score", "message"),
+    [
+        (2.0, 1, "document ids to be text, got 2.0 of type float; convert ids to integers or to text: \"'p', 2.0"),
+        ((3,), 1, "document ids to be text, got (3,) of type tuple: \"'p', (3,)"),
+        ("d", "x", "score to be a number, got 'x', a text; convert the column to float: \"'p', 'd', 'x'"),
+        ("d", [1], "score to be a number, got [1]: \"'p', 'd', [1]"),
+    ],
+)
+def test_the_way_out_of_a_wrong_value_depends_on_its_type(item, score, message):
+    columns = {"query": ["q", "p"], "item": ["e", item], "score": [0.5, score]}
+    values = np.empty(2, dtype=object)
+    values[:] = columns["score"]
+    for scores in (columns["score"], values):
+        with pytest.raises(tr.ReadingError, match=re.escape(f"row 2: Expected {message}")):
+            tr.read_run({**columns, "score": scores})
+    if item != "d":  # rows without a score
+        with pytest.raises(tr.ReadingError, match=re.escape(f"row 2: Expected {message}") + '"$'):
+            tr.read_qrels({"query": columns["query"], "item": columns["item"]})
 
 
 def test_a_number_that_cannot_be_converted_is_named_by_its_row():
