@@ -31,6 +31,16 @@ def graded(shape: Shape, device: str) -> Data:
     return Data(device=device, scores=scores, target=target)
 
 
+def few_relevant(shape: Shape, device: str) -> Data:
+    """Lists of graded documents, of which few are relevant: ``relevant`` on average, and many more in a few lists."""
+    data = graded({**shape, "decimals": None}, device)
+    queries, candidates = data.scores.shape
+    spread = -torch.rand((queries, 1), generator=seeded(device, 9), device=device).log()  # of mean 1
+    drawn = torch.rand(data.scores.shape, generator=seeded(device, 10), device=device)
+    data.target = (data.target + 1) * (drawn < spread * shape["relevant"] / candidates)
+    return data
+
+
 def padded(shape: Shape, device: str) -> Data:
     """Lists of graded documents of different lengths, padded to the longest; every hundredth has a tie."""
     data = graded({**shape, "decimals": None}, device)

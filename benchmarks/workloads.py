@@ -93,6 +93,24 @@ def padded() -> Workload:
     )
 
 
+def few_relevant() -> Workload:
+    """Graded lists with few relevant documents, of which some lists have many more than others."""
+    suite = c.Suite("ndcg map mrr rprecision")
+    return Workload(
+        "few_relevant",
+        "",
+        "{queries:,} x {candidates:,}, {relevant} relevant on average, 4 measures without a cutoff",
+        shape={"queries": 8000, "candidates": 200, "grades": 3, "relevant": 5},
+        quick={"queries": 60, "candidates": 100, "grades": 3, "relevant": 3},
+        make=data.few_relevant,
+        contenders={OURS: suite.update, "torch.sort": c.sort},
+        floor="torch.sort",
+        references={"pytrec_eval": peers.pytrec_eval("ndcg map mrr")},
+        targets=(at_most(1, "torch.sort"),),
+        grow={"queries": "queries", "candidates": "candidates"},
+    )
+
+
 def forty() -> Workload:
     """Forty measures of one ranking."""
     suite = c.Suite(FORTY)
@@ -376,6 +394,7 @@ WORKLOADS: tuple[Workload, ...] = (
     ltr("no ties", None),
     ltr("many ties", 1),
     padded(),
+    few_relevant(),
     forty(),
     cutoffs("no ties", 8000, None, (at_most(3, "at one cutoff"),)),
     cutoffs("few queries", 64, None, ()),

@@ -35,11 +35,6 @@ class Size:
     device: torch.device
     has_tie_break: bool
 
-    @property
-    def halvings(self) -> float:
-        """Steps of a binary search."""
-        return math.log2(self.candidates + 1)
-
 
 @dataclass(frozen=True, eq=False)
 class Judged:
@@ -125,14 +120,14 @@ def _find_the_best(given: Judged) -> ScoreCounts:
 
 
 def _cost_of_sorting(size: Size) -> float:
-    now, threads = costs.now, torch.get_num_threads()
+    now, threads, halvings = costs.now, torch.get_num_threads(), math.log2(size.candidates + 1)
     if size.has_tie_break:  # two stable sorts
-        return now.stable_sorts * size.halvings
+        return now.stable_sorts * halvings
     if size.device.type != "cpu":
         return now.passes_sort
-    by_torch = now.torch_sort * size.halvings / threads
-    sort = now.numpy_sort[0] + now.numpy_sort[1] * size.halvings if by_numpy(size.device) else by_torch
-    return sort + now.look_up * size.halvings * size.entries / max(1, size.candidates) / threads
+    by_torch = now.torch_sort * halvings / threads
+    sort = now.numpy_sort[0] + now.numpy_sort[1] * halvings if by_numpy(size.device) else by_torch
+    return sort + now.look_up * halvings * size.entries / max(1, size.candidates) / threads
 
 
 def _sort(given: Judged) -> ScoreCounts:
@@ -189,6 +184,10 @@ class Counting(Enum):
     SORT = Method("sort the scores, and look up each judged item", _cost_of_sorting, _sort)
 
 
+_METHODS = [*Counting]
+_COSTS = [method.value.cost for method in Counting]  # a member finds its value by a call
+
+
 def cheapest(
     entries: float, candidates: int, reach: int | None, device: torch.device, tie_break: Tensor | None
 ) -> Counting:
@@ -204,4 +203,5 @@ def cheapest(
     """
     share = math.inf if reach is None or reach >= candidates else reach / candidates
     size = Size(entries, candidates, share, device, tie_break is not None)
-    return min(Counting, key=lambda method: method.value.cost(size))
+    found = [cost(size) for cost in _COSTS]
+    return _METHODS[found.index(min(found))]
