@@ -87,6 +87,8 @@ def test_an_ideal_order_is_the_grades_in_descending_order(most, width):
         want = [sorted((max(0.0, of_grade(x)) for x in row), reverse=True) for row in grade.tolist()]
         for k in (None, 1, 3):
             assert part.ideal_order(gain, k).tolist() == [row[:k] for row in want]
+            values = [sum(x / rank for rank, x in enumerate(row[:k], 1)) for row in want]
+            assert part.ideal(gain, torch.reciprocal, k).tolist() == pytest.approx(values)
 
 
 @pytest.mark.parametrize("most", [1, FEW_LEVELS + 1])
