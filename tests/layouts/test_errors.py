@@ -622,6 +622,8 @@ def test_labels_and_pairs_outside_the_catalogue_are_counted(queries, items):
         ):
             with pytest.raises(ValueError, match=f"mrr: {number} labels, ids or .* outside the batch or the catalogue"):
                 tr.MRR().score(ranking())
+    with pytest.raises(ValueError, match=r"mrr: 4 labels, ids or .* outside the batch or the catalogue"):
+        tr.MRR().score(torch.rand(queries, items), torch.ones(queries, items), exclude=(query, item))
 
 
 @pytest.mark.parametrize("groups", [torch.zeros((1, 3), dtype=torch.int64), torch.zeros(0, dtype=torch.int64)])

@@ -128,7 +128,7 @@ def test_a_group_has_the_tie_break_of_its_best_candidate():
 
 
 @pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("form", ["pairs", "triples", "lists", "label"])
+@pytest.mark.parametrize("form", ["pairs", "triples", "all graded", "lists", "label"])
 @pytest.mark.parametrize("kind", [torch.Tensor, Elsewhere])
 def test_judged_items_are_the_groups_of_a_catalogue(form, shared, kind):
     rows = plain(some_candidates(form, shared, grades=(0, 0, 0, 1)), "tie_break")
@@ -139,6 +139,7 @@ def test_judged_items_are_the_groups_of_a_catalogue(form, shared, kind):
     target = {
         "pairs": (query, item),
         "triples": (query, item, torch.ones(len(item))),
+        "all graded": (*pairs_of(rows, lambda one: True), column(rows, "grade").flatten()),
         "lists": [torch.tensor(one, dtype=torch.int64) for one in items],
         "label": torch.full((QUERIES,), 4),
     }[form]
@@ -409,6 +410,11 @@ SCORES, GRADES, IDS = torch.rand(2, 3), torch.ones(2, 3), torch.tensor([[0, 1], 
     ("error", "message", "call"),
     [
         (ValueError, r"groups of shape \[3\] or \[2, 3\]", lambda: tr.NDCG().score(SCORES, GRADES, groups=[0, 1])),
+        (
+            ValueError,
+            r"of shape \[1\] or \[2, 1\]",
+            lambda: tr.NDCG().score(SCORES[:, :1], GRADES[:, :1], groups=[0, 1]),
+        ),
         (TypeError, "groups", lambda: tr.NDCG().score(SCORES, GRADES, groups=[0.5, 1, 2])),
         (ValueError, r"\[id\], the group of each id", lambda: tr.MRR().score(IDS, IDS[:, 0], groups=IDS)),
         (

@@ -50,6 +50,8 @@ def test_ranked_ids_are_never_taken_for_scores():
     assert not warned(lambda: metric.update(every[:, :10], torch.arange(50)))
     assert not warned(lambda: metric.update(tensor([[10, 70, 50, 20]]), tensor([1])))  # one query can miss
     assert not warned(lambda: metric.update(tensor([[10, -1], [4, -100], [-1, -1]]), tensor([3, 4, 5])))
+    masked = tensor([[10, -9], [4, -8], [3, -7]])
+    assert not warned(lambda: metric.update(masked, tensor([10, 4, 3]), mask=masked >= 0))
     assert not warned(
         lambda: tr.Ranking.from_ids(integers(0, 100_000, 16, 16), torch.arange(16))
     )  # says that it has ids
