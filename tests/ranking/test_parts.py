@@ -43,6 +43,14 @@ def test_a_ranking_is_cut_into_rectangles_with_all_of_its_queries_entries_and_ba
                 assert torch.equal(mine, whole), name
 
 
+def test_queries_without_a_column_of_entries_stay_queries():
+    ranking = ragged().joined
+    names = ("first", "tied", "grade", "valid")
+    (part,) = replace(ranking, **{name: getattr(ranking, name)[:, :0] for name in names}).narrowed(5)
+    assert part.queries.tolist() == list(range(5, 65))
+    assert part.first.shape == (60, 0)
+
+
 def test_queries_of_parts_are_numbered_one_after_the_other():
     first, second = (tr.Ranking.from_scores(torch.rand(n, 4), torch.ones(n, 4)).joined for n in (2, 3))
     placed = replace(second, queries=torch.tensor([4, 2, 3]))

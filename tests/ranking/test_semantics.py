@@ -18,7 +18,7 @@ from tests.support.optional import sklearn_metrics
 from tests.support.unread import Elsewhere
 from torchrank.hardware.devices import running_sum
 from torchrank.metrics.rank_correlation import ComparingMetric
-from torchrank.ranking.intervals import NEAR, lost_digits_of
+from torchrank.ranking.intervals import BLOCK, NEAR, lost_digits_of, prefix_differences
 
 NAN, INF = float("nan"), float("inf")
 
@@ -886,6 +886,15 @@ def test_a_wrong_measure_of_ones_own_is_refused():
 def test_running_sums_on_an_accelerator_are_those_of_the_cpu(length):
     x = torch.arange(2.0 * length).view(2, length)
     assert running_sum(x.as_subclass(Elsewhere)).tolist() == x.cumsum(-1).tolist()
+
+
+@pytest.mark.parametrize("discount", [torch.reciprocal, lambda rank: 1 / torch.log2(rank + 1)], ids=["1/r", "log2"])
+def test_sums_of_discounts_of_a_few_ranks_far_down_have_all_digits(discount):
+    limit = BLOCK + 1000
+    starts = torch.tensor([NEAR, BLOCK - 3, BLOCK - 1, BLOCK, BLOCK + 1, limit - 2])
+    sums = prefix_differences(discount, limit, torch.stack([starts, starts + 2]), torch.float64)
+    want = [sum(discount(torch.tensor([n + 1.0, n + 2.0], dtype=torch.float64)).tolist()) for n in starts.tolist()]
+    assert sums.tolist() == pytest.approx(want, rel=1e-14)
 
 
 @pytest.mark.parametrize("seed", range(5))

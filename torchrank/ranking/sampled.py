@@ -38,9 +38,9 @@ class Draw:
     """
 
     num_negatives: int
-    replacement: bool = False
+    replacement: bool
     #: grade of the relevant candidates
-    grade: float = 1
+    grade: float
 
     @classmethod
     def of(cls, num_negatives: int, replacement: bool, grades: Tensor) -> Draw:
