@@ -75,6 +75,10 @@ def test_queries_that_only_people_have_judged_are_left_out_with_a_warning(data):
     with pytest.warns(UserWarning, match="Left out 1 of 31 queries that people have judged, e.g. 'other'"):
         found = tr.evaluate(model, runs, "mrr", human=more)
     assert found.means == tr.evaluate(model, runs, "mrr", human=few).means
+    for number, way_out in ((30, "; exchange the judgments if these are the model's"), (31, "")):
+        some = dict(sorted(model.items(), key=lambda entry: entry[0] not in few)[:number])
+        with pytest.warns(UserWarning, match=f"have no value by the judge{way_out}$"):
+            tr.evaluate(some, runs, "mrr", human=more)
 
 
 def test_a_run_that_lacks_queries_is_rectified_over_both_or_all(data):

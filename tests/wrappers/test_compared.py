@@ -146,6 +146,18 @@ def test_identical_systems_have_p_1_and_one_query_no_verdict():
     assert (row["p"], row["wins"], row["ties"], row["winner"]) == (1.0, 0, 200, None)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_values_in_one_proportion_are_compared_though_rounding_makes_a_variance_negative(seed):
+    draw = torch.Generator().manual_seed(seed)
+    grades = torch.zeros(40, 3)
+    grades[:, 0] = torch.rand(40, generator=draw) + 0.5
+    best = torch.rand(40, 3, generator=draw).sort(descending=True).values
+    metric = tr.Compared("dcg", ["a", "b"])
+    metric.update({"a": best, "b": best[:, [1, 0, 2]]}, grades)  # all values of b are those of a, divided by log2(3)
+    (row,) = metric.comparison().table.rows
+    assert row["mean_b"] / row["mean_a"] == pytest.approx(1 / math.log2(3))
+
+
 def test_tukeys_test_of_systems_without_a_spread_of_differences_has_no_p():
     scores, grades = batch(20)
     metric = tr.Compared("mrr", SYSTEMS)

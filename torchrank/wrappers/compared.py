@@ -367,9 +367,7 @@ def pair_sums(first: Values, second: Values) -> Tensor:
     return torch.cat([state.summed(d, w, count, torch.zeros_like(count), none), further], dim=1)
 
 
-def _statistics(
-    sums: Tensor, key: str, metric: Measure, names: tuple[str, str], turned: bool = False
-) -> PairStatistics:
+def _statistics(sums: Tensor, key: str, metric: Measure, names: tuple[str, str], turned: bool) -> PairStatistics:
     """The statistics of a pair from its sums [PAIR_SIZE]; with ``turned`` those of the second against the first."""
     more = {kind: float(sums[SIZE + kind]) for kind in Pair}
     if turned:
