@@ -32,8 +32,8 @@ from tests.support.brute_force_ranks import (
 from tests.support.cases import cases
 from tests.support.oracle_comparison import FEW, REPRESENTATIVES, assert_equal_by_need, scored
 from tests.support.unread import Elsewhere, NothingRead, leave_values_unread
-from torchrank.engine import compiled as fused
 from torchrank.engine import comparing, rank, sorting, streaming, topk
+from torchrank.engine import compiled as fused
 from torchrank.engine.counting import Counting, cheapest
 from torchrank.engine.packed import PackedRows
 from torchrank.engine.plan import Plan, Strategy, best_pays, chunks, plan
