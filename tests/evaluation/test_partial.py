@@ -120,8 +120,9 @@ def test_empty_parts_and_parts_without_judged_queries_add_nothing_but_counts():
     assert merged.means == partial(QRELS, RUN, "mrr").means
     assert merged.coverage.rows[0]["not in the judgments"] == 3
     assert merge([rest[0]]).means == tr.evaluate(QRELS, {}, "mrr").means["run"]
-    with pytest.raises(ValueError, match="queries that are judged, got none"):
-        merge(rest).intervals()
+    for parts in (rest, rest[::-1]):
+        with pytest.raises(ValueError, match="queries that are judged, got none: a query of the run is 'other'"):
+            merge(parts).intervals()
 
 
 def test_options_of_evaluate_are_those_of_its_parts():
@@ -151,6 +152,12 @@ def test_options_of_evaluate_are_those_of_its_parts():
 def test_states_of_other_measures_options_or_judgments_are_refused(name, other):
     with pytest.raises(ValueError, match=f"states of the same {name}"):
         merge([partial(QRELS, RUN, "mrr"), other()])
+
+
+def test_the_usual_order_of_ties_may_be_said():
+    assert bits(merge([partial(QRELS, RUN, MEASURES, ties="document"), partial(QRELS, {}, MEASURES)])) == bits(
+        WHOLE["judged"]
+    )
 
 
 def test_the_order_and_the_source_of_judgments_do_not_matter():

@@ -1,5 +1,6 @@
 """What people bring: names of columns, lists by query, rows without grades; and judgments that do not fit the run."""
 
+import gzip
 import io
 import warnings
 
@@ -225,6 +226,28 @@ def test_no_document_in_common_is_said_of_a_frame(scores, grades):
     with pytest.warns(UserWarning, match="No row has both a score and a grade") as caught:
         tr.Ranking.from_table(frame)
     assert caught[0].filename == __file__
+
+
+def test_a_header_between_blanks_may_have_a_tab():
+    text = "query_id document_id\tscore\nq a\t0.5\n"
+    assert tr.read_run(io.StringIO(text)).to_dict() == {"q": {"a": 0.5}}
+
+
+def test_a_part_of_a_table_of_arrow_has_its_rows():
+    pyarrow = pytest.importorskip("pyarrow")
+    columns = {"query": ["q", "q", "p", "p"], "doc": ["a", "bb", "ccc", "dd"]}
+    for kind in (pyarrow.string(), pyarrow.large_string(), pyarrow.string_view()):
+        texts = {name: pyarrow.array(values, kind) for name, values in columns.items()}
+        table = pyarrow.table({**texts, "score": [0.5, 0.4, 0.3, 0.2]})
+        assert tr.read_run(table.slice(1, 2)).to_dict() == {"q": {"bb": 0.4}, "p": {"ccc": 0.3}}
+
+
+def test_the_name_of_a_run_is_that_of_its_file_without_the_ending(tmp_path):
+    for name, wanted in (("a.b.run.gz", "a.b"), ("a.gz", "a"), (".run", ".run")):
+        path = tmp_path / name
+        with (gzip.open if name.endswith("gz") else open)(path, "wt") as file:
+            file.write("q Q0 a 1 0.5 tag\n")
+        assert [*tr.evaluate({"q": {"a": 1}}, [path], "mrr").means] == [wanted]
 
 
 def test_one_document_in_common_is_enough():

@@ -155,8 +155,22 @@ def test_a_missing_integer_id_is_named_by_its_row_and_left_out(name):
                 tr.read_run(one)
         mended = frame.dropna().astype({"qid": int, "docno": int})
         assert tr.read_run(mended).to_dict() == {1: {4: 0.5}, 2: {5: 0.25}}
+    with pytest.raises(
+        tr.ReadingError, match=r"row 3: Expected query ids to be text, got None; leave .* without an id: "
+    ):
+        tr.read_run([("a", 4, 0.5), (1.5, 4, 0.5), (None, 4, 0.5)])
     with pytest.raises(tr.ReadingError, match="row 2: Expected query ids to be text or integers, got nan; leave out"):
         tr.read_run([(1.0, 4, 0.5), (math.nan, 4, 0.5)])
+
+
+def test_of_several_documents_with_one_rank_the_second_is_named():
+    with pytest.raises(tr.ReadingError, match="line 3: Expected the third field to be a rank, each once for a query"):
+        tr.read_run(io.StringIO("q\ta\t1\nq\tb\t2\nq\tc\t1\nq\td\t1\n"))
+
+
+def test_a_table_of_a_number_for_a_query_is_refused():
+    with pytest.raises(tr.ReadingError, match=r"Expected {query: {document: score}}, got int for query 'q'"):
+        tr.Run.of_dict({"p": {"a": 0.5}, "q": 3})
 
 
 @pytest.mark.filterwarnings("ignore:The judgments <dict> have no grades")

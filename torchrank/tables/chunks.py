@@ -307,7 +307,6 @@ def _complete_queries(pieces: Iterable[Rows]) -> Iterator[Rows]:
         if starts[-1] > starts[0]:
             yield _cut(rows, starts[0], starts[-1])
         held, last = [_cut(rows, starts[-1], len(rows.value))], keys[-1]
-        seen.add(last)
     if held:
         yield _joined(held)
 
