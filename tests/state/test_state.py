@@ -194,6 +194,24 @@ def test_a_query_of_an_epoch_before_is_not_taken_for_one_that_is_cut():
         metric.reset()
 
 
+def test_batches_of_one_flat_row_are_whole_queries():
+    metric = tr.MRR()
+    for number in range(3):
+        metric.update(torch.rand(1), torch.tensor([1]), indexes=torch.tensor([number]))
+    assert metric.num_queries == 3
+
+
+@pytest.mark.parametrize("aggregation", ["median", torch.mean], ids=["median", "function"])
+def test_one_value_that_is_nan_leaves_no_interval_of_many(aggregation):
+    ranks = torch.arange(1.0, 101.0).unsqueeze(-1)
+    metric = tr.MR(aggregation=aggregation)
+    metric.update(tr.Ranking.from_ranks(ranks))
+    low, high = metric.interval()
+    assert low < 50 < high
+    metric.update(tr.Ranking.from_ranks(torch.tensor([[math.inf]])))  # not retrieved from a list of unknown length
+    assert all(map(math.isnan, metric.interval()))
+
+
 def test_a_state_of_another_size_is_refused_and_changes_nothing():
     metric = fill(tr.MRR(), BATCHES)
     metric.persistent(True)

@@ -601,6 +601,8 @@ def standard_errors_of_large_values_add_up(rank, world):
     m = (w * v).sum() / w.sum()
     wanted = ((w**2 * (v - m) ** 2).sum() * 60 / 59).sqrt() / w.sum()
     assert abs(found / wanted.item() - 1) < 1e-5
+    ends = metric.interval()
+    assert ends.low < metric.compute().item() < ends.high  # a reduction follows that of the interval
 
 
 # ---- measures of recommended lists, whose states are as long as the catalogue ----------------------------------------
