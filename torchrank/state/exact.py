@@ -33,11 +33,11 @@ class ExactSums:
         (3, 0.3333333333333333)
     """
 
-    count: int = 0
-    total: Fraction = Fraction(0)
-    squares: Fraction = Fraction(0)
+    count: int
+    total: Fraction
+    squares: Fraction
     #: numbers of values that are inf and -inf, which are not in the sums
-    infinite: tuple[int, int] = (0, 0)
+    infinite: tuple[int, int]
 
     @classmethod
     def of(cls, values: np.ndarray) -> Self:
