@@ -291,7 +291,7 @@ def test_means_of_exact_sums_are_rounded_once_and_infinite_values_are_told():
     assert (found.count, found.total, found.squares) == (5, sum(exact), sum(one * one for one in exact))
     assert found.mean == float(sum(exact) / 5)
     assert (found - ExactSums.of(np.array([1e16, -1e16]))).mean == float(sum(exact) / 3)
-    assert math.isnan(ExactSums().mean)
+    assert math.isnan(ExactSums.of(np.array([])).mean)
     assert math.isnan(ExactSums.of(np.array([NAN])).mean)
     for more, want in (([INF], INF), ([-INF], -INF), ([INF, -INF], NAN)):
         infinite = found + ExactSums.of(np.array(more))
