@@ -216,6 +216,25 @@ def test_one_value_that_is_nan_leaves_no_interval_of_many(aggregation):
     assert all(map(math.isnan, metric.interval()))
 
 
+def constant(values):
+    return 0.5
+
+
+def pair_of(values):
+    return values[:2]
+
+
+@pytest.mark.parametrize(
+    ("function", "method"),
+    [(third, "anytime"), (constant, "auto"), (pair_of, "auto")],
+    ids=["looks", "constant", "pair"],
+)
+def test_a_function_without_a_bootstrap_distribution_has_no_interval(function, method):
+    metric = tr.MR(aggregation=function)
+    metric.update(tr.Ranking.from_ranks(torch.arange(1.0, 101.0).unsqueeze(-1)))
+    assert all(map(math.isnan, metric.interval(method=method)))
+
+
 def test_a_state_of_another_size_is_refused_and_changes_nothing():
     metric = fill(tr.MRR(), BATCHES)
     metric.persistent(True)

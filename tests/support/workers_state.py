@@ -602,6 +602,7 @@ def standard_errors_of_large_values_add_up(rank, world):
     wanted = ((w**2 * (v - m) ** 2).sum() * 60 / 59).sqrt() / w.sum()
     assert abs(found / wanted.item() - 1) < 1e-5
     ends = metric.interval()
+    assert abs((ends.high - ends.low) / 2 / wanted.item() - 2.001) < 1e-3  # of all 60 queries: Student's t with 59
     assert ends.low < metric.compute().item() < ends.high  # a reduction follows that of the interval
 
 
