@@ -228,6 +228,11 @@ def test_no_document_in_common_is_said_of_a_frame(scores, grades):
     assert caught[0].filename == __file__
 
 
+def test_indexes_of_pandas_are_columns():
+    columns = {"query": pandas.Index(["q", "p"]), "doc": pandas.Index([3, 4]), "score": [0.5, 0.25]}
+    assert tr.read_run(columns).to_dict() == {"q": {3: 0.5}, "p": {4: 0.25}}
+
+
 def test_a_header_between_blanks_may_have_a_tab():
     text = "query_id document_id\tscore\nq a\t0.5\n"
     assert tr.read_run(io.StringIO(text)).to_dict() == {"q": {"a": 0.5}}
