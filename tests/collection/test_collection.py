@@ -806,3 +806,32 @@ def test_metrics_of_a_collection_are_in_no_groups_of_torchmetrics():
 
 def test_arguments_that_are_left_out_have_the_usual_defaults():
     usual_defaults.check("collection")
+
+
+def test_a_metric_with_an_update_of_its_own_gets_the_options_that_it_takes():
+    class Recording(tr.MRR):
+        def update(self, preds, target=None, **options):
+            received.append({name for name, x in options.items() if x is not None})
+            super().update(preds, target, **options)
+
+    class RecordingItems(tr.Popularity):
+        def update(self, preds, target=None, **options):
+            received.append({name for name, x in options.items() if x is not None})
+            super().update(preds, target, **options)
+
+    received = []
+    flat = torch.rand(4), torch.tensor([1, 0, 0, 1])
+    suite = tr.RankingCollection([Recording()])
+    suite.update(*flat, indexes=torch.tensor([0, 0, 1, 1]), weights=torch.ones(2))
+    lists = tr.RankingCollection([RecordingItems(interactions=torch.ones(9)), tr.MRR()])
+    lists.update(torch.tensor([[0, 1]]), torch.tensor([1]), mask=torch.ones(1, 2).bool(), weights=torch.ones(1))
+    assert received == [{"indexes", "weights"}, {"mask", "weights"}]
+
+
+def test_a_query_that_is_cut_by_two_updates_of_a_collection_is_noticed_once():
+    suite = tr.RankingCollection(["mrr", "map"])
+    rows = torch.rand(4), torch.tensor([1, 0, 1, 0])
+    suite.update(*rows, indexes=torch.tensor([0, 0, 1, 1]))
+    with pytest.warns(UserWarning, match="Counted the last query of an update") as caught:
+        suite.update(*rows, indexes=torch.tensor([1, 1, 2, 2]))
+    assert len(caught) == 1
