@@ -810,11 +810,15 @@ def test_arguments_that_are_left_out_have_the_usual_defaults():
 
 def test_a_metric_with_an_update_of_its_own_gets_the_options_that_it_takes():
     class Recording(tr.MRR):
+        name = "recording"
+
         def update(self, preds, target=None, **options):
             received.append({name for name, x in options.items() if x is not None})
             super().update(preds, target, **options)
 
     class RecordingItems(tr.Popularity):
+        name = "recordingitems"
+
         def update(self, preds, target=None, **options):
             received.append({name for name, x in options.items() if x is not None})
             super().update(preds, target, **options)
