@@ -839,3 +839,9 @@ def test_a_query_that_is_cut_by_two_updates_of_a_collection_is_noticed_once():
     with pytest.warns(UserWarning, match="Counted the last query of an update") as caught:
         suite.update(*rows, indexes=torch.tensor([1, 1, 2, 2]))
     assert len(caught) == 1
+
+
+@pytest.mark.parametrize("several", ["ndcg@5,10", "mrr map"])
+def test_a_key_is_of_one_metric(several):
+    with pytest.raises(ValueError, match="Expected one metric for key 'own', got 2: "):
+        tr.RankingCollection({"own": several})
