@@ -1093,15 +1093,19 @@ def test_ranked_ids_with_unjudged_candidates_are_lists_whose_scores_fall(name):
     assert metric.score(ids, relevant).tolist() == pytest.approx(metric.score(scores, grades).tolist())
 
 
-def test_rows_of_another_query_within_what_seem_to_be_lists_are_its_rows(assume):
+@pytest.mark.parametrize("within", [0, 3])
+def test_rows_of_another_query_within_what_seem_to_be_lists_are_its_rows(assume, within):
     assume(listed=4, sorted_list=2, short=0, block=1)
-    indexes = torch.tensor([0, 0, 0, 1, 1, 1, 2, 0, 2])
+    indexes = torch.tensor([0, 0, 0, 1, 1, 1, 2, within, 2])
     assert list_width(indexes) == 3
     scores, target = (
         torch.rand(9, generator=torch.Generator().manual_seed(0)),
         torch.tensor([1, 0, 1, 0, 1, 0, 0, 1, 1]),
     )
-    want = [tr.MAP().score(scores[indexes == q].unsqueeze(0), target[indexes == q].unsqueeze(0)) for q in range(3)]
+    want = [
+        tr.MAP().score(scores[indexes == q].unsqueeze(0), target[indexes == q].unsqueeze(0))
+        for q in range(max(3, within + 1))
+    ]
     assert tr.MAP().score(scores, target, indexes=indexes).tolist() == torch.cat(want).tolist()
 
 
@@ -1113,5 +1117,5 @@ def test_lists_with_many_relevant_candidates_behind_lists_with_few_are_all_sorte
     scores = torch.rand(grade.shape)
     errors = no_errors(torch.device("cpu"))
     assert plan_of(DenseLayout(errors, True, scores, grade, None)).strategy is not Strategy.LISTS
-    grade[-1] = 1
+    grade[few // 2 :] = 1
     assert plan_of(DenseLayout(errors, True, scores, grade, None)).strategy is Strategy.LISTS
