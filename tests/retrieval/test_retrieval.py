@@ -455,12 +455,14 @@ def test_a_function_sees_one_curve_at_a_time():
 
 
 def test_a_function_sees_the_queries_in_order_of_their_index():
-    seen = []
     preds, target, indexes = rows(20)
-    ours("RetrievalMRR", aggregation=lambda v: seen.append(v.clone()) or v.mean())(preds, target, indexes)
     want = [theirs("RetrievalMRR")(*(x[indexes == i] for x in (preds, target, indexes))) for i in indexes.unique()]
-    close(seen[0], torch.stack(want))
-    assert seen[0].dtype == torch.float32
+    for order in (slice(None), indexes.argsort(stable=True)):
+        seen = []
+        metric = ours("RetrievalMRR", aggregation=lambda v, seen=seen: seen.append(v.clone()) or v.mean())
+        metric(preds[order], target[order], indexes[order])
+        close(seen[0], torch.stack(want))
+        assert seen[0].dtype == torch.float32
 
 
 def test_a_function_with_dim_receives_the_values_of_all_queries_in_whatever_order_rows_come():
@@ -682,6 +684,7 @@ def test_a_copy_goes_on_by_itself(name, computed, way):
     metric = filled(ours(name), first)
     if computed:
         metric.compute()
+    assert equal(way(metric).compute(), metric.compute())
     twin = filled(way(metric), second)
     assert equal(twin.compute(), filled(ours(name), first, second).compute())
     assert equal(metric.compute(), filled(ours(name), first).compute())
