@@ -100,7 +100,11 @@ def test_gates_know_measures_by_the_names_that_were_asked_for(files, capsys):
         assert "P_5 > -1" in text
 
 
-def test_judgments_and_runs_of_agree_are_looked_for_before_the_work(files, capsys):
+def test_judgments_and_runs_of_agree_are_looked_for_before_the_work(files, capsys, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "one.json").write_text("{}")
+    message = refused(capsys, "agree", files[0], f"b={tmp_path / 'folder'}")
+    assert "Expected a file, got the folder" in message
     for arguments in ((files[0], "none.qrels"), (files[0], f"b={files[0]}", "--runs", "none.run", files[1])):
         assert "Expected a file that exists, got none." in refused(capsys, "agree", *arguments)
 
@@ -322,6 +326,7 @@ def test_wrong_calls_are_not_taken_for_failed_gates_or_wrong_data(files, capsys,
     [
         (12, ["--fail-if", "mrr < -0.01"], 1),
         (12, ["--fail-if", "mrr > 0"], 0),
+        (12, ["--fail-if", "mrr < -1"], 0),  # the difference is -1, with no spread
         (12, ["--require", "mr > 0.5"], 0),
         (2, ["--fail-if", "mrr < -0.01"], 0),
         (5, ["--fail-if", "mrr < -0.01"], 1),
@@ -369,6 +374,8 @@ def test_json_tells_how_its_numbers_were_made(files, capsys, monkeypatch):
     data = pathlib.Path(files[0]).read_bytes()
     assert found["qrels"]["blake2b"] == hashlib.blake2b(data, digest_size=16).hexdigest()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+    tables = json.loads(output(capsys, "compare", files[0], *call, "--table", "paper")[1])
+    assert tables["rows"] and tables["table"] and tables["rows"] != tables["table"]
     piped = json.loads(output(capsys, "eval", "-", *call)[1])
     assert piped["qrels"] == {"path": "-", "blake2b": found["qrels"]["blake2b"]}
     assert piped["rows"] == json.loads(output(capsys, "eval", files[0], *call)[1])["rows"]
