@@ -228,6 +228,29 @@ def test_no_document_in_common_is_said_of_a_frame(scores, grades):
     assert caught[0].filename == __file__
 
 
+def test_a_run_has_no_subtopics():
+    rows = [("q", "x", "a", 0.5), ("q", "y", "a", 0.4)]
+    columns = dict(zip(("query", "subtopic", "doc", "score"), zip(*rows)))
+    with pytest.raises(tr.ReadingError, match="Expected every document once for its query"):
+        tr.read_run(columns)
+    assert tr.read_run({**columns, "doc": ["a", "b"]}).to_dict() == {"q": {"a": 0.5, "b": 0.4}}
+
+
+def test_many_queries_have_the_same_few_documents():
+    queries, parts = [f"q{n}" for n in range(7)], ["a#1", "a#2", "b#1"]
+    qrels = tr.read_qrels([(query, part, n) for query in queries for n, part in enumerate(parts)])
+    assert qrels.by_parent("#").to_dict() == {query: {"a": 1, "b": 2} for query in queries}
+    rows = [(query, subtopic, doc, 1) for query in queries for subtopic in "xyz" for doc in "ab"]
+    assert tr.read_qrels(rows).to_dict() == {query: {"a": 1, "b": 1} for query in queries}
+
+
+def test_a_mark_before_lines_of_json_is_no_part_of_them(tmp_path):
+    path = tmp_path / "run.jsonl"
+    lines = '{"query_id": "q", "doc_id": "a", "score": 0.5}\n{"query_id": "q", "doc_id": "b", "score": 0.25}\n'
+    path.write_bytes(b"\xef\xbb\xbf" + lines.encode())
+    assert tr.read_run(path).to_dict() == {"q": {"a": 0.5, "b": 0.25}}
+
+
 def test_indexes_of_pandas_are_columns():
     columns = {"query": pandas.Index(["q", "p"]), "doc": pandas.Index([3, 4]), "score": [0.5, 0.25]}
     assert tr.read_run(columns).to_dict() == {"q": {3: 0.5}, "p": {4: 0.25}}
