@@ -167,3 +167,8 @@ def test_unknown_items_and_policies_raise():
         tr.MRR().score(tr.Ranking.from_generated(beams, torch.tensor([4]), ids_of))
     with pytest.raises(ValueError, match="invalid"):
         tr.Ranking.from_generated(beams, torch.tensor([0]), ids_of, invalid="skip")
+
+
+def test_a_beam_that_is_padding_at_one_level_is_padding():
+    beams, ids_of = torch.tensor([[[1, -1], [1, 2]]]), torch.tensor([[1, 1], [1, 2]])
+    assert tr.MRR().score(tr.Ranking.from_generated(beams, torch.tensor([1]), ids_of)).item() == 1

@@ -1,5 +1,8 @@
 """The error of a wrong call of each kind has "Expected" and "got"."""
 
+import math
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -404,6 +407,57 @@ def test_the_first_of_many_queries_is_named():
     lists[40:, 3] = 0
     with pytest.raises(ValueError, match=r"60 ids that occur more than once .*, first in query 40;"):
         tr.Novelty(interactions=torch.ones(6), num_users=8).score(lists, exclude=[torch.tensor([5])] * 100)
+
+
+NAN_BREAKS = torch.tensor([[math.nan, math.nan], [1.0, 2.0], [3.0, math.nan]])
+
+
+def test_queries_with_nan_among_their_tie_breaks_are_counted_once_each():
+    scores, target = torch.tensor([[0.5, 0.4]] * 3), torch.tensor([[1, 0]] * 3)
+    flat = {"indexes": torch.arange(3).repeat_interleave(2)}
+    with pytest.raises(ValueError, match="mrr: 2 queries with NaN among the scores or tie breaks"):
+        tr.MRR().score(scores, target, tie_break=NAN_BREAKS)
+    with pytest.raises(ValueError, match="mrr: 2 queries with NaN among the scores or tie breaks"):
+        tr.MRR().score(scores.flatten(), target.flatten(), tie_break=NAN_BREAKS.flatten(), **flat)
+    mask = torch.tensor([[True, True], [True, True], [True, False]])
+    with pytest.raises(ValueError, match="mrr: 1 query with NaN among the scores or tie breaks"):
+        tr.MRR().score(scores.flatten(), target.flatten(), tie_break=NAN_BREAKS.flatten(), mask=mask.flatten(), **flat)
+
+
+def test_blocks_that_are_a_number_are_an_error():
+    with pytest.raises(TypeError, match="Expected blocks to be an iterable of score blocks or a function, got int"):
+        tr.Ranking.from_score_blocks(3, torch.tensor([0]))
+
+
+def test_a_label_outside_of_the_catalogue_has_no_item_if_nothing_is_checked():
+    scores = torch.tensor([[0.9, 0.1], [0.1, 0.9]])
+    assert tr.MRR(validate_args=False).score(scores, torch.tensor([9, 1])).tolist() == [0, 1]
+    assert tr.MRR().score(torch.tensor([[0, 1], [1, 0]]), torch.empty(2, 0).long()).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("exclude", "ways"),
+    [
+        (
+            [[0.0, 1.0], [1.0, 0.0]],
+            "exclude.nonzero(as_tuple=True) if it is a matrix of 0 and 1, or tuple(exclude.long())",
+        ),
+        (
+            [[0, 1], [1, 0]],
+            "tuple(exclude) if its rows are queries and items, or list(exclude) if its rows are the ids",
+        ),
+        ([[0, 1, 1], [1, 0, 0]], "exclude.nonzero(as_tuple=True) if it is a matrix of 0 and 1, or tuple(exclude) if"),
+    ],
+)
+def test_a_matrix_of_excluded_pairs_may_be_marks_pairs_or_ids(exclude, ways):
+    with pytest.raises(ValueError, match=re.escape(f"; pass {ways}")):
+        tr.MRR().score(torch.rand(2, 4), torch.tensor([0, 1]), exclude=torch.tensor(exclude))
+
+
+def test_sets_among_lists_are_advised_to_become_lists():
+    for target in ([{0}, [1]], [{0}, {1}]):
+        with pytest.raises(ValueError, match=r"pass \[list\(x\) for x in target\]"):
+            tr.MRR().score(torch.rand(2, 3), target)
 
 
 def test_each_hint_stands_beside_its_own_case():

@@ -216,6 +216,14 @@ def test_the_largest_grade_of_several_judged_items_is_that_of_their_group():
     assert ranking.num_candidates.tolist() == [2]
 
 
+def test_an_irrelevant_judged_item_keeps_no_candidate_of_another_query():
+    scores = torch.tensor([[0.9, 0.8, 0.7], [0.9, 0.8, 0.7]])
+    target = torch.tensor([0, 1, 1]), torch.tensor([2, 0, 1]), torch.tensor([1, 0, 1])
+    exclude = torch.tensor([0]), torch.tensor([0])
+    ranking = tr.Ranking.from_scores(scores, target, exclude=exclude, groups=torch.arange(3))
+    assert ranking.num_candidates.tolist() == [2, 3]
+
+
 def test_a_label_of_ignored_queries_stays_one():
     scores, label = torch.rand(3, 4), torch.tensor([-100, 1, -1])
     values = tr.MRR().score(scores, label, groups=[0, 0, 1, 1])

@@ -33,6 +33,7 @@ from torchrank.layouts.canonical import Need
 from torchrank.layouts.cutting import groups
 from torchrank.layouts.items import Padded, Pairs, Ragged
 from torchrank.layouts.ranked_ids import found
+from torchrank.layouts.ranked_ids import repeated as repeated_ids
 
 TRIED = [config for name in REPRESENTATIVES for config in configs_of(name, FEW)]
 
@@ -441,3 +442,22 @@ def test_a_need_of_two_contains_both():
     some, few, every = Need(3, relevant=True), Need(5), Need(relevant=True, all_candidates=True, metrics=2)
     assert some | few == few | some == Need(5, metrics=2)
     assert some | every == every | some == Need(None, relevant=True, all_candidates=True, metrics=3)
+
+
+def test_padding_of_ids_is_not_repeated():
+    ids = torch.tensor([[3, -1, 3, -1], [-1, -1, -1, 4]])
+    assert repeated_ids(ids).tolist() == [[False, False, True, False], [False] * 4]
+
+
+def test_rows_of_a_batch_of_flat_rows_are_those_of_some_queries():
+    batch = Batch(torch.tensor([0.1, 0.2, 0.3, 0.4]), torch.tensor([0, 1, 1, 0]), indexes=torch.tensor([4, 7, 9, 7]))
+    assert batch.rows(1, 2).preds.tolist() == pytest.approx([0.2, 0.4])
+    assert batch.rows(1, 3).indexes.tolist() == [7, 9, 7]
+
+
+def test_lists_without_candidates_have_an_empty_length():
+    none = torch.zeros(2, 0)
+    for target in (none, [torch.tensor([]).long()] * 2, torch.zeros(2, 0, 3)):
+        ranking = tr.Ranking.from_scores(none, target)
+        assert ranking.num_candidates.tolist() == [0, 0]
+        assert ranking.joined.valid.any(-1).tolist() == [False, False]

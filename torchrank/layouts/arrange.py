@@ -307,7 +307,7 @@ def _flat(
         raise TypeError(f"Expected integer indexes that int64 can hold, got {indexes.dtype}; pass indexes.long()")
     grade, errors = grades(target, preds.device, mask)
     if tie_break is not None:
-        errors = errors + bad_tie_break(tie_break, mask)
+        errors = errors + bad_tie_break(tie_break, mask, indexes=indexes)
     return FlatRows(errors, validate, preds, grade, comparable(indexes), mask, tie_break)
 
 

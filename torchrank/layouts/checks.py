@@ -40,13 +40,16 @@ def grades(target: Tensor, device: torch.device, where: Tensor | None) -> tuple[
     return grade, count(Problem.BAD_GRADES, bad)
 
 
-def bad_tie_break(tie_break: Tensor, mask: Tensor | None, ignored: Tensor | None = None) -> Tensor:
-    """Counters of the queries with NaN among the tie breaks of their candidates."""
+def bad_tie_break(
+    tie_break: Tensor, mask: Tensor | None, ignored: Tensor | None = None, indexes: Tensor | None = None
+) -> Tensor:
+    """Counters of the queries with NaN among the tie breaks of their candidates; ``indexes`` are those of flat rows."""
     if not tie_break.is_floating_point():
         return no_errors(tie_break.device)
     bad = tie_break.isnan()
     bad = bad if mask is None else bad & mask
-    return count(Problem.NAN_SCORES, bad.any(-1) if bad.dim() > 1 else bad, ignored)
+    bad = bad.any(-1) if indexes is None else torch.ones_like(indexes[bad].unique(), dtype=torch.bool)
+    return count(Problem.NAN_SCORES, bad, ignored)
 
 
 def integer_ids(ids: Tensor, name: str, beside: str) -> Tensor:
