@@ -194,6 +194,14 @@ def test_a_query_of_an_epoch_before_is_not_taken_for_one_that_is_cut():
         metric.reset()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("aggregation", "average"), ("empty_target_action", "nan"), ("validate_args", "yes")]
+)
+def test_an_argument_that_all_metrics_have_is_one_of_its_values(name, value):
+    with pytest.raises(ValueError, match=f"Expected {name} to be one of .*, got '{value}'"):
+        tr.MRR(**{name: value})
+
+
 def test_batches_of_one_flat_row_are_whole_queries():
     metric = tr.MRR()
     for number in range(3):
