@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torchrank.engine.columns import Columns, Seen, within
 from torchrank.engine.comparing import count_by_comparing, count_retrieved
-from torchrank.engine.counting import Counting, Judged, cheapest, count_by_sorting
+from torchrank.engine.counting import Counting, JudgedScores, cheapest, count_by_sorting
 from torchrank.engine.excluded import removable, subtract
 from torchrank.engine.score_counts import ScoreCounts
 from torchrank.engine.thresholds import Thresholds
@@ -46,7 +46,9 @@ def rank_catalogue(layout: CatalogueLayout, method: Counting, reach: int | None)
     judged_tie_break = None if tie_break is None else tie_break.gather(-1, column)
     # Excluded pairs are subtracted from integers. Without pairs, the counts have the dtype of ranks at once.
     dtype = widest_float(judged_scores.device) if placed else torch.int64
-    counts = counting.count(Judged(scores, mask, tie_break, column, judged_scores, judged_tie_break, reach, dtype))
+    counts = counting.count(
+        JudgedScores(scores, mask, tie_break, column, judged_scores, judged_tie_break, reach, dtype)
+    )
     # Excluded pairs are counted above and subtracted here, so that the scores need not be copied.
     if pairs is not None:
         # A flat index is faster than two indexes. A pair with query -1 reads the last row, and has no effect.

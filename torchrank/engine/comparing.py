@@ -1,4 +1,4 @@
-"""Comparison of scores with those of judged items, in tiles that stay in a processor's cache, and the counts of it."""
+"""Counts of the scores above, and equal to, those of judged items, by comparing all of them in tiles of the cache."""
 
 from __future__ import annotations
 

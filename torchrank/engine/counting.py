@@ -1,4 +1,4 @@
-"""Methods to count the scores ahead of judged items: their costs, and their calls. A new method is added here alone."""
+"""Methods to count the scores ahead of judged items: the cost and the call of each. A new one is added here alone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Size:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class JudgedScores:
     """Judged items [query, entry] among scores [query, candidate]."""
 
     scores: Tensor
@@ -56,7 +56,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Method:
+class CountingMethod:
     """A method to count."""
 
     about: str
@@ -65,7 +65,7 @@ class Method:
     #: With tie breaks: comparisons with one judged item.
     cost: Callable[[Size], float]
     #: counts the scores
-    count: Callable[[Judged], ScoreCounts]
+    count: Callable[[JudgedScores], ScoreCounts]
     #: whether only the counts of ranks up to ``reach`` are exact
     up_to_reach: bool = False
     #: whether no score counts as equal to -inf if there are no tie breaks
@@ -88,7 +88,7 @@ def _passes_of_comparing(size: Size) -> tuple[float, float]:
     return costs.now.passes_compare if why_no_kernel(size.device) else costs.now.passes_kernel
 
 
-def _compare(given: Judged) -> ScoreCounts:
+def _compare(given: JudgedScores) -> ScoreCounts:
     thresholds = Thresholds(given.judged_scores)
     return count_by_comparing(
         given.scores, thresholds, given.mask, given.tie_break, given.judged_tie_break, given.dtype
@@ -111,7 +111,7 @@ def _cost_of_the_best(size: Size) -> float:
     return now.retrieved / threads + best
 
 
-def _find_the_best(given: Judged) -> ScoreCounts:
+def _find_the_best(given: JudgedScores) -> ScoreCounts:
     assert given.reach is not None
     return count_among_best(given.scores, given.judged_scores, given.reach)
 
@@ -130,7 +130,7 @@ def _cost_of_sorting(size: Size) -> float:
     return sort + now.look_up * halvings * size.entries / max(1, size.candidates) / threads
 
 
-def _sort(given: Judged) -> ScoreCounts:
+def _sort(given: JudgedScores) -> ScoreCounts:
     return count_by_sorting(given.scores, given.judged_scores, given.mask, given.tie_break, given.column)
 
 
@@ -175,13 +175,13 @@ def count_by_sorting(
 class Counting(Enum):
     """Methods to find the ranks of judged items."""
 
-    COUNT = Method(
+    COUNT = CountingMethod(
         "count the scores above and equal to each judged item", _cost_of_comparing, _compare, lowest_is_alone=True
     )
-    TOP = Method(
+    TOP = CountingMethod(
         "find the best scores, and each judged item among them", _cost_of_the_best, _find_the_best, up_to_reach=True
     )
-    SORT = Method("sort the scores, and look up each judged item", _cost_of_sorting, _sort)
+    SORT = CountingMethod("sort the scores, and look up each judged item", _cost_of_sorting, _sort)
 
 
 _METHODS = [*Counting]
