@@ -921,6 +921,8 @@ def matrices():
     yield torch.tensor([[1e300, 2e300, -1e300, 1e-300, 0, -1e-300, 1e300]], dtype=torch.float64)
     yield torch.tensor([[2**62, -(2**62), 2**62 + 1, 2**62], [3, 3, 3, 3]])
     yield torch.tensor([[2**31 - 1, -(2**31), 0, 2**31 - 1]])
+    yield torch.tensor([[2**31, 0, 5, 2**31]])
+    yield torch.tensor([[-(2**31) - 1, 0, 5, -(2**31)]])
     yield torch.tensor([[2**31 - 1, -(2**31), 0, 2**31 - 1]], dtype=torch.int32)
     for dtype, least in ((torch.float32, 1e-40), (torch.float64, 5e-324)):
         x = torch.stack([torch.randperm(90, generator=generator) - 45.5 for _ in range(40)]).to(dtype)
@@ -1052,6 +1054,10 @@ def test_a_plan_says_its_chunks_and_ways():
     assert said(lists, "rows are a matrix", ((0, 3), (3, 5)), 7, True) == [
         "rows are a matrix", lists.value, "the 7 best first", "2 chunks of up to 3 queries",
     ]  # fmt: skip
+    number = torch.arange(400_000)
+    rows = arrange(torch.rand(400_000), (number % 1000 == 0).long(), indexes=number // 1000)
+    conversions = ["flat rows are a matrix", "the relevant candidates are judged items"]
+    assert str(plan(rows, Need(10, relevant=True))).split("; ")[:2] == conversions
     assert said(lists, counting=(Counting.COUNT,) * 3) == [lists.value, count]
     several = said(lists, counting=(Counting.COUNT, Counting.SORT, Counting.COUNT))
     assert several == [lists.value, f"in 2 chunks {count}", f"in 1 chunk {sort}"]

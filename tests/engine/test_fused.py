@@ -96,7 +96,7 @@ def test_the_scores_of_a_matrix_are_counted(fused, monkeypatch, candidates, entr
     scores = scores[:, ::2]  # whose columns are not contiguous
     mask = torch.rand(candidates, generator=generator).gt(0.3).expand(3, -1) if masked else None
     judged = scores[:, torch.arange(entries) % candidates]
-    monkeypatch.setattr(fused, "MOST_COLUMNS", 2999 if masked else 2**30)  # several launches
+    monkeypatch.setattr(fused, "MOST_COLUMNS", {7: 5, 3000: 2999}.get(candidates, 2**30))  # several launches
     counts = ScoreCounts(
         *(x + 2 for x in ScoreCounts.nothing((3, entries), CPU, torch.float64)[:3]), torch.zeros(3) > 0
     )
@@ -204,12 +204,29 @@ def broken(*given):
     raise RuntimeError("no such instruction")
 
 
+def counting_one_too_many(name):
+    """A function that adds nothing but a wrong count of one kind to the right counts."""
+
+    def count(queries, items, judged, precision, counts):
+        scores = queries.double() @ items.double().T
+        right = (scores > judged).sum(-1), (scores == judged).sum(-1), (scores > -math.inf).sum(-1)
+        for kind, x in zip(("greater", "equal", "retrieved"), right):
+            getattr(counts, kind).add_(x.view(getattr(counts, kind).shape) + (kind == name))
+        counts.has_nan.copy_(scores.isnan().any(-1))
+
+    return count
+
+
 @interpreted
 @pytest.mark.parametrize(
     ("name", "function", "reason"),
     [
         ("multiply_right", broken, "the kernel fails on this device: no such instruction"),
         ("score_pairs", lambda *given: torch.full((len(given[2]),), 0.5), "the kernel counts wrong on this device"),
+        *[
+            ("count_products", counting_one_too_many(name), "the kernel counts wrong on this device")
+            for name in ("greater", "equal", "retrieved")
+        ],
     ],
 )
 def test_a_kernel_that_does_not_work_is_not_used(fused, monkeypatch, said, name, function, reason):
