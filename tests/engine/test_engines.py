@@ -1125,3 +1125,19 @@ def test_lists_with_many_relevant_candidates_behind_lists_with_few_are_all_sorte
     assert plan_of(DenseLayout(errors, True, scores, grade, None)).strategy is not Strategy.LISTS
     grade[few // 2 :] = 1
     assert plan_of(DenseLayout(errors, True, scores, grade, None)).strategy is Strategy.LISTS
+
+
+@pytest.mark.parametrize("names", ["mask", "tie_break", "mask tie_break"])
+def test_lists_of_one_length_in_flat_rows_keep_their_masks_and_tie_breaks(names):
+    draw = torch.Generator().manual_seed(0)
+    scores, target = (torch.randint(0, 3, (20, 6), generator=draw) for _ in range(2))
+    options = {
+        "mask": torch.rand(20, 6, generator=draw) < 0.7,
+        "tie_break": torch.rand(20, 6, generator=draw),
+    }
+    options = {name: options[name] for name in names.split()}
+    flat = {name: x.flatten() for name, x in options.items()}
+    indexes = torch.arange(20).repeat_interleave(6)
+    for metric in (tr.NDCG(3), tr.MAP()):
+        found = metric.score(scores.float().flatten(), target.flatten(), indexes=indexes, **flat)
+        assert found.tolist() == metric.score(scores.float(), target, **options).tolist()
