@@ -312,3 +312,17 @@ def test_numbers_among_objects_have_a_way_out():
     with pytest.raises(TypeError, match=r"got ndarray of object; pass preds\.tolist\(\)"):
         tr.MRR().score(scores, GRADES)
     assert tr.MRR().score(scores.tolist(), GRADES).tolist() == tr.MRR().score(SCORES, GRADES).tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int64])
+def test_arrays_that_are_reversed_along_one_axis_are_read(dtype):
+    scores, grades = np.array([[0.9, 0.5, 0.1], [0.2, 0.3, 0.4]]), np.array([[0, 1, 2], [2, 0, 1]], dtype=dtype)
+    for turned in (np.s_[::-1], np.s_[:, ::-1], np.s_[::-1, ::-1]):
+        found = tr.NDCG().score(scores[turned], grades[turned])
+        wanted = tr.NDCG().score(scores[turned].copy(), grades[turned].copy())
+        assert found.tolist() == wanted.tolist()
+
+
+def test_a_tensor_of_too_many_dimensions_has_no_way_out():
+    with pytest.raises(ValueError, match="or a list of 2 1-D id tensors, one per query, got Tensor$"):
+        tr.MRR().score(torch.rand(2, 3), torch.tensor([0, 1]), exclude=torch.ones(2, 3, 2))
