@@ -251,6 +251,16 @@ def test_a_mark_before_lines_of_json_is_no_part_of_them(tmp_path):
     assert tr.read_run(path).to_dict() == {"q": {"a": 0.5, "b": 0.25}}
 
 
+def test_one_query_of_json_may_have_numbers_and_another_a_ranking():
+    text = '{"q1": {"a": 0.5}, "q2": ["a", "b"]}\n'
+    assert tr.read_run(io.StringIO(text)).to_dict() == {"q1": {"a": 0.5}, "q2": {"a": -1, "b": -2}}
+
+
+def test_wrong_json_is_shown_from_its_line():
+    with pytest.raises(tr.ReadingError, match=r"""line 2: Expected JSON, got .*: '"q2": {"a" 1}}'$"""):
+        tr.read_run(io.StringIO('{"q1": {"a": 0.5},\n "q2": {"a" 1}}\n'))
+
+
 def test_indexes_of_pandas_are_columns():
     columns = {"query": pandas.Index(["q", "p"]), "doc": pandas.Index([3, 4]), "score": [0.5, 0.25]}
     assert tr.read_run(columns).to_dict() == {"q": {3: 0.5}, "p": {4: 0.25}}
