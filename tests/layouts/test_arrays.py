@@ -324,5 +324,5 @@ def test_arrays_that_are_reversed_along_one_axis_are_read(dtype):
 
 
 def test_a_tensor_of_too_many_dimensions_has_no_way_out():
-    with pytest.raises(ValueError, match="or a list of 2 1-D id tensors, one per query, got Tensor$"):
+    with pytest.raises(ValueError, match=r"or a list of 2 1-D id tensors, one per query, got Tensor$"):
         tr.MRR().score(torch.rand(2, 3), torch.tensor([0, 1]), exclude=torch.ones(2, 3, 2))
