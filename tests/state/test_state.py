@@ -257,6 +257,15 @@ def test_a_state_that_was_saved_with_seven_more_sums_is_read_without_them():
     saved = torch.cat([metric.sums[:errors], torch.full((7,), 9.0), metric.sums[errors : errors + 8]])
     former.load_state_dict({"mrr:sums": saved})
     assert torch.equal(former.sums, metric.sums)
+    # In float32 a state has two rows: the sums and their rounding errors.
+    both = sums.current(torch.stack([saved, saved / 2]), len(metric.sums))
+    assert torch.equal(both, torch.stack([metric.sums, metric.sums / 2]))
+
+
+@pytest.mark.parametrize("options", [{"dist_sync_fn": len}, {"sync_on_compute": False}], ids=["function", "alone"])
+def test_a_state_that_is_synchronised_in_another_way_is_not_reduced_together_with_others(options):
+    assert tr.MRR().reducible()
+    assert not tr.MRR(**options).reducible()
 
 
 # ---- numbers that float32 does not hold ------------------------------------------------------------------------------
