@@ -454,6 +454,26 @@ def test_a_matrix_of_excluded_pairs_may_be_marks_pairs_or_ids(exclude, ways):
         tr.MRR().score(torch.rand(2, 4), torch.tensor([0, 1]), exclude=torch.tensor(exclude))
 
 
+def test_a_grade_of_a_pair_that_is_nan_is_counted_and_that_of_a_pair_outside_is_not():
+    scores, pairs = torch.rand(2, 3), (torch.tensor([0, 1, 5]), torch.tensor([0, 1, 0]))
+    with pytest.raises(ValueError, match=r"2 relevance grades.* 1 label, id or|1 label, id or.* 2 relevance grades"):
+        tr.NDCG().score(scores, (*pairs, torch.full((3,), math.nan)))
+
+
+def test_a_mask_of_rows_has_no_other_shape():
+    with pytest.raises(ValueError, match=r"Expected mask of preds' shape \[4\], got \[3\]"):
+        tr.MRR().score(torch.rand(4), torch.ones(4), mask=torch.ones(3).bool(), indexes=torch.zeros(4).long())
+    with pytest.raises(ValueError, match=r"Expected mask of preds' shape \[2, 4\] or \[4\], got \[2, 3\]"):
+        tr.MRR().score(torch.rand(2, 4), torch.ones(2, 4), mask=torch.ones(2, 3).bool())
+
+
+def test_a_number_among_lists_is_no_list_of_numbers():
+    for exclude, way_out in (([1, 2], r"pass \[\[x\] for x in exclude\]"), ([[1], 2], "")):
+        with pytest.raises((ValueError, TypeError), match=way_out or "1-D id tensors") as caught:
+            tr.MRR().score(torch.rand(2, 3), torch.tensor([0, 1]), exclude=exclude)
+        assert ("[[x] for x in exclude]" in str(caught.value)) == bool(way_out)
+
+
 def test_sets_among_lists_are_advised_to_become_lists():
     for target in ([{0}, [1]], [{0}, {1}]):
         with pytest.raises(ValueError, match=r"pass \[list\(x\) for x in target\]"):
