@@ -88,10 +88,10 @@ def _passes_of_comparing(size: Size) -> tuple[float, float]:
     return costs.now.passes_compare if why_no_kernel(size.device) else costs.now.passes_kernel
 
 
-def _compare(given: JudgedScores) -> ScoreCounts:
-    thresholds = Thresholds(given.judged_scores)
+def _compare(judged: JudgedScores) -> ScoreCounts:
+    thresholds = Thresholds(judged.judged_scores)
     return count_by_comparing(
-        given.scores, thresholds, given.mask, given.tie_break, given.judged_tie_break, given.dtype
+        judged.scores, thresholds, judged.mask, judged.tie_break, judged.judged_tie_break, judged.dtype
     )
 
 
@@ -111,9 +111,9 @@ def _cost_of_the_best(size: Size) -> float:
     return now.retrieved / threads + best
 
 
-def _find_the_best(given: JudgedScores) -> ScoreCounts:
-    assert given.reach is not None
-    return count_among_best(given.scores, given.judged_scores, given.reach)
+def _find_the_best(judged: JudgedScores) -> ScoreCounts:
+    assert judged.reach is not None
+    return count_among_best(judged.scores, judged.judged_scores, judged.reach)
 
 
 # ---- sort ------------------------------------------------------------------------------------------------------------
@@ -130,8 +130,8 @@ def _cost_of_sorting(size: Size) -> float:
     return sort + now.look_up * halvings * size.entries / max(1, size.candidates) / threads
 
 
-def _sort(given: JudgedScores) -> ScoreCounts:
-    return count_by_sorting(given.scores, given.judged_scores, given.mask, given.tie_break, given.column)
+def _sort(judged: JudgedScores) -> ScoreCounts:
+    return count_by_sorting(judged.scores, judged.judged_scores, judged.mask, judged.tie_break, judged.column)
 
 
 def count_by_sorting(
@@ -173,7 +173,10 @@ def count_by_sorting(
 
 
 class Counting(Enum):
-    """Methods to find the ranks of judged items."""
+    """Methods to find the ranks of judged items.
+
+    Scores in blocks of columns are compared by any method but ``TOP`` and ``SORT``.
+    """
 
     COUNT = CountingMethod(
         "count the scores above and equal to each judged item", _cost_of_comparing, _compare, lowest_is_alone=True
@@ -203,5 +206,5 @@ def cheapest(
     """
     share = math.inf if reach is None or reach >= candidates else reach / candidates
     size = Size(entries, candidates, share, device, tie_break is not None)
-    found = [cost(size) for cost in _COSTS]
-    return _METHODS[found.index(min(found))]
+    prices = [cost(size) for cost in _COSTS]
+    return _METHODS[prices.index(min(prices))]
