@@ -119,13 +119,14 @@ class Batch:
             return None
         if self.indexes is None:
             return torch.arange(len(self.preds), device="cpu")
-        return self.indexes.unique().cpu()
+        return comparable(self.indexes).unique().cpu()
 
     def rows(self, start: int, stop: int) -> Batch:
         """The batch of the queries from ``start`` to ``stop``, without the pairs of other queries."""
         rows: slice | Tensor = slice(start, stop)
         if self.indexes is not None:
-            rows = torch.isin(self.indexes, self.indexes.unique()[start:stop])
+            indexes = comparable(self.indexes)
+            rows = torch.isin(indexes, indexes.unique()[start:stop])
 
         def cut(x: Any) -> Any:
             if isinstance(x, tuple):  # pairs: the first tensor holds the queries, which are renumbered from 0
@@ -305,10 +306,10 @@ def _flat(
     tie_break = None if tie_break is None else on_grid(tie_break, "tie_break", preds)
     if indexes.is_floating_point() or indexes.is_complex() or indexes.dtype in (torch.bool, torch.uint64):
         raise TypeError(f"Expected integer indexes that int64 can hold, got {indexes.dtype}; pass indexes.long()")
-    grade, errors = grades(target, preds.device, mask)
+    (grade, errors), indexes = grades(target, preds.device, mask), comparable(indexes)
     if tie_break is not None:
         errors = errors + bad_tie_break(tie_break, mask, indexes=indexes)
-    return FlatRows(errors, validate, preds, grade, comparable(indexes), mask, tie_break)
+    return FlatRows(errors, validate, preds, grade, indexes, mask, tie_break)
 
 
 def _ranked_ids(
