@@ -264,6 +264,20 @@ def test_a_nan_score_beside_ties_is_counted_whatever_the_measure(options):
                     metric.compute()
 
 
+def test_nan_scores_of_flat_rows_are_counted_once_per_query():
+    metric = tr.NDCG()
+    scores = torch.tensor([NAN, 0.5, NAN, 0.1, NAN, 0.3])
+    metric.update(scores, torch.ones(6), indexes=torch.tensor([3, 3, 3, 8, 8, 5]))
+    with pytest.raises(ValueError, match=r"(?<!-)2 queries with NaN"):
+        metric.compute()
+
+
+def test_flat_rows_without_a_tie_are_untied():
+    scores, indexes = torch.tensor([0.3, 0.2, 0.1, 0.2]), torch.tensor([7, 7, 7, 2])
+    assert tr.Ranking.from_flat(scores, torch.ones(4), indexes).untied
+    assert not tr.Ranking.from_flat(scores.clamp_min(0.2), torch.ones(4), indexes).untied
+
+
 def test_no_query_of_very_many_candidates_has_no_value():
     assert tr.MAP().score(torch.zeros(0, 600_000), torch.zeros(0, 600_000)).shape == (0,)
 
@@ -1086,6 +1100,17 @@ def test_queries_are_numbered_by_integers_of_any_size_and_sign(name, dtype):
     found = metric.score(scores, grades, indexes=numbers[place])
     alone = [metric.score(scores[place == n][None], grades[place == n][None]).item() for n in range(len(numbers))]
     assert found.tolist() == pytest.approx(alone)
+
+
+@pytest.mark.parametrize("name", ["mrr(unjudged=lower)", "precision(unjudged=lower)@2", "rbp(unjudged=lower)"])
+def test_relevant_ids_beside_unjudged_candidates_are_grades(name):
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.rand(20, 9, generator=generator)
+    relevant = torch.stack([torch.randperm(9, generator=generator)[:2] for _ in range(20)])
+    relevant[::3, 1], relevant[1::3, 0] = -1, 0  # padding, and the first item
+    grades = torch.full((20, 10), -1).scatter(1, relevant % 10, 1)[:, :9]
+    metric = tr.parse(name)
+    assert metric.score(scores, list(relevant)).tolist() == metric.score(scores, grades).tolist()
 
 
 @pytest.mark.parametrize("name", ["mrr(unjudged=lower)", "precision(unjudged=lower)@2", "rbp(unjudged=lower)"])

@@ -253,6 +253,18 @@ def test_a_kernel_that_counts_one_too_many_of_one_kind_counts_wrong(fused, monke
 
 
 @interpreted
+def test_a_kernel_for_which_denormal_numbers_are_zero_counts_wrong(fused, monkeypatch):
+    count_scores, tiny = fused.count_scores, torch.finfo(torch.float32).tiny
+
+    def count_flushed(scores, judged, *rest):
+        count_scores(*(x.masked_fill(x.abs() < tiny, 0) for x in (scores, judged)), *rest)
+
+    assert fused.count_right(CPU)
+    monkeypatch.setattr(fused, "count_scores", count_flushed)
+    assert not fused.count_right(CPU)
+
+
+@interpreted
 def test_why_the_kernel_is_not_used_is_said_on_request(said):
     queries, items = embeddings(5, 256, 16, torch.float32)
     tr.Ranking.from_embeddings(queries, items, [torch.arange(9)] * 5, precision="tf32")

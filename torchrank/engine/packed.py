@@ -31,7 +31,7 @@ class PackedRows:
     keys: Tensor
     #: int64 [query]: the place where each query begins
     query_start: Tensor
-    #: number of bits of the grade, at least 1; rows that are no entries have 0 there
+    #: number of bits of the grade, 0 if no row is an entry; rows that are no entries have 0 there
     bits: int
     #: grade of an entry minus its lower bits
     least: int
@@ -49,7 +49,7 @@ class PackedRows:
         least, most = torch.stack(grade.aminmax()).tolist()
         # The lower bits of an entry are larger than 0. Without irrelevant entries, they are the grade.
         base = 0 if need.relevant else least - 1
-        bits = max(1, most - base).bit_length()
+        bits = (most - base).bit_length()
         if (high - low).bit_length() + bits > 31:
             return None
         keys = torch.empty(len(scores), dtype=torch.int64, device=scores.device)
