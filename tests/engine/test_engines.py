@@ -53,7 +53,7 @@ OWN = {name: cls for name, cls in tr.RankingMetric.registry.items() if cls.__mod
 
 WAYS = {
     "as it comes": {},
-    "few, by counting": {"sparse": 0, **FORCED[Counting.COUNT]},
+    "few, by counting": {"sparse": 0, "copied_lists": 1, **FORCED[Counting.COUNT]},
     "few, among the best": {"sparse": 0, **FORCED[Counting.TOP]},
     "few, by sorting": {"sparse": 0, **FORCED[Counting.SORT]},
     "all, sorted": {"sparse": 10**9, **FORCED[Counting.SORT]},
@@ -214,16 +214,15 @@ def test_no_engine_reads_a_value_of_an_accelerator(assume, monkeypatch, layout, 
             assert list(rank(arrange(*batch.args, **batch.kwargs), need))
 
 
-def test_a_ranking_of_the_best_says_how_far_it_reaches(assume):
-    assume(**FORCED[Counting.TOP])
-    (found,) = rank(arrange(torch.rand(3, 50), torch.tensor([1, 2, 3])), Need(4, relevant=True))
-    assert found.reach == 4
-
-
-def test_a_ranking_of_counted_blocks_reaches_all_ranks(assume):
-    assume(**FORCED[Counting.COUNT])
+@pytest.mark.parametrize("counting", Counting, ids=str)
+def test_a_ranking_reaches_as_far_as_it_was_asked_to(assume, counting):
+    assume(**FORCED[counting])
     scores, label = torch.rand(3, 50), torch.tensor([1, 2, 3])
-    assert tr.Ranking.from_score_blocks(list(scores.split(20, dim=1)), label).reach is None
+    assert tr.Ranking.from_scores(scores, label).reach is None
+    for reach in (None, 4):
+        (found,) = rank(arrange(scores, label), Need(reach, relevant=True))
+        assert found.reach == reach
+        assert tr.Ranking.from_score_blocks(list(scores.split(20, dim=1)), label, top_k=reach).reach == reach
 
 
 def test_nan_is_counted_in_each_group_of_queries_with_similar_numbers_of_relevant_candidates():
@@ -1015,6 +1014,17 @@ def test_chunks_are_alike_and_at_most_a_quarter_larger_than_the_room(assume, sha
     assert ([stop - start for start, stop in cuts] or [shape[0]]) == sizes
 
 
+@pytest.mark.parametrize(
+    ("relevant", "alike", "unlike"), [(2, [12, 12], [10, 14]), (10, [8, 8, 8], [6, 6, 6, 6])], ids=str
+)
+def test_chunks_of_ids_have_room_to_compare_few_relevant_ids_and_to_look_up_many(assume, relevant, alike, unlike):
+    assume(block=400, compared=4)
+    ids, target = torch.arange(20).expand(24, -1), torch.arange(relevant).expand(24, -1)
+    for judged, sizes in ((target, alike), ([target[0], *target[1:, 1:]], unlike)):
+        cuts = chunks(arrange(ids, judged), Need(reach=1))
+        assert [stop - start for start, stop in cuts] == sizes
+
+
 def test_chunks_of_an_accelerator_are_a_multiple_of_those_of_a_cpu(assume, monkeypatch):
     layout = DenseLayout(no_errors(torch.device("cpu")), True, torch.zeros(25, 80), torch.zeros(25, 80), None)
     assume(block=400)
@@ -1102,7 +1112,10 @@ def test_queries_are_numbered_by_integers_of_any_size_and_sign(name, dtype):
     assert found.tolist() == pytest.approx(alone)
 
 
-@pytest.mark.parametrize("name", ["mrr(unjudged=lower)", "precision(unjudged=lower)@2", "rbp(unjudged=lower)"])
+LOWER = ["mrr(unjudged=lower)", "precision(unjudged=lower)@2", "rbp(unjudged=lower)"]
+
+
+@pytest.mark.parametrize("name", LOWER)
 def test_relevant_ids_beside_unjudged_candidates_are_grades(name):
     generator = torch.Generator().manual_seed(0)
     scores = torch.rand(20, 9, generator=generator)
@@ -1113,7 +1126,7 @@ def test_relevant_ids_beside_unjudged_candidates_are_grades(name):
     assert metric.score(scores, list(relevant)).tolist() == metric.score(scores, grades).tolist()
 
 
-@pytest.mark.parametrize("name", ["mrr(unjudged=lower)", "precision(unjudged=lower)@2", "rbp(unjudged=lower)"])
+@pytest.mark.parametrize("name", [*LOWER, "recall(unjudged=lower)", "map(unjudged=lower)"])
 def test_ranked_ids_with_unjudged_candidates_are_lists_whose_scores_fall(name):
     generator = torch.Generator().manual_seed(0)
     ids = torch.stack([torch.randperm(9, generator=generator)[:5] for _ in range(20)])
@@ -1121,7 +1134,9 @@ def test_ranked_ids_with_unjudged_candidates_are_lists_whose_scores_fall(name):
     scores = torch.full((20, 9), -INF).scatter(1, ids, torch.arange(5.0, 0, -1).expand(20, 5))
     grades = torch.full((20, 9), -1).scatter(1, relevant, 1)
     metric = tr.parse(name)
-    assert metric.score(ids, relevant).tolist() == pytest.approx(metric.score(scores, grades).tolist())
+    known = (scores > -INF) | (grades > 0)
+    expected = metric.score(scores, grades, mask=known)
+    assert metric.score(ids, relevant).tolist() == pytest.approx(expected.tolist())
 
 
 @pytest.mark.parametrize("within", [0, 3])

@@ -14,6 +14,7 @@ import torchrank as tr
 from tests.support import workers
 from torchrank.engine import rank
 from torchrank.engine.compiled import why_no_kernel
+from torchrank.engine.fused import _scores
 from torchrank.engine.score_counts import ScoreCounts
 from torchrank.engine.thresholds import compared_dtype
 from torchrank.layouts.catalogues import embedded
@@ -60,7 +61,13 @@ def embeddings(queries, items, dimension, dtype, special=False):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])  # the interpreter has no products of bfloat16
 @pytest.mark.parametrize("special", [False, True], ids=["finite", "NaN and infinities"])
 @pytest.mark.parametrize(
-    ("precision", "sizes"), [("ieee", (3, 129, 7, 8)), ("tf32", (130, 300, 70, 1)), ("tf32x3", (1, 6, 40, 2))]
+    ("precision", "sizes"),
+    [
+        ("ieee", (3, 129, 7, 8)),
+        ("ieee", (2, 7, 130, 2)),  # more dimensions than are multiplied at a time
+        ("tf32", (130, 300, 70, 1)),
+        ("tf32x3", (1, 6, 40, 2)),
+    ],
 )
 def test_counts_are_those_of_the_whole_matrix(fused, sizes, precision, special, dtype):
     queries, items, dimension, entries = sizes
@@ -262,6 +269,26 @@ def test_a_kernel_for_which_denormal_numbers_are_zero_counts_wrong(fused, monkey
     assert fused.count_right(CPU)
     monkeypatch.setattr(fused, "count_scores", count_flushed)
     assert not fused.count_right(CPU)
+
+
+@interpreted
+@pytest.mark.parametrize("apart", [0, 1e-6])
+def test_products_that_do_not_equal_themselves_are_found(fused, monkeypatch, apart):
+    def score_pairs(queries, items, query, item, precision):
+        return (queries @ items.T)[query, item] + apart
+
+    def count_products(queries, items, judged, precision, counts):
+        counts.equal.add_((queries @ items.T == judged).sum(-1, keepdim=True))
+
+    monkeypatch.setattr(fused, "score_pairs", score_pairs)
+    monkeypatch.setattr(fused, "count_products", count_products)
+    assert fused.equal_themselves(torch.rand(300, 16), "tf32") == (not apart)
+
+
+def test_a_pair_of_an_empty_part_of_a_catalogue_adds_nothing_to_the_score_of_another_worker():
+    nowhere = torch.zeros(2, 1, dtype=torch.bool)
+    scores = _scores(torch.ones(2, 3), torch.ones(0, 3), "tf32", nowhere.long(), nowhere.long(), nowhere)
+    assert scores.tolist() == [[0.0], [0.0]]
 
 
 @interpreted

@@ -56,7 +56,6 @@ def rank_catalogue(layout: CatalogueLayout, method: Counting, reach: int | None)
         pair_tie_break = None if tie_break is None else tie_break.take(place)
         subtract(counts, pairs, scores.take(place), judged_scores, pair_tie_break, judged_tie_break)
     valid = valid if removed is None else valid & ~removed
-    reach = reach if counting.up_to_reach else None
     return as_ranking(
         counts,
         judged_scores,
@@ -269,7 +268,6 @@ class _Group:
         if self.top is None and not judged_scores.is_cpu:  # a CPU has counted such scores again
             differing = valid & (judged_scores > float("-inf")) & (counts.equal == 0)
             errors = count(Problem.UNEQUAL_SCORES, differing, others=errors)
-        reach = None if self.top is None else reach
         ranking = as_ranking(
             counts, judged_scores, self.grade, valid, errors, validate, max(1, width), reach, self.judged
         )

@@ -66,8 +66,6 @@ class CountingMethod:
     cost: Callable[[Size], float]
     #: counts the scores
     count: Callable[[JudgedScores], ScoreCounts]
-    #: whether only the counts of ranks up to ``reach`` are exact
-    up_to_reach: bool = False
     #: whether no score counts as equal to -inf if there are no tie breaks
     lowest_is_alone: bool = False
 
@@ -181,9 +179,7 @@ class Counting(Enum):
     COUNT = CountingMethod(
         "count the scores above and equal to each judged item", _cost_of_comparing, _compare, lowest_is_alone=True
     )
-    TOP = CountingMethod(
-        "find the best scores, and each judged item among them", _cost_of_the_best, _find_the_best, up_to_reach=True
-    )
+    TOP = CountingMethod("find the best scores, and each judged item among them", _cost_of_the_best, _find_the_best)
     SORT = CountingMethod("sort the scores, and look up each judged item", _cost_of_sorting, _sort)
 
 

@@ -43,7 +43,7 @@ def _sort(layout: DenseLayout, reach: int | None, best: bool) -> list[_Lists]:
     on_cpu, finite = scores.is_cpu, all_finite(scores)
     in_order = _sort_rows(scores, layout.tie_break, reach, best, finite)
     ordered, order, begins = in_order
-    if layout.validate and not (finite and layout.exclude is None):  # NaN sorts first: only the first column is read
+    if layout.validate and not finite:  # NaN sorts first: only the first column is read
         has_nan = ordered[:, 0].isnan() if layout.exclude is None else has_nan
         errors = count(Problem.NAN_SCORES, has_nan, others=errors)
     retrieved, lengths = _retrieved(ordered, scores, finite)

@@ -308,7 +308,13 @@ def multiply_right(device: torch.device, dtype: torch.dtype, precision: str, siz
     right &= bool((retrieved == 299).all()) and bool(has_nan.all())
     if device.type == "cpu":  # the interpreter multiplies with numpy, which rounds columns in several ways
         return right
-    return right and bool((_judge((integers / 7).to(dtype), precision)[1].equal > 0).all())
+    return right and equal_themselves((integers / 7).to(dtype), precision)
+
+
+def equal_themselves(items: Tensor, precision: str) -> bool:
+    """Whether each judged score has the same bits alone and among all products."""
+    _, counts = _judge(items, precision)
+    return bool((counts.equal > 0).all())
 
 
 def _judge(items: Tensor, precision: str) -> tuple[Tensor, ScoreCounts]:
