@@ -35,7 +35,8 @@ from tests.support.unread import Elsewhere, NothingRead, leave_values_unread
 from torchrank.engine import comparing, rank, sorting, streaming, topk
 from torchrank.engine import compiled as fused
 from torchrank.engine.counting import Counting, cheapest
-from torchrank.engine.packed import PackedRows
+from torchrank.engine.dense import rank_dense
+from torchrank.engine.packed import PackedRows, _sort_lists
 from torchrank.engine.plan import Plan, Strategy, best_pays, chunks, plan
 from torchrank.engine.sorting import list_width
 from torchrank.hardware import costs
@@ -225,7 +226,8 @@ def test_a_ranking_reaches_as_far_as_it_was_asked_to(assume, counting):
         assert tr.Ranking.from_score_blocks(list(scores.split(20, dim=1)), label, top_k=reach).reach == reach
 
 
-def test_nan_is_counted_in_each_group_of_queries_with_similar_numbers_of_relevant_candidates():
+def test_nan_is_counted_in_each_group_of_queries_with_similar_numbers_of_relevant_candidates(assume):
+    assume(copied_lists=1)
     scores, target = torch.rand(100, 2000), torch.zeros(100, 2000, dtype=torch.int8)
     for query, row in enumerate(target):
         row[: 200 if query % 8 == 7 else 2] = 1
@@ -235,6 +237,16 @@ def test_nan_is_counted_in_each_group_of_queries_with_similar_numbers_of_relevan
     metric.update(scores, target)
     with pytest.raises(ValueError, match="4 queries with NaN"):
         metric.compute()
+
+
+def test_lists_of_one_group_are_ranked_together_without_a_copy(assume):
+    assume(copied_lists=1, convert=0, rare=INF)
+    scores, target = torch.rand(6, 200), torch.zeros(6, 200, dtype=torch.int8)
+    target[:, 70:72] = 1
+    layout = arrange(scores, target)
+    assert plan(layout, Need(relevant=True)).strategy is Strategy.GROUPS
+    (ranking,) = rank(layout, Need(relevant=True))
+    assert_stands(ranking, standing(scores, [{70: 1, 71: 1}] * 6), relevant=True)
 
 
 @pytest.mark.parametrize(("bits", "fit"), [(30, True), (31, False)])
@@ -449,6 +461,36 @@ def test_passes_over_the_scores_of_an_accelerator_decide(assume):
     ):
         assume(passes_compare=compare, passes_kernel=compare, passes_best=best, passes_sort=sort)
         assert cheapest(judged, 1000, 10, device, None) is way
+
+
+@pytest.mark.parametrize(("reason", "way"), [("", Counting.SORT), ("no kernel", Counting.COUNT)])
+def test_passes_of_the_kernel_decide_where_it_works(assume, monkeypatch, reason, way):
+    monkeypatch.setattr("torchrank.engine.counting.why_no_kernel", lambda device: reason)
+    assume(passes_compare=(1, 0), passes_kernel=(3, 0), passes_best=(9, 0), passes_sort=2)
+    assert cheapest(4, 1000, 10, torch.device("cuda"), None) is way
+
+
+def test_a_cpu_beside_a_device_has_no_kernel(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    fused.why_no_kernel.cache_clear()
+    assert fused.why_no_kernel(torch.device("cpu")) == "the scores are not on a CUDA device"
+    fused.why_no_kernel.cache_clear()
+
+
+def test_lists_whose_best_differ_are_not_sorted_whole(monkeypatch):
+    monkeypatch.setattr("torchrank.engine.dense.descending", None)
+    scores = torch.stack([torch.randperm(5000) for _ in range(4)]).float()
+    layout = arrange(scores, torch.ones(4, 5000, dtype=torch.int8))
+    (ranking,) = rank_dense(Plan(layout, Strategy.LISTS, reach=3, best=True), Need(3))
+    assert ranking.first.tolist() == [[1, 2, 3]] * 4
+
+
+@pytest.mark.parametrize(("queries", "begins"), [([0, 0, 1, 1], [0, 2]), ([0, 1, 1, 1], None), ([1, 1, 0, 0], None)])
+def test_lists_of_one_query_each_are_sorted_one_by_one(queries, begins):
+    keys = (torch.tensor(queries) << 8) + torch.tensor([7, 3, 5, 1])
+    found = _sort_lists(keys.view(2, 2), 8)
+    assert begins == (None if found is None else found.tolist())
+    assert found is None or keys.tolist() == [3, 7, 257, 261]
 
 
 def test_the_best_of_short_rows_are_found_where_that_costs_less_than_a_sort(assume, monkeypatch):
@@ -1014,6 +1056,14 @@ def test_chunks_are_alike_and_at_most_a_quarter_larger_than_the_room(assume, sha
     assert ([stop - start for start, stop in cuts] or [shape[0]]) == sizes
 
 
+def test_bad_values_of_a_batch_are_counted_once_whatever_its_chunks(assume):
+    assume(block=10)
+    layout = arrange(torch.rand(40, 20), torch.full((40,), 20))
+    assert len(chunks(layout, Need(reach=1))) > 2
+    assert layout.errors.sum() > 0
+    assert torch.equal(sum(ranking.errors for ranking in rank(layout, Need(reach=1))), layout.errors)
+
+
 @pytest.mark.parametrize(
     ("relevant", "alike", "unlike"), [(2, [12, 12], [10, 14]), (10, [8, 8, 8], [6, 6, 6, 6])], ids=str
 )
@@ -1113,6 +1163,13 @@ def test_queries_are_numbered_by_integers_of_any_size_and_sign(name, dtype):
 
 
 LOWER = ["mrr(unjudged=lower)", "precision(unjudged=lower)@2", "rbp(unjudged=lower)"]
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int64], ids=str)
+def test_grades_of_any_type_leave_unjudged_candidates_unjudged(dtype):
+    judged = torch.tensor([0, 0]), torch.tensor([1, 2]), torch.tensor([0, 2], dtype=dtype)
+    metric = tr.MRR(unjudged="lower")
+    assert metric.score(torch.tensor([[0.9, 0.8, 0.7]]), judged).tolist() == pytest.approx([1 / 3])
 
 
 @pytest.mark.parametrize("name", LOWER)

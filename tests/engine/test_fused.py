@@ -93,7 +93,7 @@ def test_counts_are_those_of_the_whole_matrix(fused, sizes, precision, special, 
     [
         *[(7, 1, False, dtype) for dtype in DTYPES],
         *[(3000, 3, True, dtype) for dtype in DTYPES],
-        (17_000, 17, False, torch.bfloat16),  # two segments of a row
+        (700, 17, False, torch.bfloat16),  # several segments of a row
     ],
 )
 def test_the_scores_of_a_matrix_are_counted(fused, monkeypatch, candidates, entries, masked, dtype):
@@ -103,6 +103,7 @@ def test_the_scores_of_a_matrix_are_counted(fused, monkeypatch, candidates, entr
     scores = scores[:, ::2]  # whose columns are not contiguous
     mask = torch.rand(candidates, generator=generator).gt(0.3).expand(3, -1) if masked else None
     judged = scores[:, torch.arange(entries) % candidates]
+    monkeypatch.setattr(fused, "SEGMENT", 400 if candidates == 700 else fused.SEGMENT)
     monkeypatch.setattr(fused, "MOST_COLUMNS", {7: 5, 3000: 2999}.get(candidates, 2**30))  # several launches
     counts = ScoreCounts(
         *(x + 2 for x in ScoreCounts.nothing((3, entries), CPU, torch.float64)[:3]), torch.zeros(3) > 0
@@ -259,16 +260,29 @@ def test_a_kernel_that_counts_one_too_many_of_one_kind_counts_wrong(fused, monke
     assert fused.multiply_right(CPU, torch.float32, "tf32", 16) == (not kind)
 
 
+TINY = torch.finfo(torch.float32).tiny
+#: scores and mask as a faulty kernel would see them
+FAULTS = {
+    "none": lambda x, mask: (x, mask),
+    "denormal numbers are 0": lambda x, mask: (x.masked_fill(x.abs() < TINY, 0), mask),
+    "infinities are numbers": lambda x, mask: (x.clamp(-3e38, 3e38), mask),
+    "NaN is not retrieved": lambda x, mask: (x.masked_fill(x.isnan(), -math.inf), mask),
+    "everything is a candidate": lambda x, mask: (x, None),
+    "every second column": lambda x, mask: (x[:, ::2], mask[:, ::2]),
+}
+
+
 @interpreted
-def test_a_kernel_for_which_denormal_numbers_are_zero_counts_wrong(fused, monkeypatch):
-    count_scores, tiny = fused.count_scores, torch.finfo(torch.float32).tiny
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_kernel_with_a_fault_counts_wrong(fused, monkeypatch, fault):
+    count_scores = fused.count_scores
 
-    def count_flushed(scores, judged, *rest):
-        count_scores(*(x.masked_fill(x.abs() < tiny, 0) for x in (scores, judged)), *rest)
+    def faulty(scores, judged, mask, counts):
+        scores, mask = FAULTS[fault](scores, mask)
+        count_scores(scores, FAULTS[fault](judged, judged)[0] if "denormal" in fault else judged, mask, counts)
 
-    assert fused.count_right(CPU)
-    monkeypatch.setattr(fused, "count_scores", count_flushed)
-    assert not fused.count_right(CPU)
+    monkeypatch.setattr(fused, "count_scores", faulty)
+    assert fused.count_right(CPU) == (fault == "none")
 
 
 @interpreted
@@ -319,16 +333,16 @@ def test_a_catalogue_that_is_spread_over_workers_is_counted_alike(tmp_path):
 
 
 def spread(group, part):
-    """Values of queries whose excluded items are in the first half of the catalogue and in the second."""
+    """Values of queries whose relevant and excluded items are in both parts, also where the second one begins."""
     queries, items = embeddings(5, 256, 16, torch.float32)
-    exclude = torch.tensor([0, 0, 2, 4, 4]), torch.tensor([3, 208, 100, 7, 201])
+    exclude = torch.tensor([0, 0, 2, 4, 4]), torch.tensor([3, 208, 100, 7, 200])
     options = {"exclude": exclude, "precision": "tf32", "group": group}
     return tr.NDCG().score(tr.Ranking.from_embeddings(queries, items[part], RELEVANT["grades"], **options))
 
 
 def work(folder, rank):
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
-    values = spread(None, slice(0, 100) if rank == 0 else slice(100, None))
+    values = spread(None, slice(0, 200) if rank == 0 else slice(200, None))
     torch.distributed.destroy_process_group()
     (folder / str(rank)).write_text(json.dumps(values.tolist()))
 

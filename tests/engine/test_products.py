@@ -202,6 +202,12 @@ def test_groups_within_the_tolerance_are_tied_with_a_relevant_one():
     assert torch.equal(got.tied, ((best - own).abs() <= 0.5).sum(-1, keepdim=True).double())
 
 
+def test_embeddings_without_dimensions_are_all_tied():
+    ranking = tr.Ranking.from_embeddings(torch.zeros(3, 0), torch.zeros(5, 0), torch.tensor([1, 2, 0]))
+    assert ranking.first.tolist() == [[1]] * 3
+    assert ranking.tied.tolist() == [[5]] * 3
+
+
 def test_a_tolerance_is_not_negative():
     with pytest.raises(ValueError, match="atol"):
         tr.Ranking.from_embeddings(torch.eye(2), torch.eye(2), torch.arange(2), atol=-1)

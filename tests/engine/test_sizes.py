@@ -273,6 +273,17 @@ def test_queries_in_groups_of_similar_numbers_of_judged_items_stand_as_alone(ass
     assert len(reads) <= 2  # however many groups there are
 
 
+def test_a_group_of_queries_that_lie_apart_is_none_of_consecutive_queries(assume):
+    assume(**FORCED[Counting.COUNT], rectangle_counted=0)
+    g = torch.Generator().manual_seed(3)
+    scores = torch.rand(10, 200, generator=g)
+    sizes = [1, 1, 2, 90, 2, 90, 90, 90, 90, 1]  # by size: 0, 1, 9, 2, 4, which begin and end like 0, 1, 2, 3, 4
+    relevant = [torch.randperm(200, generator=g)[:size] for size in sizes]
+    ranking = tr.Ranking.from_score_blocks(list(scores.split(70, dim=1)), relevant)
+    assert len(ranking.rectangles) > 1
+    assert_stands(ranking, standing(scores, [dict.fromkeys(ids.tolist(), 1) for ids in relevant]))
+
+
 @pytest.mark.parametrize(("first", "start"), [(0, 0), (7, 0), (0, 3), (7, 3), (15, 8)])
 def test_excluded_pairs_are_removed_from_a_part_of_the_scores(first, start):
     query, item = pairs_of((10, 20), 120, seed=9)

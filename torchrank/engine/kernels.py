@@ -280,7 +280,7 @@ def score_pairs(queries: Tensor, items: Tensor, query: Tensor, item: Tensor, pre
 def count_right(device: torch.device) -> bool:
     """Whether counts among the scores of a small matrix, with padding, NaN, infinities and denormals, are right."""
     scores = torch.arange(4 * 3000, device=device).mul(7919).remainder(101).sub(50).view(4, 3000).float()
-    scores[0, 5], scores[1, 7], scores[2, 9] = float("nan"), float("inf"), float("-inf")
+    scores[0, 5], scores[1, 4], scores[2, 2] = float("nan"), float("inf"), float("-inf")
     scores[3] *= 1e-41
     mask = torch.arange(3000, device=device).remainder(3) > 0
     judged, rows = scores[:, 1:6].contiguous(), mask.expand_as(scores)
@@ -288,7 +288,7 @@ def count_right(device: torch.device) -> bool:
     count_scores(scores, judged, rows, counts)
     listed = scores.masked_fill(~rows, float("-inf")).unsqueeze(1)
     right = torch.equal(counts.greater, (listed > judged.unsqueeze(-1)).sum(-1))
-    right &= torch.equal(counts.equal, (listed == judged.unsqueeze(-1)).sum(-1))
+    right &= torch.equal(counts.equal, (listed == judged.unsqueeze(-1)).sum(-1) * (judged > float("-inf")))
     right &= torch.equal(counts.retrieved, (listed[:, 0] > float("-inf")).sum(-1))
     return right and torch.equal(counts.has_nan, listed[:, 0].isnan().any(-1))
 
