@@ -1,0 +1,183 @@
+"""Results depend on no cost: drawn costs lead to other plans, chunks and rectangles, with the same places."""
+
+import dataclasses
+import random
+
+import pytest
+import torch
+
+import torchrank as tr
+from tests.support.brute_force_ranks import DTYPES, FORCED, INF, NAN, assert_stands, some_scores, standing
+from tests.support.unread import leave_values_unread
+from torchrank.engine import rank
+from torchrank.hardware.costs import Costs
+from torchrank.layouts.arrange import arrange
+from torchrank.layouts.bad_values import Problem
+from torchrank.layouts.canonical import Need
+
+INTEGERS, FLOATS = (1, 2, 5, 40, 10**9), (0.0, 0.1, 3.0, 1e9)
+INDEXES = [torch.uint8, torch.int16, torch.int32, torch.int64]
+
+
+def drawn_costs(draw):
+    """Half of all costs, each of another size; often so that relevant candidates alone, or one method, cost nothing."""
+
+    def another(usual):
+        if isinstance(usual, tuple):
+            return tuple(map(another, usual))
+        return draw.choice(INTEGERS if isinstance(usual, int) else FLOATS)
+
+    fields = [field.name for field in dataclasses.fields(Costs)]
+    drawn = {name: another(getattr(Costs(), name)) for name in fields if draw.random() < 0.5}
+    drawn["padded_block"] = min(drawn.get("padded_block", 1), 1)  # a share
+    alone = {"convert": 0, "find": (0, 0), "sparse": 0, "padding": draw.choice([0, 9])}
+    return drawn | draw.choice([{}, alone]) | draw.choice([{}, *FORCED.values()])
+
+
+def drawn_lists(draw, generator):
+    """Scores with ties, and grades from -1 to 3 of few or many candidates, some of them not judged (-2)."""
+    shape = draw.choice([(1, 30), (2, 1), (7, 12), (20, 9), (12, 40)])
+    scores = some_scores(*shape, draw.choice(DTYPES), draw.randrange(9))
+    grade = torch.randint(-1, 4, shape, generator=generator)
+    share = torch.tensor(draw.choice([[0.1], [0.0, 0.1, 0.9], [1.0]]))
+    kept = torch.rand(shape, generator=generator) < share[torch.randint(len(share), (shape[0], 1), generator=generator)]
+    return scores, torch.where(kept, grade, -2)
+
+
+def drawn_options(draw, shape, names, generator):
+    """No options of lists, or some of them."""
+    options = {
+        "mask": torch.rand(shape, generator=generator) < 0.7,
+        "tie_break": torch.randint(3, shape, generator=generator),
+        "exclude": tuple(torch.randint(size, (2 * shape[0],), generator=generator) for size in shape),
+    }
+    return {name: options[name] for name in names if draw.random() < 0.5} if draw.random() < 0.5 else {}
+
+
+def judged(grade):
+    return [{item: worth for item, worth in enumerate(row) if worth > -2} for row in grade.tolist()]
+
+
+def of_relevant(grade):
+    return [{item: 1 for item, worth in enumerate(row) if worth > 0} for row in grade.tolist()]
+
+
+# ---- layouts: drawn lists as a batch, with its places and its need ---------------------------------------------------
+
+
+def matrix(draw, generator):
+    scores, grade = drawn_lists(draw, generator)
+    grade = grade.clamp_min(-1)
+    given = drawn_options(draw, grade.shape, ("mask", "tie_break", "exclude"), generator)
+    return arrange(scores, grade, **given), standing(scores, judged(grade), **given)
+
+
+def triples(draw, generator):
+    scores, grade = drawn_lists(draw, generator)
+    given = drawn_options(draw, grade.shape, ("mask", "tie_break", "exclude"), generator)
+    query, item = (grade > -2).nonzero(as_tuple=True)
+    return arrange(scores, (query, item, grade[query, item]), **given), standing(scores, judged(grade), **given)
+
+
+def labels(draw, generator):
+    scores, _ = drawn_lists(draw, generator)
+    label = torch.randint(-1, scores.shape[1], (len(scores),), generator=generator)
+    given = drawn_options(draw, scores.shape, ("mask", "tie_break", "exclude"), generator)
+    one_each = [{item: 1} if item >= 0 else {} for item in label.tolist()]
+    return arrange(scores, label, **given), standing(scores, one_each, **given)
+
+
+def flat(draw, generator):
+    """Rows of the lists one after the other, or in no order, of queries far apart or close together."""
+    scores, grade = drawn_lists(draw, generator)
+    grade = grade.clamp_min(-1)
+    given = drawn_options(draw, grade.shape, ("mask", "tie_break"), generator)
+    queries, candidates = grade.shape
+    dtype = draw.choice(INDEXES)
+    gap = 2**31 if dtype == torch.int64 and queries == 2 else draw.choice([1, 3])
+    number = (torch.arange(queries) * gap + draw.choice([0, 9])).to(dtype).repeat_interleave(candidates)
+    order = torch.randperm(len(number), generator=generator) if draw.random() < 0.5 else torch.arange(len(number))
+    rows = {name: x.flatten()[order] for name, x in given.items()}
+    batch = arrange(scores.flatten()[order], grade.flatten()[order], indexes=number[order], **rows)
+    return batch, standing(scores, judged(grade), **given)
+
+
+def ids(draw, generator):
+    """Lists of items, best first, some of them short."""
+    _, grade = drawn_lists(draw, generator)
+    queries, items = grade.shape
+    length = torch.randint(items + 1, (queries, 1), generator=generator)
+    order = torch.rand(queries, items, generator=generator).argsort(-1)
+    place = order.argsort(-1)
+    scores = torch.where(place < length, -place.double(), -INF)
+    given = drawn_options(draw, grade.shape, ("exclude",), generator)
+    relevant = [(row > 0).nonzero().flatten() for row in grade]
+    listed = torch.where(torch.arange(items) < length, order, -1)
+    return arrange(listed, relevant, **given), standing(scores, of_relevant(grade), **given)
+
+
+LAYOUTS = {make.__name__: make for make in (matrix, triples, labels, flat, ids)}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("read", [True, False], ids=["", "no value is read"])
+def test_places_do_not_depend_on_costs(assume, monkeypatch, layout, read):
+    if not read:
+        leave_values_unread(monkeypatch)
+    for seed in range(60):
+        draw, generator = random.Random(seed), torch.Generator().manual_seed(seed)
+        batch, want = LAYOUTS[layout](draw, generator)
+        need = Need(draw.choice([None, 1, 4, 100]), relevant=draw.random() < 0.7)
+        assume(**drawn_costs(draw))
+        rankings = list(rank(batch, need))
+        if all(part.pool is None for part in rankings):
+            assert_stands(tr.Ranking.join(rankings), want, need.reach, need.relevant)
+            continue
+        end = 0
+        for part in rankings:
+            start, end = end, end + part.num_queries
+            assert_stands(part, want.rows(start, end), need.reach, need.relevant)
+
+
+def embeddings(draw, generator):
+    """Whole numbers, whose products are exact, and the scores."""
+    queries, items = draw.choice([(3, 20), (16, 40), (2, 1)])
+    size = draw.choice([0, 1, 3])
+    left, right = (torch.randint(-2, 3, (n, size), generator=generator).float() for n in (queries, items))
+    return left, right, left @ right.T
+
+
+@pytest.mark.parametrize("read", [True, False], ids=["", "no value is read"])
+def test_catalogues_that_come_in_pieces_do_not_depend_on_costs(assume, monkeypatch, read):
+    if not read:
+        leave_values_unread(monkeypatch)
+    for seed in range(60):
+        draw, generator = random.Random(seed), torch.Generator().manual_seed(seed)
+        left, right, scores = embeddings(draw, generator)
+        grade = torch.randint(-8, 2, scores.shape, generator=generator)
+        relevant = [(row > 0).nonzero().flatten() for row in grade]
+        given = {**drawn_options(draw, scores.shape, ("exclude",), generator), "top_k": draw.choice([None, 1, 4])}
+        assume(**drawn_costs(draw))
+        if seed % 2:
+            ranking = tr.Ranking.from_embeddings(left, right, relevant, **given)
+        else:
+            step = draw.choice([1, 4, 50])
+            ranking = tr.Ranking.from_score_blocks(list(scores.split(step, dim=1)), relevant, **given)
+        want = standing(scores, of_relevant(grade), exclude=given.get("exclude"))
+        assert_stands(ranking, want, given["top_k"])
+
+
+@pytest.mark.parametrize("layout", set(LAYOUTS) - {"ids"})
+def test_nan_is_counted_once_for_each_query_whatever_the_costs(assume, layout):
+    for seed in range(30):
+        draw, generator = random.Random(seed), torch.Generator().manual_seed(seed)
+        batch, _ = LAYOUTS[layout](draw, generator)
+        scores = batch.scores.clone().flatten()
+        scores[:: draw.choice([1, 7, 30])] = NAN
+        batch = dataclasses.replace(batch, scores=scores.view_as(batch.scores))
+        real = torch.ones_like(batch.scores, dtype=torch.bool) if batch.mask is None else batch.mask
+        bad = batch.scores.isnan() & real
+        number = bad.any(-1).sum() if bad.dim() == 2 else len(batch.indexes[bad].unique())
+        assume(**drawn_costs(draw))
+        errors = sum(ranking.errors for ranking in rank(batch, Need(draw.choice([None, 2]), relevant=True)))
+        assert errors[Problem.NAN_SCORES] == number, seed
