@@ -136,6 +136,14 @@ def test_candidates_that_are_not_retrieved_equal_nothing():
     assert comparing.count_equal(scores, scores[:, :1]).tolist() == [2, 2]
 
 
+def test_nan_is_found_if_as_many_scores_are_numbers_as_there_are_queries():
+    scores = torch.ones(3, 4)
+    scores[:, 2] = math.nan
+    counts = comparing.count_by_comparing(scores, Thresholds(scores[:, :1]))
+    assert counts.retrieved.tolist() == [3, 3, 3]
+    assert counts.has_nan.all()
+
+
 @pytest.mark.parametrize("entries", [3, 17, 40])
 @pytest.mark.parametrize("with_tie_break", [False, True])
 def test_excluded_pairs_are_subtracted_one_by_one(entries, with_tie_break):
