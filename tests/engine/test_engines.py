@@ -150,6 +150,13 @@ def test_the_best_of_parts_know_the_candidates_around_a_score(assume, dtype):
             assert (got_equal[~inside] == 0).all()
 
 
+def test_the_best_of_as_many_scores_as_are_asked_for_are_all_of_them(monkeypatch):
+    leave_values_unread(monkeypatch)
+    top = topk.Top.of(torch.tensor([[1.0, 2.0, 2.0], [3.0, 1.0, 1.0]]), 3)
+    assert top.scores.tolist() == [[2, 2, 1], [3, 1, 1]]
+    assert top.last.tolist() == [1, 2]
+
+
 # ---- engines: the same places ------------------------------------------------------------------------------------
 
 

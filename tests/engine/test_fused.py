@@ -311,7 +311,8 @@ def test_why_the_kernel_is_not_used_is_said_on_request(said):
     queries, items = embeddings(5, 256, 16, torch.float32)
     tr.Ranking.from_embeddings(queries, items, [torch.arange(9)] * 5, precision="tf32")
     tr.Ranking.from_embeddings(queries, items, RELEVANT["labels"], precision="highest")
-    tr.Ranking.from_embeddings(queries, items, RELEVANT["labels"], precision="tf32")
+    ranking = tr.Ranking.from_embeddings(queries, items, RELEVANT["labels"], precision="tf32", top_k=3)
+    assert ranking.reach == 3
     assert "9 judged items, more than 8" in said[0]
     assert "got 'highest'" in said[1]
     assert "in one kernel, among" in said[2]
