@@ -147,8 +147,16 @@ def embeddings(draw, generator):
     return left, right, left @ right.T
 
 
+@pytest.fixture
+def alone(tmp_path):
+    """A group of this process only, over which a catalogue can be spread."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
 @pytest.mark.parametrize("read", [True, False], ids=["", "no value is read"])
-def test_catalogues_that_come_in_pieces_do_not_depend_on_costs(assume, monkeypatch, read):
+def test_catalogues_that_come_in_pieces_do_not_depend_on_costs(assume, monkeypatch, alone, read):
     if not read:
         leave_values_unread(monkeypatch)
     for seed in range(60):
@@ -159,7 +167,8 @@ def test_catalogues_that_come_in_pieces_do_not_depend_on_costs(assume, monkeypat
         given = {**drawn_options(draw, scores.shape, ("exclude",), generator), "top_k": draw.choice([None, 1, 4])}
         assume(**drawn_costs(draw))
         if seed % 2:
-            ranking = tr.Ranking.from_embeddings(left, right, relevant, **given)
+            group = draw.choice([False, None])  # only this process, or all of them, which is one
+            ranking = tr.Ranking.from_embeddings(left, right, relevant, group=group, **given)
         else:
             step = draw.choice([1, 4, 50])
             ranking = tr.Ranking.from_score_blocks(list(scores.split(step, dim=1)), relevant, **given)

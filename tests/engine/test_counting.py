@@ -144,6 +144,14 @@ def test_nan_is_found_if_as_many_scores_are_numbers_as_there_are_queries():
     assert counts.has_nan.all()
 
 
+def test_counts_are_added_to_those_of_other_columns():
+    scores = torch.tensor([[3.0, 1.0, 2.0, 2.0]])
+    total = score_counts.ScoreCounts.nothing((1, 1), scores.device)
+    for columns in scores.split(2, dim=1):
+        assert comparing.count_by_comparing(columns, Thresholds(scores[:, 2:3]), total=total) is total
+    assert [x.item() for x in total] == [1, 2, 4, False]
+
+
 @pytest.mark.parametrize("entries", [3, 17, 40])
 @pytest.mark.parametrize("with_tie_break", [False, True])
 def test_excluded_pairs_are_subtracted_one_by_one(entries, with_tie_break):

@@ -24,14 +24,14 @@ class Columns:
     dtype: torch.dtype
     #: whether ``read`` can be called more than once
     again: bool
+    #: within which scores are tied with that of a relevant item; None = only equal ones are
+    tolerance: Tolerance | None
     #: number of columns of each reading but the last, at most; None = unknown
     at_once: int | None = None
     #: returns the scores of pairs, given rows and items [pair], without a reading; None if a reading costs less
     score: Callable[[Tensor, Tensor], Tensor | None] | None = None
     #: whether all scores are known to be finite
     finite: bool = False
-    #: within which scores are tied with that of a relevant item; None = only equal ones are
-    tolerance: Tolerance | None = None
     #: this worker's part, if other workers have other columns of the same queries
     shard: Shard | None = None
 

@@ -77,7 +77,7 @@ def _rank(layout: EmbeddedLayout, need: Need, finite: bool) -> Iterator[Ranking]
     made = list(products()) if len(starts) == 1 else None
     alone = score if len(starts) > 1 else None
     read = products if made is None else lambda: made
-    columns = Columns(read, layout.total, queries.dtype, True, chunk, alone, finite, layout.tolerance, layout.shard)
+    columns = Columns(read, layout.total, queries.dtype, True, layout.tolerance, chunk, alone, finite, layout.shard)
     yield from rank_columns(columns, layout.judged, layout.exclude, layout.errors, layout.validate, need)
 
 
@@ -91,7 +91,7 @@ def rank_streamed(layout: StreamedLayout, need: Need) -> Iterator[Ranking]:
                 yield first, scores
             first += scores.shape[1]
 
-    columns = Columns(read, None, layout.dtype, layout.again, tolerance=layout.tolerance)
+    columns = Columns(read, None, layout.dtype, layout.again, layout.tolerance)
     yield from rank_columns(columns, layout.judged, layout.exclude, layout.errors, layout.validate, need)
 
 
