@@ -1035,6 +1035,16 @@ def test_rows_are_sorted_as_torch_sorts_them(x):
         assert torch.equal(ascending(x.long()), x.long().sort(dim=-1).values)
 
 
+@pytest.mark.parametrize("columns", [9, 40_000])
+def test_a_row_is_sorted_by_keys_as_large_as_it_is_wide(columns):
+    key = torch.arange(columns).flip(0)
+    assert torch.equal(sorting.by_key(key.unsqueeze(0)), key.unsqueeze(0))
+    halves = key.unsqueeze(0) // 2
+    assert torch.equal(
+        sorting.by_key(halves)[0], torch.tensor(sorted(range(columns), key=halves[0].tolist().__getitem__))
+    )
+
+
 def test_the_last_columns_of_a_wide_row_are_searched_for_bad_scores(assume):
     assume(tile=30)
     scores = torch.rand(3, 100, generator=torch.Generator().manual_seed(3))

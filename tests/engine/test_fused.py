@@ -15,6 +15,7 @@ from tests.support import workers
 from torchrank.engine import rank
 from torchrank.engine.compiled import why_no_kernel
 from torchrank.engine.fused import _scores
+from torchrank.engine.plan import fused_precision
 from torchrank.engine.score_counts import ScoreCounts
 from torchrank.engine.thresholds import compared_dtype
 from torchrank.layouts.catalogues import embedded
@@ -54,6 +55,7 @@ def embeddings(queries, items, dimension, dtype, special=False):
     if special:
         right[3], right[4, 0], right[5, 0] = float("nan"), float("inf"), float("-inf")
         left[0, 0] = 1
+        left[1:2, -1] = float("inf")
     return left, right
 
 
@@ -222,13 +224,14 @@ def broken(*given):
 
 
 def counting_one_too_many(name):
-    """A function that adds nothing but a wrong count of one kind to the right counts."""
+    """A function that adds nothing but a wrong count of one kind, for one query, to the right counts."""
 
     def count(queries, items, judged, precision, counts):
         scores = queries.double() @ items.double().T
         right = (scores > judged).sum(-1), (scores == judged).sum(-1), (scores > -math.inf).sum(-1)
         for kind, x in zip(("greater", "equal", "retrieved"), right):
-            getattr(counts, kind).add_(x.view(getattr(counts, kind).shape) + (kind == name))
+            getattr(counts, kind).add_(x.view(getattr(counts, kind).shape))
+            getattr(counts, kind)[-1] += kind == name
         counts.has_nan.copy_(scores.isnan().any(-1))
 
     return count
@@ -298,6 +301,20 @@ def test_products_that_do_not_equal_themselves_are_found(fused, monkeypatch, apa
     monkeypatch.setattr(fused, "score_pairs", score_pairs)
     monkeypatch.setattr(fused, "count_products", count_products)
     assert fused.equal_themselves(torch.rand(300, 16), "tf32") == (not apart)
+
+
+def test_products_of_16_bits_are_exact_and_those_of_32_need_a_precision():
+    for dtype, precision, used in (
+        (torch.bfloat16, None, "ieee"),
+        (torch.float16, None, "ieee"),
+        (torch.float32, None, None),
+        (torch.float32, "tf32", "tf32"),
+        (torch.float32, "highest", None),
+        (torch.float64, "tf32", None),
+    ):
+        left, right = embeddings(2, 5, 4, dtype)
+        layout = embedded(left, right, torch.tensor([1, 2]), None, "dot", None, None, None, precision)
+        assert fused_precision(layout) == used
 
 
 def test_a_pair_of_an_empty_part_of_a_catalogue_adds_nothing_to_the_score_of_another_worker():
