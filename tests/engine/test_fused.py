@@ -97,6 +97,7 @@ def test_counts_are_those_of_the_whole_matrix(fused, sizes, precision, special, 
         *[(7, 1, False, dtype) for dtype in DTYPES],
         *[(3000, 3, True, dtype) for dtype in DTYPES],
         (700, 17, False, torch.bfloat16),  # several segments of a row
+        (7, 0, False, torch.float32),  # no judged items: how many are retrieved
     ],
 )
 def test_the_scores_of_a_matrix_are_counted(fused, monkeypatch, candidates, entries, masked, dtype):
