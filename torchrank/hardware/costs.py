@@ -38,7 +38,7 @@ class Costs:
     device_chunk: int = 8
     #: metrics that read one ranking of all ranks for which chunks get smaller: they derive quantities as large as it
     several: int = 8
-    #: share of a block for lists with padding, whose ranks are not the same in all lists
+    #: share of a block, at most 1, for lists with padding, whose ranks are not the same in all lists
     padded_block: float = 0.75
     #: scores of embeddings in a chunk of queries
     product: int = 2**24
