@@ -8,9 +8,10 @@ import torch
 
 import torchrank as tr
 from tests.support.brute_force_ranks import DTYPES, FORCED, INF, NAN, assert_stands, some_scores, standing
+from tests.support.cases import cases
 from tests.support.unread import leave_values_unread
 from torchrank.engine import rank
-from torchrank.hardware.costs import Costs
+from torchrank.hardware import costs
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem
 from torchrank.layouts.canonical import Need
@@ -20,15 +21,15 @@ INDEXES = [torch.uint8, torch.int16, torch.int32, torch.int64]
 
 
 def drawn_costs(draw):
-    """Half of all costs, each of another size; often so that relevant candidates alone, or one method, cost nothing."""
+    """Half of all costs, each of another size; often those of one strategy, or of one way to count, are the least."""
 
     def another(usual):
         if isinstance(usual, tuple):
             return tuple(map(another, usual))
         return draw.choice(INTEGERS if isinstance(usual, int) else FLOATS)
 
-    fields = [field.name for field in dataclasses.fields(Costs)]
-    drawn = {name: another(getattr(Costs(), name)) for name in fields if draw.random() < 0.5}
+    fields = [field.name for field in dataclasses.fields(costs.Costs)]
+    drawn = {name: another(getattr(costs.Costs(), name)) for name in fields if draw.random() < 0.5}
     drawn["padded_block"] = min(drawn.get("padded_block", 1), 1)  # a share
     alone = {"convert": 0, "find": (0, 0), "sparse": 0, "padding": draw.choice([0, 9])}
     return drawn | draw.choice([{}, alone]) | draw.choice([{}, *FORCED.values()])
@@ -62,7 +63,7 @@ def of_relevant(grade):
     return [{item: 1 for item, worth in enumerate(row) if worth > 0} for row in grade.tolist()]
 
 
-# ---- layouts: drawn lists as a batch, with its places and its need ---------------------------------------------------
+# ---- layouts: drawn lists as a batch, and its places ---------------------------------------------------
 
 
 def matrix(draw, generator):
@@ -121,30 +122,22 @@ LAYOUTS = {make.__name__: make for make in (matrix, triples, labels, flat, ids)}
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("read", [True, False], ids=["", "no value is read"])
-def test_places_do_not_depend_on_costs(assume, monkeypatch, layout, read):
+@cases("seed", range(60))
+def test_places_do_not_depend_on_costs(monkeypatch, layout, read, seed):
     if not read:
         leave_values_unread(monkeypatch)
-    for seed in range(60):
-        draw, generator = random.Random(seed), torch.Generator().manual_seed(seed)
-        batch, want = LAYOUTS[layout](draw, generator)
-        need = Need(draw.choice([None, 1, 4, 100]), relevant=draw.random() < 0.7)
-        assume(**drawn_costs(draw))
+    draw, generator = random.Random(seed), torch.Generator().manual_seed(seed)
+    batch, want = LAYOUTS[layout](draw, generator)
+    need = Need(draw.choice([None, 1, 4, 100]), relevant=draw.random() < 0.7)
+    with costs.assumed(**drawn_costs(draw)):
         rankings = list(rank(batch, need))
-        if all(part.pool is None for part in rankings):
-            assert_stands(tr.Ranking.join(rankings), want, need.reach, need.relevant)
-            continue
-        end = 0
-        for part in rankings:
-            start, end = end, end + part.num_queries
-            assert_stands(part, want.rows(start, end), need.reach, need.relevant)
-
-
-def embeddings(draw, generator):
-    """Whole numbers, whose products are exact, and the scores."""
-    queries, items = draw.choice([(3, 20), (16, 40), (2, 1)])
-    size = draw.choice([0, 1, 3])
-    left, right = (torch.randint(-2, 3, (n, size), generator=generator).float() for n in (queries, items))
-    return left, right, left @ right.T
+    if all(part.pool is None for part in rankings):
+        assert_stands(tr.Ranking.join(rankings), want, need.reach, need.relevant)
+        return
+    end = 0
+    for part in rankings:
+        start, end = end, end + part.num_queries
+        assert_stands(part, want.rows(start, end), need.reach, need.relevant)
 
 
 @pytest.fixture
@@ -156,37 +149,40 @@ def alone(tmp_path):
 
 
 @pytest.mark.parametrize("read", [True, False], ids=["", "no value is read"])
-def test_catalogues_that_come_in_pieces_do_not_depend_on_costs(assume, monkeypatch, alone, read):
+@pytest.mark.parametrize("pieces", ["embeddings", "blocks"])
+@cases("seed", range(30))
+def test_catalogues_that_come_in_pieces_do_not_depend_on_costs(monkeypatch, alone, pieces, read, seed):
     if not read:
         leave_values_unread(monkeypatch)
-    for seed in range(60):
-        draw, generator = random.Random(seed), torch.Generator().manual_seed(seed)
-        left, right, scores = embeddings(draw, generator)
-        grade = torch.randint(-8, 2, scores.shape, generator=generator)
-        relevant = [(row > 0).nonzero().flatten() for row in grade]
-        given = {**drawn_options(draw, scores.shape, ("exclude",), generator), "top_k": draw.choice([None, 1, 4])}
-        assume(**drawn_costs(draw))
-        if seed % 2:
-            group = draw.choice([False, None])  # only this process, or all of them, which is one
+    draw, generator = random.Random(seed), torch.Generator().manual_seed(seed)
+    (queries, items), size = draw.choice([(3, 20), (16, 40), (2, 1)]), draw.choice([0, 1, 3])
+    # Products of whole numbers are exact.
+    left, right = (torch.randint(-2, 3, (n, size), generator=generator).float() for n in (queries, items))
+    scores, grade = left @ right.T, torch.randint(-8, 2, (queries, items), generator=generator)
+    relevant = [(row > 0).nonzero().flatten() for row in grade]
+    given = {**drawn_options(draw, scores.shape, ("exclude",), generator), "top_k": draw.choice([None, 1, 4])}
+    with costs.assumed(**drawn_costs(draw)):
+        if pieces == "embeddings":
+            group = draw.choice([False, None])  # this process without others, or the group of all, which are one
             ranking = tr.Ranking.from_embeddings(left, right, relevant, group=group, **given)
         else:
-            step = draw.choice([1, 4, 50])
-            ranking = tr.Ranking.from_score_blocks(list(scores.split(step, dim=1)), relevant, **given)
-        want = standing(scores, of_relevant(grade), exclude=given.get("exclude"))
-        assert_stands(ranking, want, given["top_k"])
+            blocks = list(scores.split(draw.choice([1, 4, 50]), dim=1))
+            ranking = tr.Ranking.from_score_blocks(blocks, relevant, **given)
+    want = standing(scores, of_relevant(grade), exclude=given.get("exclude"))
+    assert_stands(ranking, want, given["top_k"])
 
 
 @pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != "ids"])
-def test_nan_is_counted_once_for_each_query_whatever_the_costs(assume, layout):
-    for seed in range(30):
-        draw, generator = random.Random(seed), torch.Generator().manual_seed(seed)
-        batch, _ = LAYOUTS[layout](draw, generator)
-        scores = batch.scores.clone().flatten()
-        scores[:: draw.choice([1, 7, 30])] = NAN
-        batch = dataclasses.replace(batch, scores=scores.view_as(batch.scores))
-        real = torch.ones_like(batch.scores, dtype=torch.bool) if batch.mask is None else batch.mask
-        bad = batch.scores.isnan() & real
-        number = bad.any(-1).sum() if bad.dim() == 2 else len(batch.indexes[bad].unique())
-        assume(**drawn_costs(draw))
+@cases("seed", range(30))
+def test_nan_is_counted_once_for_each_query_whatever_the_costs(layout, seed):
+    draw, generator = random.Random(seed), torch.Generator().manual_seed(seed)
+    batch, _ = LAYOUTS[layout](draw, generator)
+    scores = batch.scores.clone().flatten()
+    scores[:: draw.choice([1, 7, 30])] = NAN
+    batch = dataclasses.replace(batch, scores=scores.view_as(batch.scores))
+    real = torch.ones_like(batch.scores, dtype=torch.bool) if batch.mask is None else batch.mask
+    bad = batch.scores.isnan() & real
+    number = bad.any(-1).sum() if bad.dim() == 2 else len(batch.indexes[bad].unique())
+    with costs.assumed(**drawn_costs(draw)):
         errors = sum(ranking.errors for ranking in rank(batch, Need(draw.choice([None, 2]), relevant=True)))
-        assert errors[Problem.NAN_SCORES] == number, seed
+    assert errors[Problem.NAN_SCORES] == number
