@@ -55,7 +55,7 @@ def embeddings(queries, items, dimension, dtype, special=False):
     if special:
         right[3], right[4, 0], right[5, 0] = float("nan"), float("inf"), float("-inf")
         left[0, 0] = 1
-        left[1:2, -1] = float("inf")
+        left[1:2] = float("inf")
     return left, right
 
 
