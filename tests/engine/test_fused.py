@@ -13,6 +13,7 @@ import torch
 import torchrank as tr
 from tests.support import workers
 from torchrank.engine import rank
+from torchrank.engine.comparing import count_equal
 from torchrank.engine.compiled import why_no_kernel
 from torchrank.engine.fused import _scores
 from torchrank.engine.plan import fused_precision
@@ -120,6 +121,14 @@ def test_the_scores_of_a_matrix_are_counted(fused, monkeypatch, candidates, entr
         for entry, score in enumerate(judged[query].tolist()):
             assert counts.greater[query, entry] == 2 + sum(x > score for x in listed)
             assert counts.equal[query, entry] == 2 + sum(x == score > -math.inf for x in listed)
+
+
+@interpreted
+def test_scores_that_equal_one_of_each_query_are_counted():
+    assert not why_no_kernel(CPU)
+    scores = torch.tensor([[1.0, -math.inf, 1.0], [2.0, 3.0, 2.0]])
+    assert count_equal(scores, scores[:, :1]).tolist() == [2, 2]
+    assert count_equal(scores, scores[:, 1:2]).tolist() == [0, 1]
 
 
 @interpreted
