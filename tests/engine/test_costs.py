@@ -63,7 +63,7 @@ def of_relevant(grade):
     return [{item: 1 for item, worth in enumerate(row) if worth > 0} for row in grade.tolist()]
 
 
-# ---- layouts: drawn lists as a batch, and its places ---------------------------------------------------
+# ---- layouts: drawn lists as a batch, and its places -----------------------------------------------------------------
 
 
 def matrix(draw, generator):

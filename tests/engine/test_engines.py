@@ -54,7 +54,7 @@ OWN = {name: cls for name, cls in tr.RankingMetric.registry.items() if cls.__mod
 
 WAYS = {
     "as it comes": {},
-    "few, by counting": {"sparse": 0, "copied_lists": 1, **FORCED[Counting.COUNT]},
+    "few, by counting": {"sparse": 0, **FORCED[Counting.COUNT]},
     "few, among the best": {"sparse": 0, **FORCED[Counting.TOP]},
     "few, by sorting": {"sparse": 0, **FORCED[Counting.SORT]},
     "all, sorted": {"sparse": 10**9, **FORCED[Counting.SORT]},
@@ -280,6 +280,16 @@ def test_a_nan_score_beside_ties_is_counted_whatever_the_measure(options):
             if validate:
                 with pytest.raises(ValueError, match="1 query with NaN"):
                     metric.compute()
+
+
+@pytest.mark.parametrize("grade", [0, -3])
+def test_flat_rows_of_which_none_is_relevant_have_lists_and_no_entries(grade):
+    scores, indexes = torch.tensor([0.3, -INF, 0.1, 0.2, 0.3]), torch.tensor([7, 7, 2, 2, 2])
+    layout = arrange(scores, torch.full((5,), grade), indexes=indexes)
+    assert PackedRows.of(layout, scores, Need(relevant=True)) is not None
+    ranking = tr.Ranking.from_flat(scores, torch.full((5,), grade), indexes)
+    assert ranking.num_candidates.tolist() == [3, 1]
+    assert not ranking.valid.any()
 
 
 def test_nan_scores_of_flat_rows_are_counted_once_per_query():

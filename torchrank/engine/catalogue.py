@@ -95,7 +95,7 @@ def rank_columns(
         _read(columns, counted)
         _sum_over_workers(columns, counted, differing)
     for group in all_groups:
-        yield group.ranking(errors, validate, need.reach)
+        yield group.ranking(errors, validate)
         errors = torch.zeros_like(errors)
 
 
@@ -247,7 +247,7 @@ class _Group:
         on_this_worker = self.seen.here[: judged_scores.numel()].view(judged_scores.shape)
         return (on_this_worker & (seen != judged_scores) & ~(seen.isnan() & judged_scores.isnan())).sum()
 
-    def ranking(self, errors: Tensor, validate: bool, reach: int | None) -> Ranking:
+    def ranking(self, errors: Tensor, validate: bool) -> Ranking:
         """The ranking of the group, after all columns were read."""
         columns, judged_scores, counts = self.columns, self.judged_scores, self.counts
         if self.top is not None:
@@ -269,7 +269,7 @@ class _Group:
             differing = valid & (judged_scores > float("-inf")) & (counts.equal == 0)
             errors = count(Problem.UNEQUAL_SCORES, differing, others=errors)
         ranking = as_ranking(
-            counts, judged_scores, self.grade, valid, errors, validate, max(1, width), reach, self.judged
+            counts, judged_scores, self.grade, valid, errors, validate, max(1, width), self.reach, self.judged
         )
         if isinstance(self.rows, Tensor):
             return replace(ranking, queries=self.rows)

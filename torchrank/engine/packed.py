@@ -31,7 +31,7 @@ class PackedRows:
     keys: Tensor
     #: int64 [query]: the place where each query begins
     query_start: Tensor
-    #: number of bits of the grade, 0 if no row is an entry; rows that are no entries have 0 there
+    #: number of bits of the grade; rows that are no entries have 0 there
     bits: int
     #: grade of an entry minus its lower bits
     least: int
