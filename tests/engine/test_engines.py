@@ -44,6 +44,7 @@ from torchrank.hardware.sorted_values import ascending
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, no_errors
 from torchrank.layouts.canonical import DenseLayout, Need
+from torchrank.layouts.catalogues import streamed
 
 TRIED = [config for config in FEW if config.name in REPRESENTATIVES]
 OWN = {name: cls for name, cls in tr.RankingMetric.registry.items() if cls.__module__.startswith("torchrank.")}
@@ -226,11 +227,12 @@ def test_no_engine_reads_a_value_of_an_accelerator(assume, monkeypatch, layout, 
 def test_a_ranking_reaches_as_far_as_it_was_asked_to(assume, counting):
     assume(**FORCED[counting])
     scores, label = torch.rand(3, 50), torch.tensor([1, 2, 3])
-    assert tr.Ranking.from_scores(scores, label).reach is None
+    blocks = list(scores.split(20, dim=1))
     for reach in (None, 4):
-        (found,) = rank(arrange(scores, label), Need(reach, relevant=True))
-        assert found.reach == reach
-        assert tr.Ranking.from_score_blocks(list(scores.split(20, dim=1)), label, top_k=reach).reach == reach
+        for layout in (arrange(scores, label), streamed(blocks, label, None, reach)):
+            (ranking,) = rank(layout, Need(reach, relevant=True))
+            assert ranking.reach == reach
+        assert tr.Ranking.from_score_blocks(blocks, label, top_k=reach).reach == reach
 
 
 def test_nan_is_counted_in_each_group_of_queries_with_similar_numbers_of_relevant_candidates(assume):
