@@ -99,6 +99,7 @@ def test_counts_are_those_of_the_whole_matrix(fused, sizes, precision, special, 
         *[(3000, 3, True, dtype) for dtype in DTYPES],
         (700, 17, False, torch.bfloat16),  # several segments of a row
         (7, 0, False, torch.float32),  # no judged items: how many are retrieved
+        (7, 2049, False, torch.float32),  # one candidate at a time
     ],
 )
 def test_the_scores_of_a_matrix_are_counted(fused, monkeypatch, candidates, entries, masked, dtype):
@@ -297,6 +298,20 @@ def test_a_kernel_with_a_fault_counts_wrong(fused, monkeypatch, fault):
 
     monkeypatch.setattr(fused, "count_scores", faulty)
     assert fused.count_right(CPU) == (fault == "none")
+
+
+@interpreted
+@pytest.mark.parametrize("kind", ScoreCounts._fields)
+def test_a_kernel_that_counts_one_score_too_many_counts_wrong(fused, monkeypatch, kind):
+    count_scores = fused.count_scores
+
+    def faulty(scores, judged, mask, counts):
+        count_scores(scores, judged, mask, counts)
+        count = getattr(counts, kind)
+        count[-1] = count[-1] + 1
+
+    monkeypatch.setattr(fused, "count_scores", faulty)
+    assert not fused.count_right(CPU)
 
 
 @interpreted

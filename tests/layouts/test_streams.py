@@ -27,7 +27,7 @@ from tests.support.brute_force_ranks import (
 )
 from tests.support.cases import cases
 from tests.support.sharded_catalogues import CATALOGUES, shared
-from tests.support.unread import Elsewhere
+from tests.support.unread import Elsewhere, leave_values_unread
 from torchrank.engine import rank as rank_blocks
 from torchrank.engine import streaming as streams
 from torchrank.engine.counting import Counting
@@ -414,7 +414,7 @@ def test_bad_values_in_blocks_are_counted_as_in_one_matrix(engine):
     scores = some_scores(12, 30, seed=15)
     scores[3:6, 10:15] = NAN  # in two of the blocks, not in the last one
     relevant = (torch.tensor([0, 0, 1, 2, 2, 12, 3]), torch.tensor([29, 30, 2**31, 4, 4, 0, 1]))
-    exclude = (torch.tensor([0, 3, 5, 99]), torch.tensor([31, 12, 2**31, 0]))
+    exclude = (torch.tensor([0, 3, 5, 99]), torch.tensor([30, 12, 2**31, 0]))
     want = tr.Ranking.from_scores(scores, relevant, exclude=exclude)
     assert (want.errors > 0).sum() == 3
     for blocks in ([scores], cut(scores, (11, 0, 7))):
@@ -431,6 +431,15 @@ def test_blocks_without_queries_or_items():
         for blocks, top_k in (([block, block], None), ([block, block], 3), (iter([block, block]), 3)):
             ranking = tr.Ranking.from_score_blocks(blocks, torch.full((queries,), -1), top_k=top_k)
             assert_stands(ranking, no_places(queries, 2 * items))
+
+
+@pytest.mark.parametrize("read", [True, False], ids=["", "no value is read"])
+def test_embeddings_without_queries(monkeypatch, read):
+    if not read:
+        leave_values_unread(monkeypatch)
+    labels = torch.zeros(0, dtype=torch.int64)
+    ranking = tr.Ranking.from_embeddings(torch.rand(0, 4), torch.rand(9, 4), labels, chunk_size=4)
+    assert_stands(ranking, no_places(0, 9))
 
 
 # ---- a catalogue spread over workers -----------------------------------------------------------------------------

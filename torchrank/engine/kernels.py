@@ -88,7 +88,7 @@ def count_scores(scores: Tensor, judged_scores: Tensor, mask: Tensor | None, cou
         return
     segments = max(1, min(triton.cdiv(16 * PROGRAMS, queries), triton.cdiv(candidates, SEGMENT)))
     lanes = triton.next_power_of_2(max(1, entries))
-    width = max(32 * WARPS // min(lanes, 32 * WARPS), COMPARED // lanes)
+    width = max(1, COMPARED // lanes)
     segment = triton.cdiv(triton.cdiv(candidates, segments), width) * width
     masked, strides = mask is not None, (0, 0) if mask is None else mask.stride()
     with torch.cuda.device_of(scores):
