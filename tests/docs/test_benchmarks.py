@@ -5,8 +5,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support import workers
 from torchrank.hardware import costs
 
 ROOT = Path(__file__).parents[2]
@@ -98,9 +97,9 @@ def test_a_quick_run_writes_and_prints_its_table(parts, command, capsys, tmp_pat
 @pytest.mark.xdist_group("processes")
 def test_a_visit_runs_whole_on_a_cpu_and_its_file_becomes_the_page(parts, command, capsys, tmp_path):
     path = tmp_path / "visit.json"
-    call = [sys.executable, "-m", "benchmarks", "--visit", "--device", "cpu", "--out", str(path)]
-    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True)  # it forks, so this process must not run it
-    assert done.returncode == 0, done.stderr
+    call, output, errors = ["--visit", "--device", "cpu", "--out", path], tmp_path / "output", tmp_path / "errors"
+    status = workers.run_module("benchmarks", call, output, errors, ROOT)  # it forks, so this process must not run it
+    assert status == 0, errors.read_text()
     found = json.loads(path.read_text())
     assert set(found["visit"]) == set(parts["visit"].PARTS)
     assert not any(part["failed"] for part in found["visit"].values())
@@ -112,7 +111,7 @@ def test_a_visit_runs_whole_on_a_cpu_and_its_file_becomes_the_page(parts, comman
     assert found["visit"]["workers"]["gloo"] == found["visit"]["workers"]["alone"]
     assert command("--visit", "--table", path) == 0
     printed = shown(capsys)
-    assert printed.strip() == done.stdout.strip()
+    assert printed.strip() == output.read_text().strip()
     assert all(f"**{key}**" in printed for key in found["workloads"])
 
 

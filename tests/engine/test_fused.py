@@ -42,6 +42,30 @@ def test_the_interpreter_counts_right(tmp_path):
     assert process.exitcode == 0, (tmp_path / "output").read_text()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_patch():
+    """Let the interpreter patch Triton's language at the first call of a device function, not at each of them.
+
+    Every call wraps all functions of the language once more, which takes longer than what the kernels do.
+    """
+    if not INTERPRETED:
+        yield
+        return
+    from triton.runtime import interpreter
+
+    patched = set()
+
+    def call(self, *args, **kwargs):
+        if self.fn.__module__ not in patched:
+            patched.add(self.fn.__module__)
+            interpreter._patch_lang(self.fn)
+        return self.rewrite()(*args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interpreter.InterpretedFunction, "__call__", call)
+        yield
+
+
 @pytest.fixture(scope="module")
 def fused():
     from torchrank.engine import kernels

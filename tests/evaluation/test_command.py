@@ -5,16 +5,14 @@ import gzip
 import hashlib
 import io
 import json
-import os
 import pathlib
-import subprocess
-import sys
 import warnings
 from xml.etree import ElementTree
 
 import pytest
 
 import torchrank as tr
+from tests.support import workers
 from tests.support.optional import pandas, pyplot
 from tests.support.trec_files import files_of, two_runs
 from torchrank import cli
@@ -559,32 +557,18 @@ def test_no_line_is_wider_than_the_terminal_unless_all_columns_are_asked_for(fil
 
 LISTS = {"measures": "ndcg@k", "presets": "trec_eval", "spellings": "ndcg@{k}"}
 
-# Each list fills the registries of a new process by itself. PyTorch, which takes longest, is imported once for all.
-FORKED = """
-import os, sys
-import tests.support.torchmetrics_without_scipy
-for command in sys.argv[1:]:
-    print(f"-- {command}", flush=True)
-    if not os.fork():
-        from torchrank.cli import main
-        sys.exit(main([command]))
-    assert os.wait()[1] == 0
-"""
 
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-def test_lists_have_a_line_for_each_name_in_a_new_process():
-    call = [sys.executable, "-c", FORKED, *LISTS]
-    environment = {**os.environ, "COLUMNS": "80", "PYTHONPATH": str(pathlib.Path(__file__).parents[2])}
-    done = subprocess.run(call, capture_output=True, text=True, timeout=300, env=environment)
-    assert (done.returncode, done.stderr) == (0, "")
-    printed = dict(one.split("\n", 1) for one in done.stdout.split("-- ")[1:])
-    assert printed.keys() == LISTS.keys()
-    for command, lines in printed.items():
-        lines = lines.splitlines()
+@pytest.mark.xdist_group("processes")
+def test_lists_have_a_line_for_each_name_in_a_new_process(tmp_path):
+    """Each list fills the registries by itself."""
+    for command, start in LISTS.items():
+        output, errors = tmp_path / command, tmp_path / "errors"
+        status = workers.run_module("torchrank", [command], output, errors, anew=True, environment={"COLUMNS": "80"})
+        assert (status, errors.read_text()) == (0, "")
+        lines = output.read_text().splitlines()
         assert max(map(len, lines)) <= 80, command
         assert len(lines) > 10, command
-        assert any(line.startswith(f"{LISTS[command]} ") for line in lines), command
+        assert any(line.startswith(f"{start} ") for line in lines), command
 
 
 def texts_of(path):

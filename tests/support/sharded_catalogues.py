@@ -45,6 +45,7 @@ class Catalogue(NamedTuple):
         if self.relevant == 1:
             relevant = torch.cat(relevant)
             relevant[:3] = torch.tensor([0.02, 0.2, 0.98]).mul(self.items).round()  # where a slice begins
+            relevant[3:6] = relevant[:3] - 1  # and where the one before ends
         if self.exclude:
             more["exclude"] = pairs_of((len(queries), self.items), 40 * self.items // 10, seed=1)
         if self.bad:

@@ -224,18 +224,23 @@ def call(module, function, *args):
     getattr(importlib.import_module(module), function)(*args)
 
 
-def run_module(module, arguments, output, errors, folder=".", encoding=None):
-    """Exit status of ``python -m module``; ``output`` and ``errors`` are files, or None: a pipe that nobody reads."""
-    process = CONTEXT.Process(
-        target=as_main, args=(module, list(map(str, arguments)), output, errors, folder, encoding)
-    )
+def run_module(module, arguments, output, errors, folder=".", encoding=None, anew=False, environment=None):
+    """Exit status of ``python -m module``; ``output`` and ``errors`` are files, or None: a pipe that nobody reads.
+
+    ``anew``: whether the process imports ``torchrank`` itself, as a new one would.
+    """
+    call = module, list(map(str, arguments)), output, errors, folder, encoding, anew, environment or {}
+    process = CONTEXT.Process(target=as_main, args=call)
     process.start()
     process.join()
     return process.exitcode
 
 
-def as_main(module, arguments, output, errors, folder, encoding):
+def as_main(module, arguments, output, errors, folder, encoding, anew=False, environment=()):
     """Be ``python -m module`` from here on."""
+    os.environ.update(environment)
+    for name in [name for name in sys.modules if anew and name.split(".")[0] == "torchrank"]:
+        del sys.modules[name]
     for number, path in ((1, output), (2, errors)):
         if path is None:
             unread, file = os.pipe()

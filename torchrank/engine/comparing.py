@@ -93,7 +93,7 @@ def equal_in_order(ordered: Tensor, judged: Tensor, up_to: Tensor) -> Tensor:
     if ordered.is_cpu:
         last, before = (ordered.gather(-1, (up_to - n).clamp_min_(0)) == judged for n in (1, 2))
         if not bool((before & (up_to > 1)).any()):  # no ties, so a second search can be saved
-            return (last & (up_to > 0)).long()
+            return last.long()  # where ``up_to`` is 0, the smallest score is above the judged one
     return up_to - torch.searchsorted(ordered, judged)
 
 
