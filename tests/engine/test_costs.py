@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support import workers
 from tests.support.brute_force_ranks import DTYPES, FORCED, INF, NAN, assert_stands, some_scores, standing
 from tests.support.cases import cases
 from tests.support.unread import leave_values_unread
@@ -142,10 +143,8 @@ def test_places_do_not_depend_on_costs(monkeypatch, layout, read, seed):
 
 @pytest.fixture
 def alone(tmp_path):
-    """A group of this process only, over which a catalogue can be spread."""
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
-    yield
-    torch.distributed.destroy_process_group()
+    with workers.group_of_one(tmp_path):
+        yield
 
 
 @pytest.mark.parametrize("read", [True, False], ids=["", "no value is read"])

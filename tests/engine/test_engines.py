@@ -1,5 +1,6 @@
 """Every way to find the places of candidates gives the places counted one query at a time, up to its reach."""
 
+import contextlib
 import functools
 import itertools
 import math
@@ -1120,17 +1121,25 @@ def test_chunks_of_an_accelerator_are_a_multiple_of_those_of_a_cpu(assume, monke
     assert chunks(layout, Need(reach=1)) == wanted == tuple((start, start + 5) for start in range(0, 25, 5))
 
 
-def test_scores_that_differ_from_their_prediction_are_counted_again(monkeypatch):
+@pytest.mark.parametrize("spread", [False, True], ids=["", "spread over a group"])
+def test_scores_that_differ_from_their_prediction_are_counted_again(monkeypatch, tmp_path, spread):
     monkeypatch.setattr(streaming, "_guess", lambda layout, row, item: torch.full_like(item, 0.25, dtype=torch.float32))
     g = torch.Generator().manual_seed(0)
     queries, items = (torch.randint(-3, 4, (number, 4), generator=g).float() for number in (20, 50))
     scores, label = queries @ items.T, torch.randint(50, (20,), generator=g)
-    ranking = tr.Ranking.from_embeddings(queries, items, label, chunk_size=16)
+    with workers.group_of_one(tmp_path) if spread else contextlib.nullcontext():
+        ranking = tr.Ranking.from_embeddings(queries, items, label, chunk_size=16, group=None if spread else False)
     own = scores.gather(1, label[:, None])
     assert ranking.first.tolist() == [
         [1 + sum(one > mine for one in row)] for row, [mine] in zip(scores.tolist(), own.tolist())
     ]
     assert ranking.tied.tolist() == [[row.count(mine)] for row, [mine] in zip(scores.tolist(), own.tolist())]
+
+
+def test_the_best_scores_of_rows_that_are_longer_than_a_chunk_are_found_one_row_at_a_time(assume):
+    scores = torch.randn(3, 9, generator=torch.Generator().manual_seed(0))
+    assume(block=4)
+    assert torch.equal(topk.best_scores(scores, 2), scores.sort(descending=True).values[:, :2])
 
 
 def test_flat_rows_are_joined_if_some_have_queries_in_another_order():

@@ -1,8 +1,10 @@
 """The kernels that count scores of a matrix, and products of embeddings: interpreted, and compiled for devices."""
 
+import functools
 import json
 import logging
 import math
+import mmap
 import multiprocessing
 import os
 import warnings
@@ -12,6 +14,7 @@ import torch
 
 import torchrank as tr
 from tests.support import workers
+from tests.support.guarded import guarded
 from torchrank.engine import rank
 from torchrank.engine.comparing import count_equal
 from torchrank.engine.compiled import why_no_kernel
@@ -19,6 +22,7 @@ from torchrank.engine.fused import _scores
 from torchrank.engine.plan import fused_precision
 from torchrank.engine.score_counts import ScoreCounts
 from torchrank.engine.thresholds import compared_dtype
+from torchrank.layouts.bad_values import Problem
 from torchrank.layouts.catalogues import embedded
 
 pytestmark = pytest.mark.needs("triton")
@@ -157,6 +161,28 @@ def test_scores_that_equal_one_of_each_query_are_counted():
 
 
 @interpreted
+@pytest.mark.skipif(not hasattr(mmap, "PROT_READ"), reason="needs memory that cannot be read")
+@pytest.mark.parametrize("before", [False, True])
+def test_kernels_read_and_write_nothing_but_their_arguments(fused, before):
+    """A kernel that did would end this process."""
+    own = functools.partial(guarded, before=before)
+    for queries, items, size, entries in ((130, 33, 16, 1), (3, 129, 130, 3)):
+        left, right = map(own, embeddings(queries, items, size, torch.float32))
+        query = own(torch.arange(queries).repeat_interleave(entries))
+        item = own(torch.arange(queries * entries) % items)
+        judged = own(fused.score_pairs(left, right, query, item, "tf32").view(queries, entries))
+        scores = own(left @ right.T)
+        assert torch.equal(judged, scores.gather(1, item.view(queries, entries)))
+        counts = [ScoreCounts(*map(own, ScoreCounts.nothing(judged.shape, CPU))) for _ in range(3)]
+        fused.count_products(left, right, judged, "tf32", counts[0])
+    fused.count_scores(scores, judged, None, counts[1])
+    fused.count_scores(scores, judged, own(torch.ones(3, 129, dtype=torch.bool)), counts[2])
+    for found in counts:
+        assert torch.equal(found.greater, (scores[:, None] > judged[..., None]).sum(-1))
+        assert found.retrieved.tolist() == [129] * 3
+
+
+@interpreted
 def test_nothing_is_counted_among_no_items_or_for_no_queries(fused):
     for queries, items in ((2, 0), (0, 2)):
         left, right = embeddings(queries, items, 4, torch.float32)
@@ -237,6 +263,7 @@ def test_a_score_that_differs_from_itself_is_an_error(fused, monkeypatch):
     exact = fused.score_pairs
     monkeypatch.setattr(fused, "score_pairs", lambda *given: exact(*given) + 0.5)  # as a device with two ways would
     ranking = tr.Ranking.from_embeddings(queries, items, RELEVANT["labels"], precision="tf32")
+    assert ranking.errors[Problem.UNEQUAL_SCORES] == 3
     with pytest.raises(ValueError, match=r"computed twice with different results.*queries\.float"):
         tr.MRR().score(ranking)
 
@@ -377,12 +404,14 @@ def test_why_the_kernel_is_not_used_is_said_on_request(said):
     queries, items = embeddings(5, 256, 16, torch.float32)
     tr.Ranking.from_embeddings(queries, items, [torch.arange(9)] * 5, precision="tf32")
     tr.Ranking.from_embeddings(queries, items, RELEVANT["labels"], precision="highest")
+    tr.Ranking.from_embeddings(queries, items, RELEVANT["labels"], precision="tf32", atol=0.5)
     ranking = tr.Ranking.from_embeddings(queries, items, RELEVANT["labels"], precision="tf32", top_k=3)
     assert ranking.reach == 3
     assert "9 judged items, more than 8" in said[0]
     assert "got 'highest'" in said[1]
-    assert "in one kernel, among" in said[2]
-    assert "not in one kernel" not in said[2]
+    assert "does not support atol and rtol" in said[2]
+    assert "in one kernel, among" in said[3]
+    assert "not in one kernel" not in said[3]
 
 
 @pytest.mark.skipif(INTERPRETED, reason="the interpreter needs no device")
@@ -393,11 +422,8 @@ def test_embeddings_on_a_cpu_are_not_ranked_by_the_kernel(said):
 
 @interpreted
 def test_a_catalogue_that_is_spread_over_workers_is_counted_alike(tmp_path):
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
-    try:
+    with workers.group_of_one(tmp_path):
         assert torch.equal(spread(None, slice(None)), spread(False, slice(None)))
-    finally:
-        torch.distributed.destroy_process_group()
 
 
 def spread(group, part):

@@ -219,6 +219,16 @@ def end():
         os._exit(0)
 
 
+@contextlib.contextmanager
+def group_of_one(folder):
+    """A process group of this process only, over which a catalogue can be spread."""
+    dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=0, world_size=1)
+    try:
+        yield
+    finally:
+        leave()
+
+
 def call(module, function, *args):
     """Call a function of another test module, which a new process finds only by its name here."""
     getattr(importlib.import_module(module), function)(*args)
