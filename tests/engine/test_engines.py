@@ -782,6 +782,15 @@ def test_flat_rows_have_the_same_entries_however_they_lie(order):
     assert torch.equal(tr.NDCG().score(scores.repeat(2), target.repeat(2), indexes=torch.arange(12) // 6), wanted)
 
 
+@pytest.mark.parametrize("name", ["ndcg(unjudged=upper)", "map(unjudged=upper)@3", "rbp(unjudged=lower)", "judged@3"])
+def test_padding_of_ids_is_no_unjudged_candidate(name):
+    relevant = torch.tensor([[3, 9], [1, -1]])
+    padded = tr.parse(name).score(torch.tensor([[5, 3, -1, -1], [7, -1, 2, 1]]), relevant)
+    lists = zip(([5, 3], [7, 2, 1]), relevant)
+    alone = [tr.parse(name).score(torch.tensor([ids]), ones[None]).item() for ids, ones in lists]
+    assert padded.tolist() == alone
+
+
 def test_the_smallest_number_is_a_score_of_a_retrieved_candidate():
     scores = torch.tensor([0.5, -INF, torch.finfo(torch.float32).min, 0.1])
     ranking = tr.Ranking.from_flat(scores, torch.ones(4, dtype=torch.int64), torch.tensor([7, 7, 7, 2]))

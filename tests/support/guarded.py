@@ -16,8 +16,5 @@ def guarded(tensor: torch.Tensor, before: bool = False) -> torch.Tensor:
     forbidden = ctypes.addressof(ctypes.c_char.from_buffer(region)) + (0 if before else room)
     assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(forbidden), page, PROT_NONE) == 0
     start = page if before else room - size
-    return (
-        torch.frombuffer(region, dtype=tensor.dtype, count=tensor.numel(), offset=start)
-        .view(tensor.shape)
-        .copy_(tensor)
-    )
+    copy = torch.frombuffer(region, dtype=tensor.dtype, count=tensor.numel(), offset=start)
+    return copy.view(tensor.shape).copy_(tensor)
