@@ -201,3 +201,11 @@ def test_excluded_pairs_beside_labels_are_those_beside_one_judged_item():
     assert few.query.tolist() == pairs.query.tolist()
     assert none is None
     assert not gone.any()
+
+
+@pytest.mark.parametrize("row", [[0.3, 0.1, 0.1], [0.3, 0.3, 0.1], [0.1, 0.2, 0.3], [0.2]])
+def test_sorting_finds_ties_wherever_they_are(row):
+    scores = torch.tensor([row])
+    counts = counting.count_by_sorting(scores, scores)
+    assert counts.equal.tolist() == [[row.count(x) for x in row]]
+    assert counts.greater.tolist() == [[sum(other > x for other in row) for x in row]]

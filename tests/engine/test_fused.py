@@ -183,6 +183,24 @@ def test_kernels_read_and_write_nothing_but_their_arguments(fused, before):
 
 
 @interpreted
+def test_programs_may_run_in_any_order(fused, monkeypatch):
+    from triton.runtime.interpreter import interpreter_builder as builder
+
+    left, right = embeddings(130, 300, 70, torch.float32)
+    row = torch.arange(130)
+
+    def found():
+        judged = fused.score_pairs(left, right, row, 2 * row, "tf32").view(130, 1)
+        counts = ScoreCounts.nothing(judged.shape, CPU)
+        fused.count_products(left, right, judged, "tf32", counts)
+        return judged, *counts
+
+    forwards, move = found(), builder.set_grid_idx
+    monkeypatch.setattr(builder, "set_grid_idx", lambda x, y, z: move(builder.grid_dim[0] - 1 - x, y, z))
+    assert all(map(torch.equal, found(), forwards))
+
+
+@interpreted
 def test_nothing_is_counted_among_no_items_or_for_no_queries(fused):
     for queries, items in ((2, 0), (0, 2)):
         left, right = embeddings(queries, items, 4, torch.float32)

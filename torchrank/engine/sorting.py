@@ -210,17 +210,9 @@ def _one_by_one(scores: Tensor, indexes: Tensor, tie_break: Tensor | None) -> Or
     return Order(rows, run_starts, new_query[:-1].nonzero().squeeze(-1))
 
 
-def _shifted(indexes: Tensor, low: int, bits: int, dtype: torch.dtype) -> Tensor:
-    """Indexes minus the lowest one, shifted to the upper bits; a new tensor."""
-    # Subtract in the short dtype only if the difference cannot wrap around in it.
-    fits = indexes.dtype != torch.int64 and low >= 0
-    counted = indexes.to(dtype) - low if fits else (indexes.long() - low).to(dtype)
-    return counted << bits
-
-
 def _packed(scores: Tensor, indexes: Tensor, low: int) -> Tensor:
     """int64 keys [row] that sort by index and descending score. Equal scores of a query have equal keys."""
-    return _shifted(indexes, low, 32, torch.int64).add_(falling(scores))
+    return ((indexes.long() - low) << 32).add_(falling(scores))
 
 
 def starts(key: Tensor, span: int, bits: int, least: int) -> Tensor:
