@@ -865,6 +865,7 @@ def test_the_compiled_kernel_counts_alike(monkeypatch, compiled):
     label = torch.randint(-1, 300, (60,), generator=torch.Generator().manual_seed(0))
     half, full = (some_scores(60, 300, dtype, seed=8) for dtype in (torch.bfloat16, torch.float32))
     batches = [(full, label), (full[:13, :100], label[:13] % 100), (full[:0], label[:0]), (half, label)]
+    batches.append((full, (full != 0).int().argmax(-1)))  # zeros and infinities, but no zero among the judged scores
     for scores in (full.clone(), half.clone()):
         scores[::9, 5] = NAN
         batches.append((scores, label))
