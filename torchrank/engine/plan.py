@@ -278,7 +278,7 @@ def _plan_of_relevant(layout: DenseLayout, need: Need) -> Plan | None:
         return None  # a few queries suffice to rule this plan out
     sizes = torch.zeros(queries, dtype=torch.int64, device=CPU)
     items: list[Tensor] = []
-    step = max(1, costs.now.block // candidates)
+    step = max(1, 8 * costs.now.block // candidates)  # temporaries have one byte per element, not dozens
     for start in range(0, queries, step):
         query, item = (layout.grade[start : start + step] > 0).nonzero(as_tuple=True)
         sizes[start : start + step] = torch.bincount(query, minlength=min(step, queries - start))
