@@ -1,8 +1,10 @@
 """Chunks are evaluated as the documents that they are of: against tables of documents, made in plain Python."""
 
 import json
+import math
 import random
 
+import numpy as np
 import pytest
 
 import torchrank as tr
@@ -84,6 +86,44 @@ def test_ids_without_a_separator_or_of_another_type_are_documents():
     found = tr.evaluate({"q": {"a#b": 1}}, {"q": {"a#b#1": 0.5, "c": 0.9}}, "mrr", parent={"a#b#1": "a#b"})
     assert found.means["run"]["mrr"] == 0.5
     assert tr.evaluate({"q": {"#1": 1}}, {"q": {"#1": 0.5}}, "mrr", parent="#").means["run"]["mrr"] == 1
+
+
+NO_PARENT = [None, math.nan, np.float64("nan")]
+
+
+@pytest.mark.parametrize("no_parent", NO_PARENT, ids=repr)
+def test_ids_without_a_parent_are_documents_of_their_own(no_parent):
+    of = {"c#1": "c", "junk": no_parent}
+    for parent in (of, lambda name: of.get(name, no_parent), *([of.get] if no_parent is None else [])):
+        for ids in (str, lambda name: [*"abcdefghijklmnopqrstuvwxyz"].index(name[0])):  # text, integers
+            qrels, run = {"q": {ids("gold"): 1}}, {"q": {ids("junk"): 0.9, ids("x"): 0.5, ids("gold"): 0.4}}
+            way = parent if ids is str else {9: no_parent, 23: no_parent}
+            for make in (dict, rows):
+                assert tr.evaluate(make(qrels), make(run), "mrr", parent=way).means["run"]["mrr"] == 1 / 3
+                assert tr.MRR()(tr.Ranking.from_run(make(qrels), make(run), parent=way)).item() == pytest.approx(1 / 3)
+    run = {"q": {"junk": 0.9, "c#1": 0.5}}
+    with pytest.warns(UserWarning, match="No document of the run is judged"):
+        assert tr.evaluate({"q": {"gold": 1}}, run, "mrr", parent=of).means["run"]["mrr"] == 0
+    assert tr.evaluate({"q": {"c": 1}}, run, "mrr", parent=of).means["run"]["mrr"] == 0.5
+    frame = {"user": ["u"] * 3, "item": ["junk", "x", "c#1"], "score": [3, 2, 1], "label": [0, 0, 1]}
+    assert tr.evaluate(frame, "mrr", parent=of, ties="document").means["run"]["mrr"] == 1 / 3
+
+
+@pytest.mark.parametrize("wrong", [["c"], "", {"c": 1}, np.array(["c"])], ids=repr)
+def test_a_parent_that_is_no_id_is_named_with_its_chunk(wrong):
+    for parent in ({"c#1": wrong}, {"c#1": wrong}.get):
+        for call in (tr.Ranking.from_run, lambda *tables, parent: tr.evaluate(*tables, "mrr", parent=parent)):
+            with pytest.raises(TypeError, match=r"to return text or an integer, got .* for 'c#1'.* return None"):
+                call({"q": {"c": 1}}, {"q": {"c#1": 0.5}}, parent=parent)
+
+
+def test_a_run_is_mapped_to_its_documents_once_also_with_judgments_of_people():
+    qrels, run = {q: {"a#b#9": 1} for q in "qp"}, {q: {"a#b#1": 0.5, "c": 0.9} for q in "qp"}
+    of = {"a#b#1": "a#b", "a#b#9": "a#b", "c": "d", "d": "a#b"}
+    for parent in ("#", of):
+        found = tr.evaluate(qrels, run, "mrr", parent=parent, human=qrels)
+        assert found["run"].columns["mrr"].tolist() == [0.5, 0.5]
+        assert found.means["run"]["mrr"] == 0.5
 
 
 def test_each_subtopic_of_a_document_has_the_largest_grade_of_its_chunks():

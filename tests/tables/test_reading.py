@@ -406,7 +406,7 @@ def test_missing_values_in_frames_are_refused_with_their_row():
         tr.read_run(frame[2:])
     with pytest.raises(
         tr.ReadingError,
-        match=r"row 2: Expected query ids to be text or integers, got None; leave out rows without an id",
+        match=r"row 2: Expected query ids to be text or integers, got None; leave out missing ids",
     ):
         tr.read_run(pandas.DataFrame({"qid": [1, None], "docid": ["x", "y"], "score": [1, 2]}))
 

@@ -133,6 +133,43 @@ def test_an_id_with_white_space_is_not_written_between_white_space():
     assert _field(3) == "3"
 
 
+@pytest.mark.parametrize("missing", [None, float("nan"), np.nan, np.float32("nan"), "", np.str_("")], ids=repr)
+@pytest.mark.parametrize("read", [tr.read_qrels, tr.read_run])
+def test_a_missing_id_is_refused_in_every_source_with_its_place(read, missing):
+    value = "grade" if read is tr.read_qrels else "score"
+    sources = [
+        ({"p": {"a": 1}, "q": {"a": 1, missing: 1}}, "document ids of query 'q' to be text.* leave it out"),
+        ({"p": {"a": 1}, missing: {"a": 1}}, "query ids to be text.* leave it out"),
+        ({1: {2: 1, missing: 1}}, "document ids of query 1 to be text.* leave it out"),
+        ({"q": ["a", missing]}, f"document ids to be text.*'q': {'None' if missing is None else ''}"),
+        ({"p": ["a"], missing: ["b"]}, "query ids to be text.* leave it out"),
+        ({"q": [("a", 1), (missing, 2)]}, r"document ids to be text.*'q': \("),
+        ([("q", "a", 1), ("q", missing, 1)], "row 2: .*document ids to be text"),
+        ([("q", "a", 1), (missing, "a", 1)], "row 2: .*query ids to be text"),
+        ([{"qid": "q", "docno": missing, value: 1}], "row 1: .*document ids to be text"),
+        ({"qid": ["q", "q"], "docno": ["a", missing], value: [1, 1]}, "row 2: .*document ids to be text"),
+    ]
+    if value == "grade":
+        sources += [([("q", "1", "a", 1), ("q", missing, "a", 1)], "row 2: .*subtopics to be text")]
+    for source, message in sources:
+        with pytest.raises(tr.ReadingError, match=message) as caught:
+            read(source)
+        assert "rows" not in str(caught.value) or not isinstance(source, dict)
+
+
+def test_a_missing_id_of_json_is_refused():
+    for text in ('{"q": {"": 1}}', '{"": {"a": 1}}', '{"q": [null, "a"]}', '{"q": ["", "a"]}', '{"": ["a"]}'):
+        with pytest.raises(tr.ReadingError, match=r"ids.* to be text"):
+            tr.read_run(io.StringIO(text))
+
+
+def test_na_of_pandas_is_a_missing_id():
+    missing = pytest.importorskip("pandas").NA
+    for source in ({"q": {missing: 1}}, {"q": [missing]}, [("q", missing, 1)], {missing: {"a": 1}}):
+        with pytest.raises(tr.ReadingError, match=r"ids.* to be text.*got <NA>"):
+            tr.read_run(source)
+
+
 def test_the_largest_unsigned_integers_are_ids_up_to_those_of_int64():
     for largest in (0, 2**63 - 1):
         frame = {"qid": ["q"], "docno": np.array([largest], np.uint64), "score": [1.0]}

@@ -149,14 +149,14 @@ def test_a_missing_integer_id_is_named_by_its_row_and_left_out(name):
     for missing in (np.nan, None):
         frame = pandas.DataFrame({"qid": [1, 2, 3], "docno": [4, 5, 6], "score": [0.5, 0.25, 1.0]})
         frame.loc[2, name] = missing
-        message = "row 3: Expected .* ids to be text or integers, got None; leave out rows without an id and convert"
+        message = "row 3: Expected .* ids to be text or integers, got None; leave out missing ids and convert"
         for one in (frame, frame.astype(object).where(frame.notna(), None)):
             with pytest.raises(tr.ReadingError, match=message):
                 tr.read_run(one)
         mended = frame.dropna().astype({"qid": int, "docno": int})
         assert tr.read_run(mended).to_dict() == {1: {4: 0.5}, 2: {5: 0.25}}
     with pytest.raises(
-        tr.ReadingError, match=r"row 3: Expected query ids to be text, got None; leave .* without an id: "
+        tr.ReadingError, match=r"row 3: Expected query ids to be text, got None; leave out missing ids: "
     ):
         tr.read_run([("a", 4, 0.5), (1.5, 4, 0.5), (None, 4, 0.5)])
     with pytest.raises(tr.ReadingError, match="row 2: Expected query ids to be text or integers, got nan; leave out"):

@@ -25,7 +25,7 @@ from torchrank.tables.frames import is_columns, is_frame
 from torchrank.tables.id_columns import ObjectIds, of_objects
 from torchrank.tables.pair_tables import Duplicates, Parent, Qrels, Ties
 from torchrank.tables.rankings import tables_of_frame
-from torchrank.tables.sources import stem
+from torchrank.tables.sources import read_run, stem
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.rectified import of_tables
 from torchrank.wrappers.suites import Suite
@@ -99,7 +99,8 @@ def evaluate(
         expansion: how many times its size a gzip or parquet file of more than 64 MB may have, decompressed, likewise.
         parent: the document of which an item is a chunk: a separator, "#" for ids such as ``doc#chunk`` (what is before
             the last one is the document), a dictionary or a function from the id of a chunk to that of its document.
-            A document has the best score and the largest grade of its chunks. Ids without a parent are documents.
+            A document has the best score and the largest grade of its chunks. Ids without a parent, or with the parent
+            None or NaN, are documents.
         human: judgments of people for some of the queries, as ``qrels``, which are then those of a cheap judge, as a
             language model. The queries must be a random sample, or one of each of the ``strata``. Means, intervals and
             comparisons are those of :class:`torchrank.Rectified`; values of queries stay those of the judge.
@@ -162,7 +163,7 @@ def evaluate(
         for name, source in _named(run, evaluator.numbers).items():
             step(len(evaluator.numbers))
             if people is not None:
-                source = options.run(source)  # it is read once
+                source = read_run(source, ties=options.ties, duplicates=duplicates, expansion=expansion)  # once
                 table, _, found, _ = _joined(people, people.all_parts(source, lambda count: None))
                 by_people[name] = table.where(found) if options.queries == "both" else table
             parts = evaluator.all_parts(source, lambda count: step(-count))

@@ -227,6 +227,11 @@ def of_objects(values: list[Any]) -> TextIds | NumberIds | ObjectIds:
         raise ValueError(f"Expected integer ids that int64 can hold, got {large}; pass ids as text") from None
 
 
+def is_missing(value: Any) -> bool:
+    """Whether a value in place of an id says that there is none: None, NaN, or NA of pandas."""
+    return value is None or str(value != value) in ("True", "<NA>")
+
+
 def text_order(ids: Ids) -> Array:
     """int64 [row]: numbers in the order of the ids as text, byte by byte; equal for equal ids.
 

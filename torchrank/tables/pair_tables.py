@@ -12,7 +12,17 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from torchrank.tables.errors import ReadingError, RowError, shown
-from torchrank.tables.id_columns import Ids, KeyIds, NumberIds, TextIds, factorise, of_objects, pair_hashes, text_order
+from torchrank.tables.id_columns import (
+    Ids,
+    KeyIds,
+    NumberIds,
+    TextIds,
+    factorise,
+    is_missing,
+    of_objects,
+    pair_hashes,
+    text_order,
+)
 
 Array = np.ndarray
 Duplicates = Literal["error", "first", "best"]
@@ -167,7 +177,7 @@ class PairTable:
         """The table of the documents that the items are parts of, each with its largest number; None = the items.
 
         Raises:
-            TypeError: ``parent`` is neither a separator, a dictionary nor a function.
+            TypeError: ``parent`` is neither a separator, a dictionary nor a function, or returns no id.
         """
         if parent is None:
             return self
@@ -208,13 +218,18 @@ class PairTable:
         """The table of ``{query: {document: number}}``, whose documents are read only where they are needed.
 
         Raises:
-            ReadingError: a query has no dictionary, or a number is none or NaN.
+            ReadingError: a query has no dictionary, an id is missing, or a number is none or NaN.
         """
         inner = list(tables.values())
         for query, table in tables.items():
             if not isinstance(table, Mapping):
                 form = f"{{query: {{document: {cls.value_name}}}}}"
                 raise ReadingError(f"Expected {form}, got {type(table).__name__} for query {query!r}", source)
+        kinds = set(map(type, chain(tables, chain.from_iterable(inner))))
+        if not kinds <= {str, int} or any("" in table for table in (tables, *inner)):
+            refuse_missing(tables, "query ids", source)
+            for query, table in tables.items():
+                refuse_missing(table, f"document ids of query {shown(query)}", source)
         sizes = np.fromiter(map(len, inner), np.int64, len(inner))
         value = _floats(chain.from_iterable(table.values() for table in inner))
         if cls._bad(value).any():
@@ -241,14 +256,28 @@ class PairTable:
                     )
 
 
+def refuse_missing(ids: Iterable[Any], what: str, source: str) -> None:
+    """Raise ReadingError if one of the keys of a dictionary is no id."""
+    for key in ids:
+        if is_missing(key) or key == "":
+            raise ReadingError(f"Expected {what} to be text or integers, got {key!r}; leave it out", source)
+
+
 def _parent_of(parent: Parent) -> Callable[[Any], Hashable]:
-    """The document of an item. A text is the part before the last separator, or itself if there is none."""
+    """The document of an item, which is the item itself if it has no parent."""
     if isinstance(parent, str) and parent:
         return lambda item: item.rpartition(parent)[0] or item if isinstance(item, str) else item
-    if isinstance(parent, Mapping):
-        return lambda item: parent.get(item, item)
-    if callable(parent):
-        return parent
+    if isinstance(parent, Mapping) or callable(parent):
+        find = parent.get if isinstance(parent, Mapping) else parent
+
+        def document(item: Any) -> Hashable:
+            found = find(item)
+            if not isinstance(found, Hashable) or found == "":
+                way_out = "for an id without a parent return None"
+                raise TypeError(f"Expected parent to return text or an integer, got {found!r} for {item!r}; {way_out}")
+            return item if is_missing(found) else found
+
+        return document
     wanted = "a separator such as '#', a dictionary from chunk to document or a function"
     raise TypeError(f"Expected parent to be {wanted}, got {parent!r}")
 

@@ -12,8 +12,8 @@ import numpy as np
 from torchrank.names.arguments import warn
 from torchrank.tables import column_names as names
 from torchrank.tables.errors import ReadingError, RowError, shorten, shown
-from torchrank.tables.id_columns import LONGEST_ID, NumberIds, TextIds, factorise, of_objects
-from torchrank.tables.pair_tables import Rows, subtopics_of
+from torchrank.tables.id_columns import LONGEST_ID, NumberIds, TextIds, factorise, is_missing, of_objects
+from torchrank.tables.pair_tables import Rows, refuse_missing, subtopics_of
 from torchrank.tables.text import LONGEST_LINE, Text
 
 
@@ -48,10 +48,10 @@ def id_column(values: Any, what: str, error: RowError) -> TextIds | NumberIds:
     allowed = texts or {kind for kind, integer in kinds.items() if integer}
     wanted = "text" if texts else "text or integers"
     # Integers become floats where some are missing, so the missing id is the one to mend.
-    missing = next((row for row, value in enumerate(listed) if value is None or value != value), None)
+    missing = next((row for row, value in enumerate(listed) if is_missing(value)), None)
     if missing is not None:
         floats = " and convert the others to integers" if float in kinds and not texts else ""
-        message = f"Expected {what} to be {wanted}, got {listed[missing]!r}; leave out rows without an id{floats}"
+        message = f"Expected {what} to be {wanted}, got {listed[missing]!r}; leave out missing ids{floats}"
         raise error(message, missing)
     row = next(row for row, value in enumerate(listed) if type(value) not in allowed)
     kind = type(listed[row])
@@ -100,10 +100,13 @@ def of_lists(tables: Mapping[Any, Any], value: str, source: str) -> Rows:
     The documents of a run are ranked, the best first. Those of judgments have the grade 1.
 
     Raises:
-        ReadingError: a query has something else, a set in place of a ranking, or pairs of another length.
+        ReadingError: a query has something else, a set in place of a ranking, or pairs of another length; an id is
+            missing.
     """
+    refuse_missing(tables, "query ids", source)
     query: list[int] = []
     pairs: list[tuple[Any, Any]] = []
+    entries: list[Any] = []
     for number, (name, docs) in enumerate(tables.items()):
         listed = [*docs.items()] if isinstance(docs, Mapping) else docs.tolist() if hasattr(docs, "tolist") else docs
         if isinstance(listed, set | frozenset) and value == "score":
@@ -111,6 +114,7 @@ def of_lists(tables: Mapping[Any, Any], value: str, source: str) -> Rows:
         if not isinstance(listed, list | tuple | set | frozenset):
             form = f"{{query: {{document: {value}}}}} or {{query: [documents]}}"
             raise ReadingError(f"Expected {form}, got {type(docs).__name__} for query {name!r}", source)
+        entries += listed
         ids = [entry for entry in listed if not isinstance(entry, list | tuple)]
         if ids:
             listed = [(entry, 1.0 if value == "grade" else -rank) for rank, entry in enumerate(listed, 1)]
@@ -122,7 +126,7 @@ def of_lists(tables: Mapping[Any, Any], value: str, source: str) -> Rows:
         query += [number] * len(listed)
 
     def error(message: str, row: int) -> ReadingError:
-        return ReadingError(message, source, text=f"{list(tables)[query[row]]!r}: {shown(pairs[row])}")
+        return ReadingError(message, source, text=f"{list(tables)[query[row]]!r}: {shown(entries[row])}")
 
     item = id_column([item for item, _ in pairs], "document ids", error)
     values = float_column([number for _, number in pairs], value, error)
