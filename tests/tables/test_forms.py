@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import math
 import warnings
 
 import numpy as np
@@ -73,6 +74,66 @@ def test_two_columns_that_may_be_meant_are_said():
     with pytest.warns(UserWarning, match="if wrong, pass query= with the name of its column"):
         tr.Ranking.from_table(frame.assign(label=1))
     assert tr.Ranking.from_table(frame.assign(label=1, docno=[3, 4]), query="user_id").query_ids == [7]
+
+
+SECOND = {"mrr": 0.5, "ndcg@10": pytest.approx(1 / math.log2(3))}
+
+
+@pytest.fixture
+def rated():
+    """The relevant item has position 2."""
+    columns = {"user": ["u", "u", "v", "v"], "item": [1, 2, 1, 2], "position": [1, 2, 1, 2], "rating": [0, 3, 0, 1]}
+    return pandas.DataFrame(columns)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "columns", "records"])
+def test_a_column_that_is_named_for_one_role_is_read_for_no_other(library, rated):
+    def of_frame(frame, **columns):
+        made = {
+            "columns": lambda: frame.to_dict("list"),
+            "polars": lambda: pytest.importorskip("polars").DataFrame(frame.to_dict("list")),
+            "pandas": lambda: frame,
+        }[library]()
+        ranking = tr.Ranking.from_table(made, **{"group" if k == "by" else k: name for k, name in columns.items()})
+        means = tr.evaluate(made, "mrr ndcg@10", **columns).means["run"]
+        assert means == tr.QueryTable.of(ranking, "mrr ndcg@10").values()
+        return means
+
+    if library != "records":
+        assert of_frame(rated, grade="rating") == of_frame(rated) == SECOND
+        beir = rated.set_axis(["query-id", "corpus-id", "rank", "score"], axis=1)
+        assert of_frame(beir, grade="score") == SECOND
+        grouped = rated.assign(label=rated["rating"], rating=[5, 5, 4, 4])
+        assert of_frame(grouped, by="rating") == SECOND
+        for frame, named in ((rated, {"grade": "rating"}), (grouped, {"by": "rating"})):
+            with pytest.raises(tr.ReadingError, match="a column of scores named like .* pass score= with the name"):
+                of_frame(frame.drop(columns="position"), **named)
+    form = {"polars": lambda f: pytest.importorskip("polars").DataFrame(f.to_dict("list")), "pandas": lambda f: f}
+    form |= {"columns": lambda f: f.to_dict("list"), "records": lambda f: f.to_dict("records")}
+    both = form[library](pandas.DataFrame({"user_id": [7, 8], "topic": [1, 1], "rel": [0, 1], "label": [2, 3]}))
+    assert tr.read_qrels(both, columns={"item": "user_id", "grade": "label"}).to_dict() == {1: {7: 2, 8: 3}}
+    with pytest.raises(tr.ReadingError, match="a column of grades"):
+        tr.read_qrels(form[library](rated), columns={"query": "rating", "item": "position"})
+
+
+def test_a_rank_goes_before_a_rating_which_is_said_and_ranks_are_no_scores(rated):
+    with pytest.warns(UserWarning, match=r"Column position is read as the rank, not rating; .*columns=\{'score': ..."):
+        assert tr.evaluate(rated, rated, "mrr ndcg@10").means["run"] == SECOND
+    with pytest.warns(UserWarning, match="Column rank is read as the rank, not position; .*'rank'"):
+        tr.read_run(rated.assign(rank=rated["position"]).drop(columns="rating"))
+    reversed_order = {"mrr": 1, "ndcg@10": 1}
+    for name in ("position", "Rank"):
+        frame = rated.rename(columns={"position": name})
+        with pytest.warns(UserWarning, match=f"Column {name} is read as scores, .* largest is the best; .*pass rank="):
+            assert tr.evaluate(frame, "mrr ndcg@10", score=name, grade="rating").means["run"] == reversed_order
+        assert tr.evaluate(frame, "mrr ndcg@10", rank=name).means["run"] == SECOND
+        assert tr.MRR()(tr.Ranking.from_table(frame, rank=name)) == 0.5
+        with pytest.warns(UserWarning, match=rf"Column {name} is read as scores, .*tr.read_run\(source, columns={{'rank"):
+            tr.read_run(frame, columns={"score": name})
+    with pytest.raises(ValueError, match="a column of scores or of ranks, got both; leave out one of them"):
+        tr.evaluate(rated, "mrr", score="rating", rank="position")
+    with pytest.raises(ValueError, match="got both"):
+        tr.read_run(rated, columns={"score": "rating", "rank": "position"})
 
 
 # ---- lists by query --------------------------------------------------------------------------------------------------

@@ -356,7 +356,7 @@ def test_a_data_set_of_ir_datasets_is_imported_when_it_is_asked_for(monkeypatch)
 NAMES = {
     "query": ["q_id", "qid", "query_id", "query-id", "Query ID", "topic", "user_id"],
     "item": ["doc_id", "docno", "docid", "corpus-id", "item_id", "pid"],
-    "score": ["score", "sim", "rating"],
+    "score": ["score", "sim", "prediction"],
     "grade": ["relevance", "rel", "label", "grade", "score"],
 }
 

@@ -40,6 +40,7 @@ def evaluate(
     query: str | None = None,
     item: str | None = None,
     score: str | None = None,
+    rank: str | None = None,
     grade: str | None = None,
     by: str | None = None,
     preset: str | None = None,
@@ -77,6 +78,7 @@ def evaluate(
         item: of one frame, the name of the column of item ids; None = found among usual names, and not needed.
         score: of one frame, the name of the column of scores; None = found among usual names. A row without a score
             (null or NaN) was not retrieved.
+        rank: of one frame, the name of a column of ranks in place of scores, 1 for the best.
         grade: of one frame, the name of the column of grades; None = found among usual names.
         by: of one frame, the name of a column with one value for each query, e.g. the country of the user, for
             :meth:`Evaluation.by`.
@@ -130,7 +132,7 @@ def evaluate(
         run  mrr/fr   0.5000               -    -     -        1      0
         equal scores have the mean over all of their orders
     """
-    columns, groups = {"query": query, "item": item, "score": score, "grade": grade, "group": by}, None
+    columns, groups = {"query": query, "item": item, "score": score, "rank": rank, "grade": grade, "group": by}, None
     single = _is_single_frame(qrels, run, measures, columns)
     ties = "expected" if single and not (ties or preset) else ties
     options = Options.of(

@@ -553,6 +553,7 @@ class Ranking(Intended):
         query: str | None = None,
         item: str | None = None,
         score: str | None = None,
+        rank: str | None = None,
         grade: str | None = None,
         group: str | None = None,
         ties: str = "expected",
@@ -568,6 +569,7 @@ class Ranking(Intended):
             query: the column of query ids; None = the column with a usual name.
             item: the column of item ids; None = the column with a usual name, if there is such a column.
             score: the column of scores; None = the column with a usual name.
+            rank: a column of ranks in place of scores, 1 for the best.
             grade: the column of grades; None = the column with a usual name.
             group: a column with one value per query, for example the language; a missing value = in no group.
             ties: "expected", or "document" = items with equal scores are ranked by id, the higher id first.
@@ -583,9 +585,8 @@ class Ranking(Intended):
             >>> tr.MRR().score(tr.Ranking.from_table(frame))
             tensor([0.5000, 0.5000], dtype=torch.float64)
         """
-        return cls.join_frame(
-            frame, query=query, item=item, score=score, grade=grade, group=group, ties=ties, duplicates=duplicates
-        )
+        columns = {"query": query, "item": item, "score": score, "rank": rank, "grade": grade, "group": group}
+        return cls.join_frame(frame, ties=ties, duplicates=duplicates, **columns)
 
     def sampled(self, num_negatives: int, *, replacement: bool = False) -> Ranking:
         r"""This ranking under a sampled protocol: measures are expectations over a random draw of negatives.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from torchrank.names.arguments import one_of, warn
@@ -23,13 +23,23 @@ USUAL: dict[str, tuple[tuple[str, ...], ...]] = {
         + ("product_id", "article_id", "track_id", "asin"),
         ("document", "doc", "passage", "item", "movie", "product", "article", "track"),
     ),
-    "score": (("score", "scores", "similarity", "sim", "prediction", "pred", "est", "y_score", "y_pred"), ("rating",)),
+    "score": (
+        ("score", "scores", "similarity", "sim", "prediction", "pred", "est", "y_score", "y_pred"),
+        ("rank", "position", "rating"),  # which is the grade, where a frame has both
+    ),
     "grade": (
         ("grade", "relevance", "rel", "label", "judgment", "judgement"),
         ("score", "rating", "target", "y_true", "r_ui"),
     ),
-    "rank": (("rank", "position"),),
     "subtopic": (("subtopic", "subtopic_id", "intent", "intent_id", "aspect"), ("iteration", "iter")),
+}
+#: columns that hold ranks, 1 for the best
+RANKS = ("rank", "position")
+#: the columns that are read of judgments, of a run, and of one frame that has both
+READ = {
+    "grade": ("query", "item", "grade", "subtopic"),
+    "score": ("query", "item", "score", "rank"),
+    "both": ("query", "item", "score", "grade", "rank", "group"),
 }
 #: columns of interactions that hold no grade
 TIMES = ("timestamp", "time", "datetime", "date")
@@ -52,25 +62,19 @@ def is_usual(name: Any) -> bool:
 
 
 def find(
-    columns: Columns,
-    names: Sequence[Any],
-    value: str,
-    source: str,
-    item: bool = True,
-    taken: Sequence[int] = (),
-    way_out: str = "",
+    columns: Columns, names: Sequence[Any], value: str, source: str, item: bool = True, way_out: str = ""
 ) -> dict[str, int]:
     """The numbers of the columns ``query``, ``item``, the value or ``rank``, and ``subtopic`` of a table with names.
 
-    Rows without any other column than query, item and time are interactions: they have no column of grades.
+    A column that the user names is not taken for another one. Rows without any other column than query, item and time
+    are interactions: they have no column of grades.
 
     Args:
         columns: the user's choice: names or numbers, by column or in the order query, item, value; None = usual names.
         names: the names of all columns.
-        value: "score" or "grade".
+        value: "score", "grade" or "both".
         source: the name of the source.
         item: whether the column of items must be there.
-        taken: the numbers of columns that hold something else.
         way_out: how to name a column, with "{}" for query, item or the value; "" = by :func:`choice`.
 
     Raises:
@@ -80,29 +84,22 @@ def find(
         >>> find(None, ["query-id", "corpus-id", "score"], "grade", "")
         {'query': 0, 'item': 1, 'grade': 2}
     """
-    chosen, numbers = chosen_columns(columns, value), dict[str, int]()
+    chosen = chosen_columns(columns, value)
+    numbers = {column: number(asked, names, source) for column, asked in chosen.items()}
     forms = [usual_form(name) for name in names]
     way_out = way_out or choice(value)
-
-    def usual(column: str) -> list[int]:
-        """The columns of the first group of usual names that has some."""
-        known = set(taken) | set(numbers.values())
-        groups = ([forms.index(form) for form in group if form in forms] for group in _FORMS[column])
-        return next((left for group in groups if (left := [place for place in group if place not in known])), [])
-
-    for column in ("query", "item", value, *(["subtopic"] if value == "grade" and item else [])):
-        asked = chosen.get(column, chosen.get("rank") if column == value else None)
-        if asked is not None:
-            numbers["rank" if column not in chosen else column] = number(asked, names, source)
-        elif known := usual(column):
-            numbers[column] = known[0]
-            if len(known) > 1:
-                first, *others = (str(names[place]) for place in known)
-                message = f"Column {first} is read as the {column}, not {' or '.join(others)}"
-                warn(f"{message}; if wrong, {way_out.format(column)}")
-        elif column == "score" and (ranks := usual("rank")):
-            numbers["rank"] = ranks[0]
-        elif column == "grade" and item and all(n in numbers.values() or form in TIMES for n, form in enumerate(forms)):
+    ambiguous: list[tuple[list[str], list[int]]] = []
+    if "score" in chosen and forms[numbers["score"]] in RANKS:
+        name, ranks = names[numbers["score"]], way_out.format("rank")
+        warn(f"Column {name} is read as scores, so that the largest is the best; if it has ranks, {ranks}")
+    for column in READ[value]:
+        if column in numbers or column in ("rank", "group") or (column == "score" and "rank" in numbers):
+            continue
+        if known := _usual(column, forms, set(numbers.values())):
+            roles = ["rank" if column == "score" and forms[place] in RANKS else column for place in known]
+            numbers[roles[0]] = known[0]
+            ambiguous.append((roles, known))
+        elif value == column == "grade" and all(n in numbers.values() or form in TIMES for n, form in enumerate(forms)):
             continue
         elif column != "subtopic" and (item or column != "item"):
             what = f"{column} ids" if column in ("query", "item") else f"{column}s"
@@ -112,7 +109,17 @@ def find(
                 f" {way_out.format(column)}",
                 source,
             )
+    for roles, known in ambiguous:
+        if others := {names[place]: role for place, role in zip(known, roles) if place not in numbers.values()}:
+            message = f"Column {names[known[0]]} is read as the {roles[0]}, not {' or '.join(map(str, others))}"
+            warn(f"{message}; if wrong, {way_out.format(next(iter(others.values())))}")
     return numbers
+
+
+def _usual(column: str, forms: Sequence[str], taken: Container[int]) -> list[int]:
+    """The numbers of the columns of the first group of usual names that has some."""
+    groups = ([forms.index(form) for form in group if form in forms] for group in _FORMS[column])
+    return next((left for group in groups if (left := [place for place in group if place not in taken])), [])
 
 
 def choice(value: str) -> str:
@@ -135,13 +142,15 @@ def chosen_columns(columns: Columns, value: str) -> dict[str, Any]:
         return {}
     if isinstance(columns, str) or not isinstance(columns, Mapping | Sequence):
         raise TypeError(f"Expected columns to be a dictionary or three names, got {columns!r}")
-    known = ("query", "item", value, "rank" if value == "score" else "subtopic")
+    known = READ[value]
     if not isinstance(columns, Mapping):
         if len(columns) != 3:
             raise ValueError(f"Expected columns to be query, item and {value}, got {list(columns)!r}")
         return dict(zip(known[:3], columns))
     for name in columns:
         one_of("each key of columns", name, known)
+    if "score" in columns and "rank" in columns:
+        raise ValueError("Expected a column of scores or of ranks, got both; leave out one of them")
     return dict(columns)
 
 

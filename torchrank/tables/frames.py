@@ -177,27 +177,21 @@ def of_both(source: Any, chosen: Mapping[str, str | None], ties: str) -> tuple[A
     """
     frame = frame_of(source, "frame")
     named = {name: column for name, column in chosen.items() if column is not None}
-    group = named.pop("group", None)
-    with_score = {name: column for name, column in named.items() if name != "grade"}
     way_out = "pass {}= with the name of its column"
-    numbers = names.find(with_score, frame.labels, "score", "frame", ties == "document", way_out=way_out)
-    # A column "score" or "rating" holds the scores here, so the grades are looked for in other columns.
-    with_grade = {"query": frame.labels[numbers["query"]]} | ({"grade": named["grade"]} if "grade" in named else {})
-    grades = names.find(with_grade, frame.labels, "grade", "frame", False, [*numbers.values()], way_out)["grade"]
+    numbers = names.find(named, frame.labels, "both", "frame", ties == "document", way_out)
 
     def error(message: str, row: int) -> ReadingError:
         return ReadingError(message, "frame", row + 1, frame.row(row), "row")
 
     query = id_column(frame.ids(numbers["query"]), "query ids", error)
     item = id_column(frame.ids(numbers["item"]), "item ids", error) if "item" in numbers else None
-    score = float_column(
-        frame.values(numbers["score" if "score" in numbers else "rank"]), "score", error, or_missing=True
-    )
-    grade = float_column(frame.values(grades), "grade", error, or_missing=True)
+    column = "score" if "score" in numbers else "rank"
+    score = float_column(frame.values(numbers[column]), column, error, or_missing=True)
+    grade = float_column(frame.values(numbers["grade"]), "grade", error, or_missing=True)
     if len(bad := np.flatnonzero(np.isinf(grade))):
         raise error(f"Expected grade to be a finite number, got {grade[bad[0]]}", int(bad[0]))
-    groups = None if group is None else frame.ids(names.number(group, frame.labels, "frame"))
-    return query, item, score if "score" in numbers else -score, grade, groups
+    groups = frame.ids(numbers["group"]) if "group" in numbers else None
+    return query, item, score if column == "score" else -score, grade, groups
 
 
 def with_groups(queries: Any, query: np.ndarray, groups: Any, column: str) -> QueryNames:
