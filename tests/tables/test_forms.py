@@ -106,7 +106,7 @@ def test_a_column_that_is_named_for_one_role_is_read_for_no_other(library, rated
         grouped = rated.assign(label=rated["rating"], rating=[5, 5, 4, 4])
         assert of_frame(grouped, by="rating") == SECOND
         for frame, named in ((rated, {"grade": "rating"}), (grouped, {"by": "rating"})):
-            with pytest.raises(tr.ReadingError, match="a column of scores named like .* pass score= with the name"):
+            with pytest.raises(tr.ReadingError, match=r"a column of scores named like .* pass score= with the name"):
                 of_frame(frame.drop(columns="position"), **named)
     form = {"polars": lambda f: pytest.importorskip("polars").DataFrame(f.to_dict("list")), "pandas": lambda f: f}
     form |= {"columns": lambda f: f.to_dict("list"), "records": lambda f: f.to_dict("records")}
@@ -128,7 +128,9 @@ def test_a_rank_goes_before_a_rating_which_is_said_and_ranks_are_no_scores(rated
             assert tr.evaluate(frame, "mrr ndcg@10", score=name, grade="rating").means["run"] == reversed_order
         assert tr.evaluate(frame, "mrr ndcg@10", rank=name).means["run"] == SECOND
         assert tr.MRR()(tr.Ranking.from_table(frame, rank=name)) == 0.5
-        with pytest.warns(UserWarning, match=rf"Column {name} is read as scores, .*tr.read_run\(source, columns={{'rank"):
+        with pytest.warns(
+            UserWarning, match=rf"Column {name} is read as scores, .*tr.read_run\(source, columns={{'rank"
+        ):
             tr.read_run(frame, columns={"score": name})
     with pytest.raises(ValueError, match="a column of scores or of ranks, got both; leave out one of them"):
         tr.evaluate(rated, "mrr", score="rating", rank="position")
