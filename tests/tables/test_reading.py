@@ -13,6 +13,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -113,6 +114,52 @@ def test_scores_of_17_digits_come_back():
     scores = np.random.default_rng(0).standard_normal(500) * 10.0 ** np.arange(-250, 250)
     text = "".join(f"q Q0 d{n} 0 {score!r}\n" for n, score in enumerate(scores.tolist()))
     assert list(run_of(text)["q"].values()) == scores.tolist()
+
+
+# Integers, some equal, of which float64 cannot tell most apart.
+LARGE = (
+    [2**53 + n % 3 for n in range(5)] + [1_700_000_000_000_000_000 + 5 * n for n in range(9)] + [2**63 - 1, 2**53 - 1]
+)
+LARGE += [-score for score in LARGE] + [0, 7, -(2**63)]
+ROWS = [("q", f"d{n}", score) for n, score in enumerate(LARGE)]
+SOURCES = {
+    "dictionary": lambda: {"q": {doc: score for _, doc, score in ROWS}},
+    "pairs": lambda: {"q": [row[1:] for row in ROWS]},
+    "tuples": lambda: ROWS,
+    "columns": lambda: dict(zip(("qid", "docno", "score"), map(list, zip(*ROWS)))),
+    "halves": lambda: {**SOURCES["columns"](), "score": [2.5, *LARGE[1:]]},
+    "arrays": lambda: {name: np.array(column) for name, column in SOURCES["columns"]().items()},
+    "unsigned": lambda: {**SOURCES["columns"](), "score": np.array([score + 2**63 for score in LARGE], np.uint64)},
+    "longdouble": lambda: {**SOURCES["columns"](), "score": np.array(LARGE, np.longdouble) / 2**60},
+    "tensors": lambda: {**SOURCES["columns"](), "score": torch.tensor(LARGE)},
+    "pandas": lambda: pandas.DataFrame(SOURCES["columns"]()),
+    "polars": lambda: pytest.importorskip("polars").DataFrame(SOURCES["columns"]()),
+    "pyarrow": lambda: pytest.importorskip("pyarrow").table(SOURCES["columns"]()),
+    "json": lambda: io.StringIO(json.dumps(SOURCES["dictionary"]())),
+    "json lines": lambda: io.StringIO(
+        "\n".join(json.dumps({"qid": q, "docno": doc, "score": score}) for q, doc, score in ROWS)
+    ),
+    "trec": lambda: io.StringIO("".join(f"{q} Q0 {doc} 1 {score} t\n" for q, doc, score in ROWS)),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_numbers_that_float64_cannot_tell_apart_keep_their_order(source):
+    if source == "longdouble" and np.finfo(np.longdouble).nmant < 63:
+        pytest.skip("longdouble is float64 here")
+    exact = np.array([2.5, *LARGE[1:]] if source == "halves" else LARGE, dtype=object)
+    found, order = tr.read_run(SOURCES[source]()), signs(exact)
+    assert np.array_equal(signs(found.scores), order)
+    if source not in ("unsigned", "longdouble"):
+        assert found.scores.tolist() == pytest.approx(exact.astype(float).tolist(), rel=1e-14)
+    ranks = 1 + (order < 0).sum(1) + ((order == 0).sum(1) - 1) / 2
+    for row in range(0, len(exact), 5):
+        means = tr.evaluate({"q": {f"d{row}": 1}}, SOURCES[source](), "mr", ties="expected").means["run"]
+        assert means["mr"] == ranks[row]
+
+
+def signs(numbers):
+    return np.array([[(one > other) - (one < other) for other in numbers] for one in numbers])
 
 
 @pytest.mark.parametrize("format", ["auto", "tsv"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -234,9 +235,11 @@ class PairTable:
         value = _floats(chain.from_iterable(table.values() for table in inner))
         if cls._bad(value).any():
             cls._refuse(tables, source)
+        changed = keep_order(value, lambda: list(chain.from_iterable(table.values() for table in inner)))
         queries = of_objects(list(tables))
         query = np.repeat(np.arange(len(inner), dtype=np.int32), sizes)
-        return cls(queries, query, KeyIds(inner), value, source)
+        made = cls(queries, query, KeyIds(inner), value, source)
+        return made.columns if changed else made  # the numbers of the dictionaries are not read again
 
     @classmethod
     def _bad(cls, values: Array) -> Array:
@@ -296,6 +299,46 @@ def _floats(values: Iterable[Any]) -> Array:
         return np.array(array("d", list(values)), dtype=np.float64)
     except (TypeError, ValueError, OverflowError, RuntimeError):
         return np.full(1, np.nan)
+
+
+def keep_order(values: Array, exact: Callable[[], Any], least: float = 2.0**53) -> bool:
+    """Change numbers that were rounded to the same float64, so that they are different and in their order.
+
+    The numbers of one sign are moved away from 0, each by as few float64 as possible.
+
+    Args:
+        values: float64 [row], which is changed.
+        exact: returns the numbers before they were rounded, [row].
+        least: the smallest absolute value that rounding may have changed.
+
+    Returns:
+        whether there are numbers of this size.
+
+    Example:
+        >>> values = np.array([2.0**53, 2.0**53, 0.5])
+        >>> keep_order(values, lambda: [2**53 + 1, 2**53, 0.5]), values.tolist()
+        (True, [9007199254740994.0, 9007199254740992.0, 0.5])
+    """
+    large = np.flatnonzero((np.abs(values) >= least) & np.isfinite(values))
+    if not len(large):
+        return False
+    numbers = exact()
+    if not isinstance(numbers, np.ndarray):
+        numbers, given = np.empty(len(large), dtype=object), numbers
+        numbers[:] = [x.item() if hasattr(x := given[row], "item") else x for row in large.tolist()]
+        with suppress(TypeError, OverflowError):
+            numbers = np.array(array("q", numbers))  # all are integers, which are sorted faster
+    else:
+        numbers = numbers[large]
+    for sign in (1, -1):
+        rows = np.flatnonzero(sign * values[large] >= least)
+        distinct, place = np.unique(numbers[rows], return_inverse=True)
+        # The bits of positive floats are integers in the same order.
+        bits = np.abs(distinct[::sign].astype(np.float64)).view(np.int64)
+        step = np.arange(len(bits))
+        bits = np.maximum.accumulate(bits - step) + step
+        values[large[rows]] = sign * bits.view(np.float64)[::sign][place]
+    return True
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -13,7 +13,7 @@ from torchrank.names.arguments import warn
 from torchrank.tables import column_names as names
 from torchrank.tables.errors import ReadingError, RowError, shorten, shown
 from torchrank.tables.id_columns import LONGEST_ID, NumberIds, TextIds, factorise, is_missing, of_objects
-from torchrank.tables.pair_tables import Rows, refuse_missing, subtopics_of
+from torchrank.tables.pair_tables import Rows, keep_order, refuse_missing, subtopics_of
 from torchrank.tables.text import LONGEST_LINE, Text
 
 
@@ -75,13 +75,16 @@ def _value(column: Any, row: int) -> Any:
 
 
 def float_column(values: Any, what: str, error: RowError, or_missing: bool = False) -> np.ndarray:
-    """A column of numbers, float64 [row]; if ``or_missing``, with NaN in place of None.
+    """A column of numbers, float64 [row], in their order; if ``or_missing``, with NaN in place of None.
 
     Raises:
         ReadingError: a value is not a number.
     """
     if isinstance(values, np.ndarray) and values.dtype.kind in "iufb":
-        return values.astype(np.float64)
+        column = values.astype(np.float64)
+        if values.dtype.kind in "iu" or values.dtype.itemsize > 8:
+            keep_order(column, lambda: values, least=2.0**53 if values.dtype.kind in "iu" else 0)
+        return column
     column = np.empty(len(values), dtype=np.float64)
     for row, value in enumerate(values):
         try:
@@ -91,6 +94,7 @@ def float_column(values: Any, what: str, error: RowError, or_missing: bool = Fal
         except (TypeError, ValueError, OverflowError, RuntimeError):
             text = ", a text; convert the column to float" if isinstance(value, str) else ""
             raise error(f"Expected {what} to be a number, got {shown(value)}{text}", row) from None
+    keep_order(column, lambda: values)
     return column
 
 

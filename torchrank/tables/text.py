@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 
 import numpy as np
 
 from torchrank.tables.errors import ReadingError
 from torchrank.tables.id_columns import LONGEST_ID, PADDING, TextIds
+from torchrank.tables.pair_tables import keep_order
 
 Array = np.ndarray
 
@@ -222,7 +224,7 @@ def refuse_control_characters(text: Text, begin: int, chunk: Array) -> None:
 
 
 def numbers(text: Text, column: TextIds, what: str) -> Array:
-    """Parse a column of decimal numbers: float64 [row], each the nearest to its text.
+    """Parse a column of decimal numbers: float64 [row], each the nearest to its text, in their order.
 
     Args:
         text: the text of the column, for messages.
@@ -244,6 +246,7 @@ def numbers(text: Text, column: TextIds, what: str) -> Array:
             if not _NUMBER.fullmatch(key):
                 got = key[:50].decode("utf-8", "backslashreplace")
                 raise text.error(f"Expected {what} to be a number, got {got!r}", int(column.start[row]))
+    keep_order(values, lambda: [Decimal(key.decode().strip()) for key in column.to_keys()])
     return values
 
 
