@@ -149,7 +149,7 @@ def test_numbers_that_float64_cannot_tell_apart_keep_their_order(source):
         pytest.skip("longdouble is float64 here")
     exact = np.array([2.5, *LARGE[1:]] if source == "halves" else LARGE, dtype=object)
     found, order = tr.read_run(SOURCES[source]()), signs(exact)
-    assert np.array_equal(signs(found.scores), order)
+    assert np.array_equal(signs(found.scores.tolist()), order)
     if source not in ("unsigned", "longdouble"):
         assert found.scores.tolist() == pytest.approx(exact.astype(float).tolist(), rel=1e-14)
     ranks = 1 + (order < 0).sum(1) + ((order == 0).sum(1) - 1) / 2
