@@ -423,6 +423,86 @@ def test_merge_state():
         one.merge_state(tr.RankingCollection({f"my_{key}": metric for key, metric in other.items()}))
 
 
+@pytest.mark.parametrize(
+    ("other", "got"),
+    [
+        ({}, "a dict; pass a collection"),
+        (None, "a NoneType"),
+        (tr.MRR(), "a MRR"),
+        ([tr.MRR()], "a list"),
+        (MetricCollection([tr.MRR()]), r"\['MRR'\]$"),
+        (tr.RankingCollection("mrr").state_dict(), "a OrderedDict"),
+        (tr.RankingCollection("mrr").metric_state, "a dict"),
+        (tr.Sliced("mrr", 2), "a Sliced"),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_a_collection_merges_only_a_collection_and_says_so(other, got):
+    suite = fill(tr.RankingCollection("mrr, map"))
+    with pytest.raises(ValueError, match=f"Expected a collection of \\['mrr', 'map'\\], got {got}"):
+        suite.merge_state(other)
+    assert suite["mrr"].num_queries == 10
+
+
+def test_a_collection_merged_with_itself_has_each_query_twice():
+    suite = fill(tr.RankingCollection("mrr, recall(aggregation=median)@3"))
+    before = suite.compute()
+    suite.merge_state(suite)
+    same(suite.compute(), before)
+    assert suite["mrr"].num_queries == 20
+
+
+#: wrappers whose updates need more than those of other metrics, and what that is
+ASKING = {
+    "query_ids": [lambda: tr.PerQuery("mrr"), lambda: tr.Bootstrapped("mrr", 3)],
+    "slices": [lambda: tr.Sliced("mrr", ["x", "y"]), lambda: tr.Sliced(tr.Bootstrapped("mrr", 3), 2)],
+    "the scores of each system": [lambda: tr.Compared("mrr", ["a", "b"])],
+    "the grades of people": [lambda: tr.Rectified("mrr"), lambda: tr.Rectified("mrr", ["a", "b"])],
+}
+
+
+@pytest.mark.parametrize(("needed", "make"), [(needed, make) for needed, many in ASKING.items() for make in many])
+def test_a_collection_refuses_members_that_it_could_never_update(needed, make):
+    suite, name = tr.RankingCollection("mrr"), type(make()).__name__
+    for add in (
+        lambda: tr.RankingCollection(["mrr", make()]),
+        lambda: tr.RankingCollection({"mrr": "mrr", name: make()}),
+        lambda: tr.RankingCollection("mrr", make()),
+        lambda: tr.RankingCollection(MetricCollection([make()])),
+        lambda: suite.add_metrics(make()),
+        lambda: tr.TieReport([tr.MRR(), make()]),
+    ):
+        with pytest.raises(ValueError, match=f"got '{name}', which needs {needed}, too; update the {name} by itself"):
+            add()
+    assert list(suite) == ["mrr"]
+
+
+def test_a_collection_takes_the_wrappers_that_it_can_update():
+    members = {"ties": tr.TieReport("mrr"), "abstention": tr.Abstention("mrr")}
+    suite, given = tr.RankingCollection({"mrr": "mrr", **members}), torch.rand(9, 5).round(decimals=1)
+    target, mask = torch.randint(0, 2, (9, 5)), torch.rand(9, 5) < 0.8
+    suite.update(given, target, mask=mask)
+    for key, alone in members.items():
+        alone.reset()
+        alone.update(given, target, mask=mask)
+        found = {name.removeprefix(f"{key}_"): x for name, x in suite.compute().items() if name.startswith(key)}
+        same(found, alone.compute())
+    with pytest.raises(TypeError, match="Expected preds and target for TieReport, got a Ranking; update it by itself"):
+        suite.update(tr.Ranking.from_scores(given, target))
+
+
+def test_a_plain_collection_passes_wrappers_what_they_need():
+    scores, target = torch.rand(9, 5), torch.randint(0, 2, (9, 5))
+    given = {"slices": torch.arange(9) % 2, "query_ids": [f"q{n}" for n in range(9)], "human": target}
+    made = {"mrr": tr.MRR(), "s": tr.Sliced("mrr", 2), "q": tr.PerQuery("mrr"), "r": tr.Rectified("mrr")}
+    suite = MetricCollection({**made, "b": tr.Bootstrapped("mrr", 3)})
+    suite.update(scores, target, **given)
+    found = suite.compute()
+    assert found["q"].to_dict() == {"id": given["query_ids"], "mrr": tr.MRR().score(scores, target).tolist()}
+    for name in ("s_mrr", "r_mrr", "b_mrr"):
+        assert found[name] == pytest.approx(found["mrr"])
+
+
 def test_merge_state_is_all_or_nothing():
     one, other = (
         fill(tr.RankingCollection({"a": "mrr", "b": "map"})),

@@ -256,7 +256,11 @@ def test_results_of_a_wrapper_are_rows_or_lines_over_a_list_of_results(name):
         assert rows == [key for key in values if not key.endswith(("/low", "/high"))]
     else:
         assert rows == list(values)
-        assert [line.get_xdata().item() for line in axes.lines] == [value.item() for value in values.values()]
+        drawn = {int(row): x for line in axes.lines for x, row in line.get_xydata()}
+        assert [drawn[row] for row in range(len(rows))] == [value.item() for value in values.values()]
+        assert [line.get_xydata()[:, 1].tolist() for line in axes.lines[:2]] == (
+            [[0, 1, 2, 3], [4, 5, 6, 7]] if name == "sliced" else [[0, 1, 2], [3, 4, 5]]
+        )  # a line, and so a colour, for each metric
     _, axes = metric.plot([values, values])
     assert [list(line.get_ydata()) for line in axes.lines] == [[value.item()] * 2 for value in values.values()]
 

@@ -224,6 +224,37 @@ def repeated_queries_count_once(rank, world):
 
 
 @scenario
+def texts_of_all_workers_name_the_queries(rank, world):
+    """On one worker ids are integers, another one has longer texts, and one may have no query."""
+    values, names = [], [f"q{n}" + "é\0" * (n % 5) for n in range(40)]
+    for how in ("uneven", "first empty", "last empty", "all in one"):
+        metric, parts = tr.PerQuery(["mrr", "ndcg@3"]), share(BATCHES, rank, world, how)
+        metric.update(torch.empty(0, 9), torch.empty(0, 9).long(), query_ids=[])
+        for scores, grades, ids, _ in parts:
+            here = ids.tolist() if int(ids[0]) % 2 else [names[n % 40] + str(n) for n in ids.tolist()]
+            metric.update(scores, grades, query_ids=here)
+        if rank in (0, world - 1):  # a repeated one, which each of two workers names in its way
+            metric.update(*batch(3, queries=1), query_ids=["4711" if rank else 4711])
+        with exactly(world, all_gather=2):
+            table = metric.compute()
+        assert {type(key) for key in table.ids.tolist()} == {str}
+        values.append(shown(table))
+    assert all(str(value) == str(values[0]) for value in values)
+    return values
+
+
+@scenario(alone=False, of_two=True)
+def an_unknown_name_of_one_worker_raises_on_all(rank, world):
+    metric = tr.Sliced("mrr", ["de", "fr"])
+    scores, grades = batch(3, queries=2)
+    metric.update(scores, grades, slices=["de", "xx" if rank == 0 else None])
+    message = errors_of(metric.compute)
+    assert "got others for 1 query" in message
+    assert ("e.g. 'xx'" in message) == (rank == 0)
+    assert metric.num_queries == 2
+
+
+@scenario
 def weights_on_some_workers(rank, world):
     """Rows with and without weights, in float32 and in float64: the widths of messages agree all the same."""
     values = []
@@ -269,7 +300,7 @@ def bad_slices_of_one_worker_raise_on_all_and_leave_no_trace(rank, world):
         metric.update(*batch(3, queries=1), slices=torch.tensor([3]))
     queries = metric.num_queries
     for call in (metric.compute, metric.summary, metric.worst, lambda: metric.difference("new", "old")):
-        assert "a larger number for 1 query" in errors_of(call)
+        assert "got others for 1 query" in errors_of(call)
         assert metric.num_queries == queries
 
 

@@ -10,6 +10,7 @@ import torch
 
 import torchrank as tr
 from tests.support.cases import cases
+from tests.support.optional import pandas
 from tests.support.unread import Elsewhere
 
 NAN = float("nan")
@@ -191,11 +192,128 @@ def test_texts_are_ids_and_name_the_table():
     scores, grades, _ = data()
     by_text, by_number = tr.PerQuery("mrr"), kept_of("mrr", scores, grades, torch.arange(40)).compute()
     by_text.update(scores, grades, query_ids=names)
-    table = by_text.compute().named(reversed(names))
-    found = dict(zip(table.ids.tolist(), table.columns["mrr"]))
-    assert [found[name] for name in names] == by_number.columns["mrr"].tolist()
+    for table in (by_text.compute(), by_text.compute().named(reversed(names))):
+        assert table.ids.tolist() == sorted(names)
+        found = dict(zip(table.ids.tolist(), table.columns["mrr"]))
+        assert [found[name] for name in names] == by_number.columns["mrr"].tolist()
     with pytest.raises(ValueError, match=r"Expected the texts of all ids, got none for .* and 1 others"):
         by_text.compute().named(names[2:])
+
+
+#: texts that a file can have: of several lengths, without a character, with NUL, and with bytes that are not UTF-8
+TEXTS = ["b", "", "a\0", "a", "\x01\x01", "\ue000 ü", "\udc80", "a long id of a query, longer than others", "12", "-3"]
+
+
+def of_texts(ids=TEXTS, ranks=None, metric=None):
+    """A metric updated one query at a time, the n-th with its relevant item at rank n + 1."""
+    metric = tr.PerQuery("mrr") if metric is None else metric
+    for n, key in zip(ranks or range(len(ids)), ids):
+        metric.update(tr.Ranking.from_ranks(torch.tensor([1.0 + n])), query_ids=[key])
+    return metric
+
+
+WANT = {key: 1 / (1 + n) for n, key in enumerate(TEXTS)}
+
+
+def values_by_id(metric):
+    found = metric.compute().to_dict()
+    assert found["id"] == sorted(found["id"])
+    return dict(zip(found["id"], found["mrr"]))
+
+
+def restored(metric):
+    metric.persistent(True)
+    twin = tr.PerQuery("mrr")
+    twin.load_state_dict(metric.state_dict())
+    return twin
+
+
+def merged(metric):
+    twin = of_texts(["a longer id than all others, which are behind it in the state"], [49])
+    for other in (metric, metric.metric_state):  # the second time all are repeated
+        twin.merge_state(other)
+    assert twin.num_rows == 2 * len(TEXTS) + 1
+    twin.merge_state(of_texts(["a longer id than all others, which are behind it in the state"], [49]))
+    found = values_by_id(twin)
+    assert found.pop("a longer id than all others, which are behind it in the state") == 0.02
+    return found
+
+
+@pytest.mark.parametrize(
+    "how", [lambda x: x, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x)), restored, lambda x: x.half(), merged]
+)
+def test_tables_have_the_texts_of_their_queries_after_copies_checkpoints_and_merges(how):
+    found = how(of_texts())
+    assert (found if isinstance(found, dict) else values_by_id(found)) == WANT
+    at_once = tr.PerQuery("mrr")
+    at_once.update(tr.Ranking.from_ranks(torch.arange(1.0, 1 + len(TEXTS))), query_ids=np.array(TEXTS, dtype=object))
+    assert values_by_id(at_once) == WANT
+
+
+def test_repeated_texts_count_once_and_two_values_of_one_are_named():
+    metric = of_texts(["q", "p", "q"], [0, 1, 0])
+    assert values_by_id(metric) == {"p": 0.5, "q": 1}
+    assert metric.num_rows == 3
+    of_texts(["p"], [3], metric)
+    with pytest.raises(ValueError, match=r"got mrr of 0\.5 and 0\.25 for id p; give every query"):
+        metric.compute()
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_integers_among_texts_are_their_decimal_texts_whatever_comes_first(order):
+    parts = [("7", 0), (7, 0), (-3, 1), ("x", 2), (b"x", 2), (np.int64(12), 3), (torch.tensor(7), 0)]
+    ids, ranks = zip(*parts[::order])
+    want = {"7": 1, "-3": 1 / 2, "x": 1 / 3, "12": 1 / 4}
+    assert values_by_id(of_texts(ids, ranks)) == want
+    at_once = tr.PerQuery("mrr")
+    at_once.update(tr.Ranking.from_ranks(torch.tensor(ranks) + 1.0), query_ids=list(ids))
+    assert values_by_id(at_once) == want
+
+
+def test_ids_are_integers_as_long_as_no_query_has_a_text():
+    metric = of_texts([7, -3], [0, 1])
+    assert (metric.compute().ids.dtype, metric.compute().ids.tolist()) == (np.int64, [-3, 7])
+    assert metric.metric_state[f"{metric._state}:ids"][0].shape[1] == 1
+    empty = tr.PerQuery("mrr")
+    for labels, ids in ((torch.zeros(0, dtype=torch.int64), []), (torch.tensor([-100]), ["a"])):
+        empty.update(torch.rand(len(labels), 2), labels, query_ids=ids)
+    assert empty.compute().ids.tolist() == []
+
+
+def test_checkpoints_of_older_versions_load_and_go_on_with_texts():
+    """They have the numbers of texts only."""
+    metric, ids = tr.PerQuery("mrr"), tr.hash_ids(["q", "p"]).unsqueeze(1)
+    name = "perquery(torch.float64): mrr"
+    none = torch.ones(2, 0, dtype=torch.float64)
+    saved = {f"{name}:ids": [ids], f"{name}:values": [torch.tensor([[1.0], [0.5]], dtype=torch.float64)]}
+    saved |= {
+        f"{name}:weights": [none],
+        f"{name}:counted": [none.bool()],
+        f"{name}:sums": torch.zeros_like(metric.sums),
+    }
+    metric.load_state_dict(saved)
+    table = metric.compute()
+    assert dict(zip(table.ids.tolist(), table.columns["mrr"])) == dict(zip(ids.flatten().tolist(), (1, 0.5)))
+    table = table.named(["p", "q"])
+    assert dict(zip(table.ids.tolist(), table.columns["mrr"])) == {"q": 1, "p": 0.5}
+    of_texts(["x", "q"], [2, 0], metric)
+    assert values_by_id(metric) == {"q": 1, "x": 1 / 3, str(int(ids[1])): 0.5}  # nobody knows the text of the last one
+    of_texts(["p"], [1], metric)
+    assert values_by_id(metric) == {"q": 1, "x": 1 / 3, "p": 0.5}
+
+
+def test_texts_of_a_ranking_and_of_columns_name_the_table():
+    run = {"q9": {"a": 0.9, "b": 0.5}, "q10": {"a": 0.9, "b": 0.5}}
+    metric = tr.PerQuery("mrr")
+    metric.update(tr.Ranking.from_run({"q9": {"b": 1}, "q10": {"a": 1}}, run))
+    assert values_by_id(metric) == {"q9": 0.5, "q10": 1}
+    for column in (pandas.Series(["q9", "q10"]), pytest.importorskip("polars").Series(["q9", "q10"]), ("q9", "q10")):
+        metric = tr.PerQuery("mrr")
+        metric.update(tr.Ranking.from_ranks(torch.tensor([2.0, 1.0])), query_ids=column)
+        assert values_by_id(metric) == {"q9": 0.5, "q10": 1}
+    losses = metric.compute().deltas(of_texts(["q9", "q10"], [3, 0]).compute(), "mrr")
+    assert losses.rows[0] == {"id": "q9", "before": 0.5, "after": 0.25, "delta": -0.25}
+    assert metric.compute().by({"q9": "x", "q10": "y"})["value"] == [0.5, 1]
 
 
 @pytest.mark.parametrize(
@@ -326,6 +444,10 @@ def test_suites_without_a_value_for_each_query_are_refused():
     for suite, error in (
         ([tr.Coverage(num_items=5)], "one value for each query in PerQuery, got .* a Coverage"),
         ([tr.PRCurve(top_k=2)], "one value for each query"),
+        (
+            [tr.SampledRanks(num_negatives=2, num_items=9)],
+            "one value for each query in PerQuery, got .* a SampledRanks",
+        ),
         (["mae"], "one value for each query"),
         ([], "Expected at least one metric"),
     ):

@@ -1,5 +1,6 @@
 """Results that are computed from the values of single queries after the fact: clusters, slices, losses, formats."""
 
+import itertools
 import math
 
 import numpy as np
@@ -255,18 +256,22 @@ def test_a_table_of_a_ranking_has_its_ids_its_groups_and_the_values_of_its_queri
     assert (plain.groups, plain.ids.tolist()) == (None, ["x", "y", "z"])
     with pytest.raises(ValueError, match="Expected a ranking with ids of its queries, got one without; make it by"):
         tr.QueryTable.of(tr.Ranking.from_ranks(torch.tensor([1, 2])), "mrr")
-    kept = tr.PerQuery("mrr")
+    kept, numbered = tr.PerQuery("mrr"), tr.PerQuery("mrr")
     kept.update(ranking, query_ids=["z", "x", "y"])
-    for names, groups in ((ranking, ["a", "b", "a"]), (["y", "x", "z"], None)):
-        found = kept.compute().named(names)
+    numbered.update(ranking, query_ids=tr.hash_ids(["z", "x", "y"]))
+    for metric, (names, groups) in itertools.product(
+        (kept, numbered), ((ranking, ["a", "b", "a"]), (["y", "x", "z"], None))
+    ):
+        found = metric.compute().named(names)
         by_id = dict(zip(found.ids.tolist(), found.columns["mrr"].tolist()))
         assert by_id == {"z": 0.5, "x": 1, "y": 1}
         assert (found.groups is None) == (groups is None)
         if groups:
             assert dict(zip(found.ids.tolist(), found.groups.tolist())) == {"x": "a", "y": "b", "z": "a"}
     assert kept.compute().named(tr.Ranking.from_table({k: FRAME[k] for k in ("qid", "score", "label")})).groups is None
-    with pytest.raises(ValueError, match=r"Expected the texts of all ids, got none for -?[0-9]+ and 1 others"):
-        kept.compute().named(["x"])
+    for metric, missing in ((kept, "'y'"), (numbered, "-?[0-9]+")):
+        with pytest.raises(ValueError, match=f"Expected the texts of all ids, got none for {missing} and 1 others"):
+            metric.compute().named(["x"])
 
 
 @pytest.mark.parametrize("weighted", [False, True])

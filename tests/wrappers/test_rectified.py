@@ -406,13 +406,22 @@ def test_wrong_strata_and_tests_raise_with_a_way_out_that_works():
     with pytest.raises(TypeError, match=r"Expected strata .*; pass strata= to every update"):
         metric.update(both, model, human=people)
     metric.update(both, model, human=people, strata=torch.arange(20) % 3)
-    with pytest.raises(ValueError, match="one of the 2 strata, got 6 in none or in several; pass strata= from 0 to 1"):
+    with pytest.raises(ValueError, match="one of the strata 0, 1, got 6 in none or in several; pass strata="):
         metric.compute()
     metric.reset()
     metric.update(both, model, human=people, strata=torch.arange(20) % 2)
     with pytest.raises(ValueError, match=r"Expected test to be 't' in Rectified.*; take test='t'"):
         metric.comparison(test="tukey")
     assert len(metric.comparison(test="t").rows) == 1
+    named, numbers = (tr.Rectified("mrr", strata=["even", "odd"]) for _ in range(2))
+    named.update(scores, model, human=people, strata=["even", "odd"] * 10)
+    numbers.update(scores, model, human=people, strata=torch.arange(20) % 2)
+    assert named.summary() == numbers.summary()
+    named.update(scores, model, human=people, strata=["even", "none"] * 10)
+    with pytest.raises(
+        ValueError, match=r"strata even, odd, got 10 in none or in several, e\.g\. 'none'; pass strata="
+    ):
+        named.compute()
     with pytest.raises(ValueError, match="Expected two or more systems to compare, got one; pass systems="):
         tr.Rectified("mrr").comparison()
     with pytest.raises(ValueError, match="Expected the grades of people with judged, got none; pass human="):

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support.optional import pandas, stats
+from tests.support.optional import pandas, pyplot, stats
 from tests.support.random_batches import batch, rng
+from tests.support.unread import Elsewhere
 
 SUITE = ["mrr", "ndcg@3", "mr", "hitrate@1", "map(aggregation=geometric)"]
 NAMES = ["new", "old", "none"]
@@ -345,7 +346,9 @@ def test_number_of_no_slice_raises_in_results_and_the_metric_goes_on():
     metric.update(*batch(), slices=chosen().clamp_min(0) * 5)
     results = (metric.compute, metric.compute, metric.summary, metric.worst, lambda: metric.difference("0"))
     for result in results:
-        with pytest.raises(ValueError, match=r"Expected slices from 0 to 1.*larger number for"):
+        with pytest.raises(
+            ValueError, match=r"Expected slices among 0, 1, or positions from 0 to 1, .* got others for"
+        ):
             result()
     metric.reset()
     metric.update(*batch(), slices=chosen())
@@ -432,13 +435,13 @@ def obeyed(message, slices, **others):
 
 @pytest.mark.parametrize(
     "slices",
-    [["x", "y", "y"], np.array(["x", "y", "y"]), (0, 1, 1), [0.0, 1.0, 1.0], torch.tensor([0.0, 1.0, 1.0])],
+    [(0, 1, 1), [0.0, 1.0, 1.0], torch.tensor([0.0, 1.0, 1.0])],
     ids=str,
 )
 def test_the_way_out_of_wrong_slices_works(slices):
     scores, labels = torch.tensor([[0.9, 0.1], [0.8, 0.3], [0.2, 0.4]]), torch.tensor([0, 1, 1])
     sliced, right = tr.Sliced("mrr", ["x", "y"]), tr.Sliced("mrr", ["x", "y"])
-    with pytest.raises(TypeError, match="Expected slices to be an int tensor") as error:
+    with pytest.raises(TypeError, match="Expected slices to be names out of") as error:
         sliced.update(scores, labels, slices=slices)
     sliced.update(scores, labels, slices=obeyed(str(error.value), slices))
     right.update(scores, labels, slices=torch.tensor([0, 1, 1]))
@@ -449,7 +452,7 @@ def test_the_way_out_of_wrong_slices_works(slices):
 def test_the_way_out_of_one_slice_for_a_batch_works(slices):
     scores, target = torch.tensor([[0.9, 0.1], [0.8, 0.3]]), torch.tensor([0, 1])
     sliced = tr.Sliced("mrr", ["x", "y"])
-    with pytest.raises(TypeError, match="Expected slices to be an int tensor") as error:
+    with pytest.raises(TypeError, match="Expected slices to be names out of") as error:
         sliced.update(scores, target, slices=slices)
     sliced.update(scores, target, slices=obeyed(str(error.value), slices, target=target))
     assert sliced.compute()["mrr/y"] == 0.75
@@ -551,5 +554,123 @@ def test_groups_of_a_ranking_are_its_slices():
     assert {key: value.item() for key, value in metric.compute().items()} == {
         "hitrate@1": 0.75, "hitrate@1/3": 1, "hitrate@1/4": 0, "hitrate@1/macro": 0.5
     }  # fmt: skip
-    with pytest.raises(ValueError, match="groups of the ranking among 3, got '4'; give Sliced the names"):
-        tr.Sliced("hitrate@1", ["3"]).update(tr.Ranking.from_table(frame, group="lang"))
+    metric = tr.Sliced("hitrate@1", ["3"])
+    metric.update(tr.Ranking.from_table(frame, group="lang"))
+    with pytest.raises(ValueError, match=r"slices among 3, .* for 1 query, e\.g\. '4'; give Sliced the names of all"):
+        metric.compute()
+    metric = tr.Sliced("hitrate@1", ["3"])
+    metric.update(tr.Ranking.from_table({**rows, "lang": [None] * 4}, group="lang"))
+    assert metric.compute()["hitrate@1/3"].isnan()
+
+
+# ---- names -----------------------------------------------------------------------------------------------------------
+
+TEXTS = {
+    "list": list,
+    "tuple": tuple,
+    "array of texts": lambda names: np.array(names) if None not in names else np.array(names, dtype=object),
+    "array of objects": lambda names: np.array(names, dtype=object),
+    "pandas": series,
+    "pandas with NA": lambda names: pandas.Series(names, dtype="string"),
+    "categories": lambda names: pandas.Series(names, dtype=pandas.CategoricalDtype(["de", "fr"])),
+    "polars": lambda names: (polars := pytest.importorskip("polars")).Series(names, dtype=polars.String),
+    "arrow": lambda names: (arrow := pytest.importorskip("pyarrow")).chunked_array([names], arrow.string()),
+}
+
+
+@pytest.mark.parametrize("given", [["de", "fr", "fr"], ["fr", None, "de"], [None, None, None]], ids=str)
+@pytest.mark.parametrize("kind", TEXTS)
+def test_names_of_slices_are_their_positions(kind, given):
+    scores, labels = torch.tensor([[0.9, 0.1], [0.8, 0.3], [0.2, 0.4]]), torch.tensor([0, 1, 1])
+    values, metric = dict(zip(range(3), (1, 0.5, 1))), tr.Sliced("mrr", ["de", "fr"])
+    metric.update(scores, labels, slices=TEXTS[kind](given))
+    inside = {name: [values[n] for n in range(3) if given[n] == name] for name in ("de", "fr")}
+    means = {name: fmean(of) if of else math.nan for name, of in inside.items()}
+    known = [mean for mean in means.values() if not math.isnan(mean)]
+    want = {"mrr": 2.5 / 3, "mrr/macro": fmean(known) if known else math.nan}
+    same(metric.compute(), want | {f"mrr/{name}": mean for name, mean in means.items()})
+
+
+@pytest.mark.parametrize(
+    ("slices", "example"),
+    [(["de", "xx", "xx"], ", e.g. 'xx'"), (["", "yy", "de"], ", e.g. ''"), (torch.tensor([0, 2, 7]), "")],
+    ids=str,
+)
+def test_an_unknown_name_raises_in_results_which_name_it(slices, example):
+    metric = tr.Sliced("mrr", ["de", "fr"])
+    metric.update(torch.rand(3, 2), torch.zeros(3).long(), slices=slices)
+    for result in (metric.compute, metric.summary, copy.deepcopy(metric).compute):
+        with pytest.raises(ValueError) as error:
+            result()
+        assert str(error.value) == (
+            "Expected slices among de, fr, or positions from 0 to 1, negative for none, got others for 2 queries"
+            f"{example}; give Sliced the names of all slices"
+        )
+
+
+def test_names_of_slices_have_the_device_of_the_scores():
+    scores, labels = torch.rand(4, 3), torch.zeros(4).long()
+    metric, other = (tr.Sliced(tr.Bootstrapped("mrr", 3), ["x", "y"]) for _ in range(2))
+    metric.update(scores.as_subclass(Elsewhere), labels, slices=list("xyxy"), query_ids=torch.arange(4))
+    other.update(scores, labels, slices=torch.tensor([0, 1, 0, 1]), query_ids=torch.arange(4))
+    same(metric.compute(), other.compute())
+
+
+@pytest.mark.parametrize(
+    ("make", "given"),
+    [
+        (lambda **k: tr.Sliced("ndcg@2", ["x"], **k), {"slices": ["x", "x"]}),
+        (lambda **k: tr.Sliced(tr.Bootstrapped("ndcg@2", 2), 1, **k), {"slices": ["0", None], "query_ids": [1, 2]}),
+        (lambda **k: tr.Bootstrapped("ndcg@2", 2, **k), {"query_ids": [1, 2]}),
+        (lambda **k: tr.Abstention("ndcg@2", **k), {}),
+        (lambda **k: tr.TieReport("ndcg@2", **k), {}),
+        (lambda **k: tr.Rectified("ndcg@2", **k), {"human": torch.tensor([0, 1])}),
+        (lambda **k: tr.Compared("ndcg@2", ["a", "b"], **k), {}),
+        (lambda **k: tr.PerQuery("ndcg@2", **k), {"query_ids": [1, 2]}),
+    ],
+    ids=["sliced", "sliced bootstrap", "bootstrap", "abstention", "ties", "rectified", "compared", "per query"],
+)
+def test_prefix_postfix_and_keys_are_those_of_a_collection(make, given):
+    scores, labels = torch.tensor([[0.9, 0.1], [0.8, 0.3]]), torch.tensor([0, 1])
+
+    def keys(metric):
+        preds = {"a": scores, "b": scores} if type(metric) is tr.Compared else scores
+        metric.update(preds, labels, **given)
+        found = metric.compute()
+        return list(found.columns if isinstance(found, tr.QueryTable) else found)
+
+    plain = keys(make())
+    assert keys(make(prefix="val/")) == [f"val/{key}" for key in plain]
+    assert keys(make(keys="plain", sync_on_compute=False)) == [key.replace("ndcg@2", "ndcg_at_2") for key in plain]
+    behind = keys(make(prefix="val/", postfix="_x"))
+    assert [key.replace("_x", "") for key in behind] == [f"val/{key}" for key in plain]
+    assert all("_x" in key for key in behind)
+    first, second = make(), make(prefix="val/")
+    first.merge_state(second)  # states have the same names
+
+
+# ---- plots -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("booted", [False, True])
+def test_a_plot_has_the_interval_of_each_slice_and_one_colour_for_each_metric(booted):
+    suite = ["mrr", "ndcg@3"]
+    metric = tr.Sliced(tr.Bootstrapped(suite, 50) if booted else suite, NAMES, prefix="val/")
+    metric.update(*batch(), slices=chosen(), query_ids=torch.arange(40))
+    _, axes = metric.plot()
+    keys = [f"val/{name}{end}" for name in suite for end in ("", "/new", "/old", "/none", "/macro")]
+    assert [text.get_text() for text in axes.get_yticklabels()] == keys
+    table = metric.summary()
+    assert table["measure"] == keys
+    (intervals,) = axes.collections
+    found = {n: tuple(ends[:, 0]) for n, ends in enumerate(intervals.get_segments()) if len(ends)}
+    known = {n: (row["low"], row["high"]) for n, row in enumerate(table.rows) if not math.isnan(row["low"])}
+    assert found.keys() == known.keys() == {0, 1, 2, 4, 5, 6, 7, 9}
+    assert all(found[n] == pytest.approx(known[n], rel=1e-6) for n in known)
+    marks = {row: (float(x), line.get_color()) for line in axes.lines for x, row in line.get_xydata()}
+    assert [marks[n][0] for n in range(10)] == pytest.approx(table["value"], rel=1e-6, nan_ok=True)
+    assert [marks[n][1] for n in range(10)] == ["#0072B2"] * 5 + ["#D55E00"] * 5
+    assert axes.get_xlabel() == "value with its 95 % interval"
+    drawn = metric.plot(tr.Sliced.compute(metric))[1]
+    assert drawn.get_xlabel() == ("value with its 95 % interval" if booted else "value")
+    pyplot.close("all")

@@ -66,7 +66,7 @@ class RankingCollection(MetricCollection):
     Raises:
         TypeError: an argument is unknown.
         ValueError: a name is unknown, two keys are equal or have one spelling, an element is neither a name nor a
-            metric, or a metric was made with other ``kwargs``.
+            metric, or a metric was made with other ``kwargs``, or needs more arguments, as :class:`torchrank.Sliced`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -243,8 +243,8 @@ class RankingCollection(MetricCollection):
         for metric in members if isinstance(batch.preds, Ranking) else []:
             if not isinstance(metric, RankingMetric):
                 raise TypeError(
-                    f"Expected preds and target for {type(metric).__name__}, which ranks nothing, got a Ranking;"
-                    " update it by itself, or leave it out of this collection"
+                    f"Expected preds and target for {type(metric).__name__}, got a Ranking; update it by itself, or"
+                    " leave it out of this collection"
                 )
         ours = [metric for metric in members if isinstance(metric, Measure) and _takes_results(type(metric))]
         batch.results.update(zip(map(id, ours), added_together(ours, score_batch(ours, batch, values=False))))
@@ -427,10 +427,12 @@ class RankingCollection(MetricCollection):
         """Add the states of another collection of the same metrics. Its queries follow the queries of this one.
 
         Raises:
-            ValueError: the other collection has other metrics. No metric is changed.
+            ValueError: ``other`` is not a collection of the same metrics. No metric is changed.
         """
-        if list(other._modules) != list(self._modules):
-            raise ValueError(f"Expected a collection of {list(self.keys())}, got {list(other.keys())}")
+        there = isinstance(other, MetricCollection)
+        if not there or list(other._modules) != list(self._modules):
+            got = list(other.keys()) if there else f"a {type(other).__name__}; pass a collection of the same metrics"
+            raise ValueError(f"Expected a collection of {list(self.keys())}, got {got}")
         for inner, metric in self._modules.items():
             if isinstance(metric, SummedMetric):  # check all before the first one changes
                 metric.mergeable(other._modules[inner])

@@ -11,6 +11,7 @@ from torchrank.collection.pointwise import POINTWISE
 from torchrank.names.labels import split
 from torchrank.names.parse import parse_all
 from torchrank.state.measure import Measure
+from torchrank.state.summed import SummedMetric
 
 #: a name, or several names in one string; a metric; or a collection
 Member = str | Metric | MetricCollection
@@ -34,7 +35,8 @@ def keyed(metrics: Metrics, *more: Member, options: Mapping[str, Any] | None = N
         options: arguments of :class:`torchmetrics.Metric` for metrics that are given by their names.
 
     Raises:
-        ValueError: an element is none of these, or a metric was made with other options.
+        ValueError: an element is none of these, needs arguments that a collection does not pass, or was made with other
+            options.
     """
     options = options or {}
     if isinstance(metrics, Mapping) and not isinstance(metrics, MetricCollection):
@@ -67,6 +69,11 @@ def _metrics(value: Any, options: Mapping[str, Any]) -> list[tuple[str, Metric]]
         way_out = f"; make one, {value.__name__}()" if isinstance(value, type) and issubclass(value, Metric) else ""
         raise ValueError(f"Expected the name of a measure or a torchmetrics.Metric, got {value!r}{way_out}")
     for key, metric in pairs:
+        if isinstance(metric, SummedMetric) and metric.asks_for:
+            raise ValueError(
+                f"Expected metrics that take the arguments of a collection, got {key!r}, which needs {metric.asks_for},"
+                f" too; update the {type(metric).__name__} by itself, it can contain all other metrics"
+            )
         for name, option in options.items():
             if getattr(metric, name) != option:
                 raise ValueError(

@@ -26,6 +26,9 @@ COUNTS = [Sum.W, Sum.QUERIES, Sum.EMPTY, Sum.W2, *range(Sum.ERRORS, state.SIZE)]
 class SummedMetric(SafeMetric):
     """A metric whose state is a vector of sums. Their order is that of the subclass; all are added over workers."""
 
+    #: what every update needs beside the arguments of other metrics
+    asks_for = ""
+
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.leave_meta()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -127,15 +128,24 @@ def room_for(names: Sequence[str], aside: bool = False) -> float:
 
 
 def draw_intervals(
-    axes: Any, names: Sequence[str], centre: Any, low: Any, high: Any, filled: Sequence[bool] | None = None
+    axes: Any,
+    names: Sequence[str],
+    centre: Any,
+    low: Any,
+    high: Any,
+    filled: Sequence[bool] | None = None,
+    kinds: Sequence[int] | None = None,
 ) -> None:
     """Draw a row for each name, the first on top: a mark, and a line from ``low`` to ``high`` unless these are NaN.
 
-    Marks where ``filled`` is False are white inside; None = all marks are filled.
+    Marks where ``filled`` is False are white inside; None = all marks are filled. Rows of one of the ``kinds`` have one
+    colour; None = all rows.
     """
-    places = range(len(names))
-    axes.hlines(places, low, high, color=COLOURS[0])
-    axes.plot(centre, places, "o", color=COLOURS[0])
+    places, kinds = range(len(names)), kinds or [0] * len(names)
+    axes.hlines(places, low, high, color=[style(kind)["color"] for kind in kinds])
+    for kind in sorted(set(kinds)):
+        rows = [place for place in places if kinds[place] == kind]
+        axes.plot([centre[row] for row in rows], rows, "o", color=style(kind)["color"])
     hollow = [place for place in places if filled is not None and not filled[place]]
     axes.plot([centre[place] for place in hollow], hollow, "o", color=COLOURS[0], markerfacecolor="white")
     axes.set_yticks(places, names)
@@ -144,12 +154,20 @@ def draw_intervals(
 
 
 def plot_ends(
-    ax: Any, results: Mapping[str, Any], keys: Sequence[str], ends: tuple[str, str, str], what: str
+    ax: Any,
+    results: Mapping[str, Any],
+    keys: Sequence[str],
+    ends: tuple[str, str, str],
+    what: str,
+    kinds: Sequence[int] | None = None,
 ) -> tuple[Any, Any]:
-    """A figure and its axes with a row for each key: its value and the two ends of a line, at ``key + end``."""
+    """A figure and its axes with a row for each key: its value and the two ends of a line, at ``key + end``.
+
+    A line without ends is left out. ``kinds`` are those of :func:`draw_intervals`.
+    """
     axes = axes_of(ax, height=1.2 + 0.3 * len(keys), managed=True)
-    centre, low, high = ([float(results[f"{key}{end}"]) for key in keys] for end in ends)
-    draw_intervals(axes, keys, centre, low, high)
+    centre, low, high = ([float(results.get(f"{key}{end}", math.nan)) for key in keys] for end in ends)
+    draw_intervals(axes, keys, centre, low, high, kinds=kinds)
     describe(axes, "", what, "")
     axes.grid(axis="x", alpha=0.3)
     return axes.figure, axes

@@ -61,7 +61,8 @@ class Abstention(SuiteMetric):
             Its measures are copied; their states stay empty.
         confidence: the confidence if ``update`` is given none: "max", the largest score of the list; "std", the
             standard deviation of its scores; "diff1", the largest minus the second score. Of retrieved candidates only.
-        kwargs: of :class:`torchmetrics.Metric`.
+        kwargs: of :class:`torchmetrics.Metric`; and ``prefix``, ``postfix`` and ``keys``, as in
+            :class:`torchrank.RankingCollection`.
 
     Raises:
         ValueError: an unknown confidence, or a measure without a mean, without finite bounds or with a lower value as
@@ -78,7 +79,7 @@ class Abstention(SuiteMetric):
 
     def __init__(self, suite: Suite, confidence: Confidence = "max", **kwargs: Any) -> None:
         one_of("confidence", confidence, get_args(Confidence))
-        collection = collection_of(suite)
+        collection = collection_of(suite, kwargs)
         measures = measures_of(collection, "Abstention", means=True)
         for key, metric in measures.items():
             if not metric.higher_is_better or not all(map(math.isfinite, metric.value_range)):

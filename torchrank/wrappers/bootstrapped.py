@@ -21,7 +21,6 @@ from torchrank.state.measure import Measure
 from torchrank.state.sums import Sum
 from torchrank.state.values import Values
 from torchrank.statistics.distributions import normal_quantile
-from torchrank.statistics.drawing import plot_ends
 from torchrank.statistics.table import Table
 from torchrank.wrappers.hashing import poisson_counts, splitmix64
 from torchrank.wrappers.suite_metric import SuiteMetric
@@ -201,7 +200,8 @@ class Bootstrapped(SuiteMetric):
         level: the probability that an interval contains the expected value.
         method: "percentile", the percentiles of the replicates; "basic", these mirrored at the value; "se", the
             standard deviation of the replicates times a quantile of the normal distribution.
-        kwargs: of :class:`torchmetrics.Metric`.
+        kwargs: of :class:`torchmetrics.Metric`; and ``prefix``, ``postfix`` and ``keys``, as in
+            :class:`torchrank.RankingCollection`.
 
     Raises:
         ValueError: an argument has an unknown value, or the suite has a metric without a mean over queries.
@@ -215,6 +215,7 @@ class Bootstrapped(SuiteMetric):
         {'mrr': 0.286, 'mrr/low': 0.262, 'mrr/high': 0.311}
     """
 
+    asks_for = "query_ids"
     tally: BootstrapTally
 
     def __init__(
@@ -231,7 +232,7 @@ class Bootstrapped(SuiteMetric):
             raise ValueError(f"Expected seed to be an integer of 64 bits, got {seed!r}")
         check(level, "auto")
         one_of("method", method, get_args(Percentiles))
-        collection = collection_of(suite)
+        collection = collection_of(suite, kwargs)
         tally = BootstrapTally(measures_of(collection, "Bootstrapped", means=True), replicates, seed, level, method)
         super().__init__(tally, 1, "", **kwargs)
         self.suite = collection
@@ -264,25 +265,6 @@ class Bootstrapped(SuiteMetric):
         level = self.tally.level if level is None else level
         estimates = self.tally.estimates(self._state_of_all(), level, method or "auto")
         return {key: estimate.interval for key, estimate in estimates.items()}
-
-    def plot(self, val: Any = None, ax: Any = None) -> Any:
-        """Plot the value of each metric, and its interval.
-
-        Args:
-            val: a result of :meth:`compute` or ``forward``, or a list of results, which are drawn over time; None =
-                compute.
-            ax: the axes to draw in; None = new axes.
-
-        Returns:
-            The figure and its axes.
-        """
-        values = self.compute() if val is None else val
-        if not isinstance(values, Mapping):
-            return super().plot(values, ax)
-        keys = [key for key in values if f"{key}/low" in values]
-        return plot_ends(
-            ax, values, keys, ("", "/low", "/high"), f"value with its {100 * self.tally.level:g} % interval"
-        )
 
     def summary(self, level: float | None = None, method: str | None = None) -> Table:
         """A table with a row for every metric, over the queries of all workers. Arguments of :meth:`intervals`."""

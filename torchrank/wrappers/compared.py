@@ -77,7 +77,8 @@ class Compared(SuiteMetric):
         suite: a metric, names of metrics, or a collection. Its measures are copied; their states stay empty.
         systems: names of the systems, at least two.
         anytime: results may be looked at after every batch.
-        kwargs: of :class:`torchmetrics.Metric`.
+        kwargs: of :class:`torchmetrics.Metric`; and ``prefix``, ``postfix`` and ``keys``, as in
+            :class:`torchrank.RankingCollection`.
 
     Raises:
         ValueError: names are repeated, or the suite has a metric that is not an arithmetic mean over queries, or weighs
@@ -94,6 +95,7 @@ class Compared(SuiteMetric):
         {'mrr/old': 0.264, 'mrr/new': 0.515, 'mrr/new-old': 0.251}
     """
 
+    asks_for = "the scores of each system"
     #: the tests that need no values of queries, the way to others, and further lines of comparisons
     tests: tuple[str, ...] = ("t", "tukey", "anytime")
     other_tests = "for other tests keep the values with torchrank.PerQuery, and pass its tables to torchrank.compare"
@@ -110,7 +112,7 @@ class Compared(SuiteMetric):
         """Make the state: the sums of all pairs of systems, ``counters`` numbers, then the sums of ``groups``."""
         self.systems, user = systems, type(self).__name__
         self.pairs = list(itertools.combinations(range(len(systems)), 2))
-        collection = collection_of(suite)
+        collection = collection_of(suite, kwargs)
         metrics = measures_of(collection, user, means=True)
         for key, metric in metrics.items():
             if not is_plain_mean(metric):

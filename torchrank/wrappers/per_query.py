@@ -26,7 +26,8 @@ from torchrank.state.values import Values
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.suites import Suite, check_ids, collection_of, measures_of
 
-#: the lists of the state, each [query, column]; the last two have no column as long as all queries count alike
+#: the lists of the state, each [query, column]; the last two have no column as long as all queries count alike, the
+#: first has one, and those of :func:`_words` as soon as an id is a text
 FIELDS = ("ids", "values", "weights", "counted")
 
 
@@ -34,14 +35,16 @@ class PerQuery(SummedMetric):
     """The value of every query, kept with its id: for tests, slices after the fact, and lists of the worst queries.
 
     ``compute`` returns a :class:`torchrank.QueryTable`. **An id that appears twice counts once**, so samplers that
-    repeat queries, as those of torch, Lightning and Accelerate do, give the right number. The state has 8 bytes for
-    each id and 8 for each value (4 with ``dtype=torch.float32``), and as many for weights, if there are any.
-    ``compute`` gathers it in two collectives.
+    repeat queries, as those of torch, Lightning and Accelerate do, give the right number. Ids are integers or texts; if
+    one of all batches and workers is a text, an integer is its decimal text. The state has 8 bytes for each id and 8
+    for each value (4 with ``dtype=torch.float32``), and as many for weights, if there are any. If ids are texts, each
+    also has the bytes of the longest text. ``compute`` gathers the state in two collectives.
 
     Args:
         suite: a metric, names of metrics, or a collection. Its measures are copied; their states stay empty.
         dtype: the dtype in which values are kept, torch.float64 or torch.float32.
-        kwargs: of :class:`torchmetrics.Metric`.
+        kwargs: of :class:`torchmetrics.Metric`; and ``prefix``, ``postfix`` and ``keys``, as in
+            :class:`torchrank.RankingCollection`.
 
     Raises:
         ValueError: the suite has a metric without a value for each query, or the dtype is another one.
@@ -57,13 +60,15 @@ class PerQuery(SummedMetric):
 
     higher_is_better = None
     is_differentiable = False
+    asks_for = "query_ids"
     results_to_log = "metric.compute().values()"
 
     def __init__(self, suite: Suite, dtype: torch.dtype = torch.float64, **kwargs: Any) -> None:
+        collection = collection_of(suite, kwargs)
         super().__init__(**kwargs)
         if dtype not in (torch.float64, torch.float32):
             raise ValueError(f"Expected dtype to be torch.float64 or torch.float32, got {dtype}")
-        self.suite, self.dtype_of_values = collection_of(suite), dtype
+        self.suite, self.dtype_of_values = collection, dtype
         self.metrics = measures_of(self.suite, "PerQuery", means=False)
         self._state = f"perquery({dtype}): {', '.join(metric._state for metric in self.metrics.values())}"
         # The error message for an id with two values, since the last compute.
@@ -93,9 +98,9 @@ class PerQuery(SummedMetric):
     ) -> None:
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`, and ``query_ids``.
 
-        ``query_ids`` is int [query], one for each query of the data set; or a list of texts, see
-        :func:`torchrank.hash_ids`. With ``indexes`` it is in ascending order of index. None = those of the ranking,
-        which has them if it was made by :meth:`torchrank.Ranking.from_table` or :meth:`torchrank.Ranking.from_run`.
+        ``query_ids`` is int [query], one for each query of the data set; or a list of texts. With ``indexes`` it is in
+        ascending order of index. None = those of the ranking, which has them if it was made by
+        :meth:`torchrank.Ranking.from_table` or :meth:`torchrank.Ranking.from_run`.
 
         Raises:
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or if ids are missing.
@@ -104,7 +109,8 @@ class PerQuery(SummedMetric):
         batch_values = Values.stack(score_batch(list(self.metrics.values()), batch, total=False))
         if query_ids is None and isinstance(preds, Ranking):
             query_ids = preds.query_ids
-        ids = check_ids(query_ids, batch_values.num_queries, batch_values.values.device, "PerQuery")
+        ids, texts = check_ids(query_ids, batch_values.num_queries, batch_values.values.device, "PerQuery")
+        ids = ids.unsqueeze(1) if texts is None else torch.cat([ids.unsqueeze(1), _words(texts).to(ids.device)], dim=1)
         with torch.no_grad():
             values = batch_values.values.mT
             final_weights = torch.where(values.isnan(), 1.0, batch_values.final_weights.mT)
@@ -122,10 +128,8 @@ class PerQuery(SummedMetric):
             if alike and bool((weights == 1).all()):
                 weights = weights[:, :0]
             row = counted.nonzero().squeeze(1)
-            return dict(
-                zip(FIELDS, (ids[row].unsqueeze(1), values[row], weights[row], counted.new_empty((len(row), 0))))
-            )
-        return dict(zip(FIELDS, (ids.unsqueeze(1), values, weights, counted.unsqueeze(1))))
+            return dict(zip(FIELDS, (ids[row], values[row], weights[row], counted.new_empty((len(row), 0)))))
+        return dict(zip(FIELDS, (ids, values, weights, counted.unsqueeze(1))))
 
     def _dtype_on(self, device: torch.device) -> torch.dtype:
         """The dtype of values on a device, which may have no float64."""
@@ -163,16 +167,17 @@ class PerQuery(SummedMetric):
         rows = {field: x.cpu() for field, x in self._fields().items()}
         if rows["counted"].shape[1]:
             rows = {field: x[rows["counted"].squeeze(1)] for field, x in rows.items()}
-        order = rows["ids"].squeeze(1).argsort(stable=True)
-        ids, values, weights = (rows[field][order].numpy() for field in ("ids", "values", "weights"))
+        ids = _named(rows["ids"].numpy())
+        order = np.argsort(ids, kind="stable")
+        ids, values, weights = ids[order], rows["values"].numpy()[order], rows["weights"].numpy()[order]
         first = np.ones(len(ids), dtype=bool)
-        first[1:] = ids[1:, 0] != ids[:-1, 0]
-        self._differing = _differing(ids[:, 0], np.concatenate([values, weights], 1), first, list(self.metrics))
+        first[1:] = ids[1:] != ids[:-1]
+        self._differing = _differing(ids, np.concatenate([values, weights], 1), first, list(self.metrics))
         if not self._should_unsync and bool((self.sums > 0).any()):  # forward, which does not raise
             values = np.full_like(values, np.nan)
         columns = {key: values[first, n] for n, key in enumerate(self.metrics)}
         weight = {key: weights[first, n] for n, key in enumerate(self.metrics)} if weights.shape[1] else None
-        return QueryTable(ids[first, 0], columns, weight, self.metrics)
+        return QueryTable(ids[first], columns, weight, self.metrics)
 
     def raise_errors(self) -> None:
         super().raise_errors()
@@ -217,7 +222,7 @@ class PerQuery(SummedMetric):
 
     def fits(self, name: str, rows: Tensor) -> bool:
         number = len(self.metrics)
-        widths = {"ids": (1,), "values": (number,), "weights": (0, number), "counted": (0, 1)}
+        widths = {"ids": range(1, 2**31), "values": (number,), "weights": (0, number), "counted": (0, 1)}
         return rows.dim() == 2 and rows.shape[1] in widths[name.rpartition(":")[2]]
 
     def moved(self, x: Tensor, device: torch.device) -> Tensor:
@@ -227,11 +232,35 @@ class PerQuery(SummedMetric):
         return self.moved(x, self.device)
 
 
+def _wide(x: Tensor, width: int) -> Tensor:
+    """Rows with as many columns, ones in those that they did not have."""
+    return x if x.shape[1] == width else torch.cat([x, x.new_ones((len(x), width - x.shape[1]))], dim=1)
+
+
 def _alike(parts: list[Tensor], more: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Parts with the same number of columns: a part without columns has ones in them."""
+    """Parts with the same number of columns."""
     width = max((x.shape[1] for x in (*parts, *more)), default=0)
-    widened = ([x if x.shape[1] == width else x.new_ones((len(x), width)) for x in part] for part in (parts, more))
-    return tuple(widened)  # type: ignore[return-value]
+    return [_wide(x, width) for x in parts], [_wide(x, width) for x in more]
+
+
+def _words(texts: list[str]) -> Tensor:
+    """Texts as int64 [text, word]: their number of bytes + 2, then their bytes. An integer has 1 in their place."""
+    data = [text.encode("utf-8", "surrogatepass") for text in texts]  # as in hash_ids
+    width = -(-max(map(len, data), default=0) // 8) * 8
+    words = np.frombuffer(b"".join(x.ljust(width, b"\0") for x in data), dtype="<i8").reshape(len(data), width // 8)
+    return torch.from_numpy(np.column_stack([[len(x) + 2 for x in data], words]).astype(np.int64))
+
+
+def _named(ids: np.ndarray) -> np.ndarray:
+    """The ids from their rows in the state: int64 [query], or texts as objects if one of them is a text."""
+    if ids.shape[1] == 1:
+        return ids[:, 0]
+    data, width, texts = ids[:, 2:].astype("<i8").tobytes(), 8 * (ids.shape[1] - 2), dict[int, str]()
+    for row, (number, size) in enumerate(ids[:, :2].tolist()):
+        if size > 1:
+            texts[number] = data[row * width : row * width + size - 2].decode("utf-8", "surrogatepass")
+    # An integer can be the number of a text, as in checkpoints of older versions.
+    return np.array([texts.get(number, str(number)) for number in ids[:, 0].tolist()], dtype=object)
 
 
 def _gathered(rows: dict[str, Tensor], errors: Tensor, name: str, group: Any) -> tuple[dict[str, Tensor], Tensor]:
@@ -257,7 +286,7 @@ def _gathered(rows: dict[str, Tensor], errors: Tensor, name: str, group: Any) ->
     if not any(counts):
         return rows, total
     most = {field: max(width) for field, width in zip(rows, widths)}
-    wide = {field: x if x.shape[1] else x.new_ones((len(x), most[field])) for field, x in rows.items()}
+    wide = {field: _wide(x, most[field]) for field, x in rows.items()}
     # Bytes, so that fields of different dtypes travel together.
     packed = [x.contiguous().view(torch.uint8) for x in wide.values() if x.shape[1]]
     parts = torch.cat(all_gather(torch.cat(packed, dim=1), counts, group))

@@ -167,6 +167,8 @@ class QueryTable:
     def named(self, names: Iterable[str] | Ranking) -> QueryTable:
         """The table with texts as ids, in the place of their numbers by :func:`torchrank.hash_ids`.
 
+        A table of :class:`torchrank.PerQuery` that was updated with texts has them already.
+
         Args:
             names: the texts of all queries, in any order; or a ranking of all queries, whose groups the table gets too.
 
@@ -176,14 +178,16 @@ class QueryTable:
         ranking = names if isinstance(names, Ranking) else None
         names = list((ranking.query_ids or []) if ranking else names)  # type: ignore[arg-type]
         numbers = names if names and isinstance(names[0], int) else hash_ids(names).tolist()
-        known = dict(zip(numbers, names))
+        known = {key: name for number, name in zip(numbers, names) for key in (number, str(number), name)}
         if missing := [key for key in self.ids.tolist() if key not in known]:
-            raise ValueError(f"Expected the texts of all ids, got none for {missing[0]} and {len(missing) - 1} others")
+            raise ValueError(
+                f"Expected the texts of all ids, got none for {missing[0]!r} and {len(missing) - 1} others"
+            )
         ids = _array([known[key] for key in self.ids.tolist()])
         groups = self.groups
         if ranking is not None and ranking.groups is not None:
-            group = dict(zip(numbers, ranking.groups))
-            groups = np.array([group[key] for key in self.ids.tolist()], dtype=object)
+            group = dict(zip(names, ranking.groups))
+            groups = np.array([group[key] for key in ids.tolist()], dtype=object)
         return QueryTable(ids, self.columns, self.weights, self._metrics, groups)
 
     def _aligned(self, keys: Any, name: str) -> list[Any]:

@@ -163,7 +163,8 @@ class Rectified(Compared):
         suite: a metric, names of metrics, or a collection. Its measures are copied; their states stay empty.
         systems: names of the systems, at least two, if ``update`` takes a dict of scores; None = one system.
         strata: names of strata, or their number, which people sample at different rates; None = one.
-        kwargs: of :class:`torchmetrics.Metric`.
+        kwargs: of :class:`torchmetrics.Metric`; and ``prefix``, ``postfix`` and ``keys``, as in
+            :class:`torchrank.RankingCollection`.
 
     Raises:
         ValueError: names are repeated, or the suite has a metric that is not an arithmetic mean over queries, or weighs
@@ -186,6 +187,7 @@ class Rectified(Compared):
         tensor(0.7100)
     """
 
+    asks_for = "the grades of people"
     tests = ("t",)
     other_tests = "take test='t'"
     notes = ("b - a is corrected by itself; mean_b is the corrected mean of a plus it; wins and losses: by people",)
@@ -212,7 +214,7 @@ class Rectified(Compared):
         *,
         human: Target | Ranking | Mapping[str, Ranking] | None = None,
         judged: Array | None = None,
-        strata: Array | None = None,
+        strata: Array | Sequence[str] | None = None,
         **options: Unpack[Options],
     ) -> None:
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`, and three more.
@@ -221,7 +223,7 @@ class Rectified(Compared):
         of the judge. ``human`` has the grades of people for the same queries, in any layout of ``target``; for rankings
         it is a ranking; None = people have judged no query of this batch. ``judged`` is bool [query], the queries that
         people have judged; what ``human`` has for others is ignored; None = all, without those of label -100.
-        ``strata`` is int [query], the stratum of each query, if there are several.
+        ``strata`` is the stratum of each query, if there are several: its name, or its position, int [query].
 
         Raises:
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`; or ``judged`` or ``strata`` have another
@@ -255,7 +257,7 @@ class Rectified(Compared):
         judge: Sequence[Values],
         people: Sequence[Values],
         judged: Array | None,
-        strata: Array | None,
+        strata: Array | Sequence[str] | None,
     ) -> None:
         """Add the values [metric, query] of each system by the judge, and by people: NaN where they have judged none.
 
@@ -272,7 +274,8 @@ class Rectified(Compared):
             got = f"{people[0].num_queries}; give every query a row, and mark those that count with judged="
             raise ValueError(f"Expected human to have the {queries} queries of preds, got {got}")
         strata = torch.zeros(queries, dtype=torch.int64, device=device) if self.strata == [""] else strata
-        inside = members_of(strata, self.strata, "strata")[0].to(device)
+        inside, _, unknown = members_of(strata, self.strata, "strata")
+        inside, self._unknown = inside.to(device), self._unknown if unknown is None else unknown
         if len(inside) != queries:
             raise ValueError(f"Expected strata of {queries} queries, as in preds, got {len(inside)}")
         outside = (inside.sum(1) != 1).sum().view(1).to(judge[0].values)
@@ -292,8 +295,9 @@ class Rectified(Compared):
 
     def check(self, counters: Tensor) -> None:
         if (outside := int(counters[-1])) > 0:
-            got = f"{outside} in none or in several; pass strata= from 0 to {len(self.strata) - 1}"
-            raise ValueError(f"Expected each query in one of the {len(self.strata)} strata, got {got}")
+            names = ", ".join(self.strata)
+            got = f"{outside} in none or in several{self.example}; pass strata=, names or positions"
+            raise ValueError(f"Expected each query in one of the strata {names}, got {got}")
 
     @property
     def subjects(self) -> list[str]:

@@ -24,7 +24,7 @@ from torchrank.statistics.mean_intervals import t_interval, welch
 from torchrank.statistics.table import Table
 from torchrank.wrappers.bootstrapped import Bootstrapped, BootstrapTally, difference_table, interval_of
 from torchrank.wrappers.suite_metric import SuiteMetric
-from torchrank.wrappers.suites import Suite, collection_of, measures_of
+from torchrank.wrappers.suites import Suite, collection_of, listed, measures_of
 from torchrank.wrappers.tallies import PlainTally
 
 #: the name of the queries outside of a slice
@@ -32,6 +32,9 @@ REST = "rest"
 
 #: the name of the mean over slices
 MACRO = "macro"
+
+#: how a missing name among names is printed: None, NaN, or NA of pandas
+MISSING = {"None", "nan", "<NA>"}
 
 #: names of results and of columns, which no slice can have
 RESERVED = {REST, MACRO, "low", "high"}
@@ -51,8 +54,9 @@ class Sliced(SuiteMetric):
     Args:
         suite: a metric, names of metrics, a collection, or a :class:`Bootstrapped`, whose intervals the slices have
             then. Its measures are copied; their states stay empty.
-        slices: the names of the slices, or their number.
-        kwargs: of :class:`torchmetrics.Metric`.
+        slices: the names of the slices, which ``update`` takes, or their number.
+        kwargs: of :class:`torchmetrics.Metric`; and ``prefix``, ``postfix`` and ``keys``, as in
+            :class:`torchrank.RankingCollection`.
 
     Raises:
         ValueError: names are repeated or reserved, or the suite has a metric without a mean over queries.
@@ -66,12 +70,13 @@ class Sliced(SuiteMetric):
         {'mrr': 0.8333, 'mrr/new': 1.0, 'mrr/old': 0.75, 'mrr/macro': 0.875}
     """
 
+    asks_for = "slices"
     #: queries of slices that do not exist, and queries in more than one slice
     num_counters = 2
 
     def __init__(self, suite: Suite | Bootstrapped, slices: Sequence[str] | int, **kwargs: Any) -> None:
         self.names = names_of(slices)
-        collection = collection_of(suite.suite if isinstance(suite, Bootstrapped) else suite)
+        collection = collection_of(suite.suite if isinstance(suite, Bootstrapped) else suite, kwargs)
         measures = measures_of(collection, "Sliced", means=True)
         tally = suite.tally.of(measures) if isinstance(suite, Bootstrapped) else PlainTally(measures)
         super().__init__(tally, 1 + len(self.names), f"sliced({','.join(self.names)}) ", **kwargs)
@@ -83,41 +88,32 @@ class Sliced(SuiteMetric):
         preds: Array | Ranking,
         target: Target | None = None,
         *,
-        slices: Array | None = None,
+        slices: Array | Sequence[str | None] | None = None,
         query_ids: Array | Sequence[str] | None = None,
         **options: Unpack[Options],
     ) -> None:
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`, and ``slices``.
 
-        ``slices`` is int [query], the slice of each query, negative = in none; or bool [query, slice], True for each
-        slice that the query is in; also as an array or a list. With ``indexes`` it is in ascending order of index. None
-        = the groups of a ranking by ``Ranking.from_table(group=...)``. ``query_ids`` is that of
-        :meth:`Bootstrapped.update`, if the suite is a bootstrap.
+        ``slices`` is the slice of each query: its name, None = in none; or its position, int [query], negative = in
+        none; or bool [query, slice], True for each slice that the query is in. It is a tensor, an array, a column
+        or a list. With ``indexes`` it is in ascending order of index. None = the groups of a ranking by
+        ``Ranking.from_table(group=...)``. ``query_ids`` is that of :meth:`Bootstrapped.update`, if the suite is a
+        bootstrap.
 
         Raises:
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or ``slices`` has another dtype or shape.
-                A number of no slice is counted and raises in :meth:`compute`.
+                A name or number of no slice is counted and raises in :meth:`compute`.
         """
         if slices is None and isinstance(preds, Ranking) and preds.groups is not None:
-            slices = self._slices_of(preds.groups).to(preds.num_candidates.device)
-        members, counters = members_of(slices, self.names)
+            slices = [None if group is None else str(group) for group in preds.groups]
+        members, counters, unknown = members_of(slices, self.names)
+        self._unknown = self._unknown if unknown is None else unknown
         self.add(
             Batch(preds, target, **options),
             query_ids,
             [None, *members.T],
             counters,
         )
-
-    def _slices_of(self, groups: list[Any]) -> Tensor:
-        """The slice of each query from its group, int [query]; -1 = in none."""
-        numbers: dict[str | None, int] = {None: -1} | {name: number for number, name in enumerate(self.names)}
-        keys = [None if group is None else str(group) for group in groups]
-        if unknown := [key for key in dict.fromkeys(keys) if key not in numbers]:
-            raise ValueError(
-                f"Expected groups of the ranking among {', '.join(self.names)}, got {unknown[0]!r}; give Sliced the"
-                " names of all groups"
-            )
-        return torch.tensor([numbers[key] for key in keys], device="cpu")
 
     # ---- results -----------------------------------------------------------------------------------------------
 
@@ -137,8 +133,9 @@ class Sliced(SuiteMetric):
     def check(self, counters: Tensor) -> None:
         if (outside := int(counters[0])) > 0:
             raise ValueError(
-                f"Expected slices from 0 to {len(self.names) - 1}, or negative for none, got a larger number for"
-                f" {outside} {'query' if outside == 1 else 'queries'}; give Sliced as many names as there are slices"
+                f"Expected slices among {', '.join(self.names)}, or positions from 0 to {len(self.names) - 1}, negative"
+                f" for none, got others for {outside} {'query' if outside == 1 else 'queries'}{self.example}; give"
+                " Sliced the names of all slices"
             )
 
     def estimates(self, level: float | None = None, method: str = "auto") -> dict[str, dict[str, Estimate]]:
@@ -260,9 +257,20 @@ class Sliced(SuiteMetric):
         return 1 + self.names.index(name)
 
 
-def members_of(slices: Any, names: Sequence[str], what: str = "slices") -> tuple[Tensor, Tensor]:
-    """Membership, bool [query, slice], and two counters: queries of slices that do not exist, and of several slices."""
-    size, slices = len(names), tensor_of(slices)
+def members_of(slices: Any, names: Sequence[str], what: str = "slices") -> tuple[Tensor, Tensor, str | None]:
+    """Membership, bool [query, slice], and what is wrong with it.
+
+    That is two counters, of queries in slices that do not exist and of queries in several slices; and the first unknown
+    name, or None.
+    """
+    slices, size, unknown = tensor_of(slices), len(names), None
+    keys = listed(slices)
+    if isinstance(keys, list | tuple) and any(isinstance(key, str) or str(key) in MISSING for key in keys):
+        numbers = {name: number for number, name in enumerate(names)}
+        missing = [not isinstance(key, str) and str(key) in MISSING for key in keys]
+        found = [-1 if none else numbers.get(str(key), size) for key, none in zip(keys, missing)]
+        unknown = next((str(key) for key, number in zip(keys, found) if number == size), None)
+        slices = torch.tensor(found, device="cpu")
     if not isinstance(slices, Tensor) or slices.is_floating_point() or slices.is_complex():
         got, way_out = type(slices).__name__, f"pass torch.as_tensor({what})"
         if slices is None:
@@ -270,13 +278,10 @@ def members_of(slices: Any, names: Sequence[str], what: str = "slices") -> tuple
         elif isinstance(slices, Tensor):
             got, way_out = str(slices.dtype), f"pass torch.as_tensor({what}).long()"
         elif isinstance(slices, str | int):
-            position = f"{names}.index({what})" if isinstance(slices, str) else what
-            got, way_out = f"{slices!r} for all queries", f"pass [{position}] * len(target)"
-        elif hasattr(slices, "__len__") and any(isinstance(name, str) for name in slices):
-            got, way_out = "texts", f"pass torch.tensor([{names}.index(one) for one in {what}])"
+            got, way_out = f"{slices!r} for all queries", f"pass [{slices!r}] * len(target)"
         raise TypeError(
-            f"Expected {what} to be an int tensor [query], the positions in {tuple(names)}, or a bool tensor"
-            f" [query, {size}], got {got}; {way_out}"
+            f"Expected {what} to be names out of {tuple(names)}, or their positions, an int tensor [query], or a bool"
+            f" tensor [query, {size}], got {got}; {way_out}"
         )
     if slices.dtype == torch.bool:
         if slices.dim() != 2 or slices.shape[1] != size:
@@ -289,7 +294,7 @@ def members_of(slices: Any, names: Sequence[str], what: str = "slices") -> tuple
         members = slices.unsqueeze(1) == torch.arange(size, device=slices.device)
         outside = slices >= size
     dtype = widest_float(slices.device)
-    return members, torch.stack([outside.sum(), (members.sum(1) > 1).sum()]).to(dtype)
+    return members, torch.stack([outside.sum(), (members.sum(1) > 1).sum()]).to(dtype), unknown
 
 
 def names_of(slices: Any) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from torchrank.state.summed import COUNTS, SummedMetric
 from torchrank.state.synchronisation import all_reduce
 from torchrank.state.torchmetrics_fixes import LOCK
 from torchrank.state.values import Values
+from torchrank.statistics.drawing import plot_ends
 from torchrank.statistics.table import Table
 from torchrank.wrappers.suites import check_ids
 from torchrank.wrappers.tallies import Members, PlainTally
@@ -35,6 +36,8 @@ class SuiteMetric(SummedMetric):
     is_differentiable = False
     #: number of further counters at the beginning of the state
     num_counters = 0
+    #: a name among those that were counted as bad on this worker
+    _unknown: str | None = None
 
     def __init__(self, tally: PlainTally, groups: int, definition: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -65,9 +68,10 @@ class SuiteMetric(SummedMetric):
         for members in groups:
             if members is not None and len(members) != queries:
                 raise ValueError(f"Expected slices of {queries} queries, as in preds, got {len(members)}")
+        groups = [None if members is None else members.to(device) for members in groups]
         numbers = None
         if self.tally.needs_ids or ids is not None:
-            numbers = check_ids(ids, queries, device, type(self).__name__)
+            numbers, _ = check_ids(ids, queries, device, type(self).__name__)
         with torch.no_grad():
             sums = self.tally.sums(values, numbers, groups).flatten()
             if counters is not None:
@@ -119,6 +123,11 @@ class SuiteMetric(SummedMetric):
         if self._counters is not None:
             self.check(self._counters)
 
+    @property
+    def example(self) -> str:
+        """A name that was counted as bad, for an error message."""
+        return "" if self._unknown is None else f", e.g. {self._unknown!r}"
+
     def check(self, counters: Tensor) -> None:
         """Raise ValueError for bad arguments that the counters of the subclass have found."""
 
@@ -131,16 +140,29 @@ class SuiteMetric(SummedMetric):
         return estimate_table(self.tally.estimates(sums, level, method or "auto"), level, method=method or "auto")
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
-        """Plot a row for each result in one figure, or lines over a list of results; needs matplotlib.
+        """Plot a row for each result, with its interval and one colour for each metric; needs matplotlib.
 
         Args:
-            val: a result of :meth:`compute` or ``forward``, or a list of results; None = compute.
+            val: a result of :meth:`compute` or ``forward``, which has no intervals unless they are a bootstrap's; or a
+                list of results, which are drawn as lines over time; None = compute, with the intervals of
+                :meth:`summary`.
             ax: the axes to draw in; None = new axes.
 
         Returns:
             The figure and its axes.
         """
-        return plot_results(self.compute() if val is None else val, ax)
+        if val is not None and not isinstance(val, Mapping):
+            return plot_results(val, ax)
+        if val is None:
+            table = self.summary()
+            intervals = {f"{key}/{end}": x for end in ("low", "high") for key, x in zip(table["measure"], table[end])}
+            val = intervals | self.compute()
+        keys = [key for key in val if not key.endswith(("/low", "/high"))]
+        kinds = [
+            next((n for n, of in enumerate(self.tally.metrics) if f"{key}/".startswith(f"{of}/")), 0) for key in keys
+        ]
+        what = f"value with its {100 * self.tally.level:g} % interval" if len(keys) < len(val) else "value"
+        return plot_ends(ax, val, keys, ("", "/low", "/high"), what, kinds)
 
     @property
     def num_queries(self) -> int:

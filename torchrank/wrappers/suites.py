@@ -14,7 +14,6 @@ from torchrank.collection.members import Metrics
 from torchrank.layouts.arrange import Batch
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.item_lists import PerUserMetric
-from torchrank.metrics.precision_recall_curve import PRCurve
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.aggregation import from_sums
 from torchrank.state.measure import Measure
@@ -32,12 +31,14 @@ def readable(suite: Suite) -> Suite:
     return list(suite) if isinstance(suite, Iterator) else suite
 
 
-def collection_of(suite: Suite) -> RankingCollection:
-    """A copy of a suite as a collection, with empty states."""
-    copied = copy.deepcopy(readable(suite))
-    collection = copied if isinstance(copied, RankingCollection) else RankingCollection(copied)
-    collection.reset()
-    return collection
+def collection_of(suite: Suite, options: dict[str, Any] | None = None) -> RankingCollection:
+    """A copy of a suite as a collection, with empty states. Its prefix, postfix and keys are taken from ``options``."""
+    copied, options = copy.deepcopy(readable(suite)), {} if options is None else options
+    spelling = {name: options.pop(name) for name in ("prefix", "postfix", "keys") if name in options}
+    if spelling or not isinstance(copied, RankingCollection):
+        copied = RankingCollection(copied, **spelling)
+    copied.reset()
+    return copied
 
 
 def measures_of(suite: RankingCollection, user: str, means: bool) -> dict[str, Measure]:
@@ -53,7 +54,7 @@ def measures_of(suite: RankingCollection, user: str, means: bool) -> dict[str, M
     """
     measures: dict[str, Measure] = {}
     for key, metric in suite.items():
-        if not isinstance(metric, RankingMetric | PerUserMetric) or isinstance(metric, PRCurve):
+        if not isinstance(metric, RankingMetric | PerUserMetric) or metric.num_extra_sums:
             raise ValueError(
                 f"Expected metrics with one value for each query in {user}, got {key!r}, a {type(metric).__name__};"
                 " leave it out of this suite"
@@ -89,8 +90,14 @@ def values_of(metrics: Mapping[str, Any], ranking: Ranking) -> tuple[dict[str, T
     return values, None if all(bool((weight == 1).all()) for weight in weights.values()) else weights
 
 
-def check_ids(ids: Any, queries: int, device: torch.device, user: str) -> Tensor:
-    """The ids of queries as int64 [query] on a device.
+def listed(x: Any) -> Any:
+    """An array or a column as a list; tensors, and anything else, as they are."""
+    ways = [] if isinstance(x, Tensor) else [name for name in ("tolist", "to_list", "to_pylist") if hasattr(x, name)]
+    return getattr(x, ways[0])() if ways else x
+
+
+def check_ids(ids: Any, queries: int, device: torch.device, user: str) -> tuple[Tensor, list[str] | None]:
+    """The ids of queries as int64 [query] on a device, and their texts; None = they are integers.
 
     Raises:
         ValueError: there are no ids, or another number of them.
@@ -101,12 +108,14 @@ def check_ids(ids: Any, queries: int, device: torch.device, user: str) -> Tensor
             f"Expected query_ids in every update of {user}, got none; pass query_ids=, an int64 tensor or a list of"
             " texts (running numbers would depend on the split of the queries over batches and workers)"
         )
-    if not isinstance(ids, Tensor) and hasattr(ids, "tolist"):
-        ids = ids.tolist()
+    ids, texts = listed(ids), None
     if isinstance(ids, list | tuple):
         ids = [x.item() if hasattr(x, "item") else x for x in ids]  # numbers of numpy or torch
-        integers = all(isinstance(x, int) and not isinstance(x, bool) for x in ids)
-        ids = torch.tensor(ids, dtype=torch.int64, device="cpu") if integers else hash_ids(ids)
+        if all(isinstance(x, int) and not isinstance(x, bool) for x in ids):
+            ids = torch.tensor(ids, dtype=torch.int64, device="cpu")
+        else:
+            texts = [x.decode(errors="surrogateescape") if isinstance(x, bytes) else str(x) for x in ids]
+            ids = hash_ids(ids)
     if not isinstance(ids, Tensor) or ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
         got, way_out = type(ids).__name__, "list(query_ids)"
         if isinstance(ids, Tensor):
@@ -116,4 +125,4 @@ def check_ids(ids: Any, queries: int, device: torch.device, user: str) -> Tensor
         )
     if ids.shape != (queries,):
         raise ValueError(f"Expected query_ids of shape [{queries}], one per query, got {list(ids.shape)}")
-    return ids.detach().to(device, torch.int64)
+    return ids.detach().to(device, torch.int64), texts

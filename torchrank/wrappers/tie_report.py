@@ -75,7 +75,8 @@ class TieReport(SummedMetric):
         atol, rtol: a score within ``atol + rtol * |positive|`` of the nearest relevant candidate's score counts as tied
             with it, so that the report shows near ties; >= 0. Updates then take scores [query, candidate] only, with a
             label or grades for each query.
-        kwargs: of :class:`torchmetrics.Metric`.
+        kwargs: of :class:`torchmetrics.Metric`; and ``prefix``, ``postfix`` and ``keys``, as in
+            :class:`torchrank.RankingCollection`.
 
     Raises:
         ValueError: no metric supports the policies, ``atol`` or ``rtol`` is negative, or as
@@ -96,9 +97,9 @@ class TieReport(SummedMetric):
     not_applicable: dict[str, str]
 
     def __init__(self, metrics: Metrics, *, atol: float = 0.0, rtol: float = 0.0, **kwargs: Any) -> None:
+        suite = collection_of(metrics, kwargs)
         super().__init__(**kwargs)
         self._tolerance = Tolerance.of(atol, rtol)
-        suite = collection_of(metrics)
         by_key = dict(suite.items())
         self.not_applicable = {key: why for key, metric in by_key.items() if (why := _why_not(metric))}
         measured = {key: metric for key, metric in by_key.items() if key not in self.not_applicable}
@@ -107,7 +108,7 @@ class TieReport(SummedMetric):
             raise ValueError(
                 f"Expected a metric that supports {' and '.join(POLICIES[1:])} ties, got {reasons or 'none'}"
             )
-        self._prefix = suite.prefix or ""
+        self._overall = [suite._set_name(name) for name in ("tied_queries", "largest_tie")]
         self._three = {
             key: _under_each_policy(metric) for key, metric in measured.items() if isinstance(metric, RankingMetric)
         }
@@ -197,7 +198,7 @@ class TieReport(SummedMetric):
             for metric, policy, row in zip(three, POLICIES, policies[number]):
                 shown[f"{key}/{policy}"] = metric.transform_result(metric.result(row), row)
         queries, in_ties = parts[2]
-        shown |= {f"{self._prefix}tied_queries": in_ties / queries, f"{self._prefix}largest_tie": self.most[0, -1]}
+        shown |= dict(zip(self._overall, (in_ties / queries, self.most[0, -1])))
         bad = self._errors.sum() > 0
         return {key: torch.where(bad, float("nan"), value).to(torch.float32) for key, value in shown.items()}
 
@@ -212,7 +213,7 @@ class TieReport(SummedMetric):
         order = [*heads, "pessimistic", "expected", "optimistic"]
         columns: dict[str, list[Any]] = {"measure": list(self._three)}
         columns |= {heads.get(name, name): [values[f"{key}/{name}"] for key in self._three] for name in order}
-        share, largest = values[f"{self._prefix}tied_queries"], values[f"{self._prefix}largest_tie"]
+        share, largest = (values[name] for name in self._overall)
         groups = "No relevant candidate is in a tie group."
         if share > 0:
             groups = (
