@@ -1,5 +1,6 @@
 """Two rankings compared: against scipy, torchmetrics, the package rbo's values, and examples from the papers."""
 
+import copy
 import math
 import random
 
@@ -225,6 +226,24 @@ def test_p_mrr_of_all_documents_of_two_lists_is_their_mean_change_of_rank():
     ranks = [[ids.index(one) + 1 if one in ids else len(ids) + 1 for ids in (before, after)] for one in range(1, 6)]
     ranking = tr.Ranking.from_rankings(torch.tensor([after]), torch.tensor([before]))
     assert tr.PMRR().score(ranking).item() == pytest.approx(sum((r - o) / max(r, o) for o, r in ranks) / 5)
+
+
+def test_changed_documents_and_subtopics_are_read_for_what_they_are():
+    scores, grades = torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([[[1], [2], [3]]])
+    assert tr.PMRR().score(scores, grades).tolist() == tr.PMRR().score(scores, grades[..., 0]).tolist() == [0.0]
+    lists = torch.tensor([[7, 8, 9], [1, 2, -1]]), torch.tensor([[9, 7, 8], [2, 1, 3]])
+    changed = tr.Ranking.from_rankings(*lists, torch.tensor([[9, -1], [2, 3]]))
+    for name in ("alphandcg", "strecall@2", "erria", "pia@2", "nrbp", "apia"):
+        assert tr.parse(name).score(changed).equal(tr.parse(name).score(tr.Ranking.from_rankings(*lists))), name
+    with pytest.raises(ValueError, match="with subtopics"):
+        changed.with_intents([1.0])
+    # from rank 1 to 3; from 1 to 2, and from 3 to the one behind the list, 3
+    want = [1 - 1 / 3, (1 - 1 / 2 + 0) / 2]
+    joined = tr.Ranking.join([changed, changed.take(slice(1, 2))])
+    for ranking in (changed, joined.take([0, 1]), joined.joined.take(slice(0, 2)), copy.deepcopy(changed)):
+        assert tr.PMRR().score(ranking).tolist() == pytest.approx(want)
+    with pytest.raises(ValueError, match="all have changed, or none"):
+        tr.Ranking.join([changed, tr.Ranking.from_rankings(*lists)]).take([0])
 
 
 def test_p_mrr_skips_a_query_without_changed_documents_and_refuses_others_than_ids():

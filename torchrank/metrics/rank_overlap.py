@@ -16,7 +16,6 @@ from torchrank.metrics.rank_correlation import ComparingMetric
 from torchrank.names.parameters import integer, number, one_of
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.derived import cached
-from torchrank.ranking.entries import of_entries
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["LIP", "PMRR", "RBA", "RBO", "RBR", "Overlap"]
@@ -493,8 +492,8 @@ class PMRR(ComparingMetric):
 def _changed(ranking: Ranking) -> Tensor:
     """The share of each entry in the changed documents of its query, float64 [query, entry]; NaN without any."""
     both, (first, second) = orders(ranking), two_lists(ranking)
-    if ranking.subtopics is not None:
-        return torch.where(both.there, of_entries(ranking.subtopics, both.entry).squeeze(-1), 0.0)
+    if ranking.changed is not None:
+        return torch.where(both.there, ranking.changed.gather(-1, both.entry), 0.0)
     listed = (both.there & ((first.tied > 0) | (second.tied > 0))).to(first.first.dtype)
     return listed / listed.sum(-1, keepdim=True)
 

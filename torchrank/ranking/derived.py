@@ -13,7 +13,15 @@ from torch import Tensor
 
 from torchrank.hardware.devices import running_sum
 from torchrank.ranking.arithmetic import as_numbers, either, number_of, only, ratio, row_sum
-from torchrank.ranking.entries import RankIntervals, of_entries, rank_after_list, run_bounds, run_starts
+from torchrank.ranking.entries import (
+    FURTHER,
+    PER_ENTRY,
+    RankIntervals,
+    of_entries,
+    rank_after_list,
+    run_bounds,
+    run_starts,
+)
 from torchrank.ranking.intervals import Intervals, LastGroup, first_discounts, prefix_differences
 from torchrank.ranking.relevant_ranks import RelevantRanks
 from torchrank.ranking.sampled import Positive
@@ -106,16 +114,16 @@ class Derived(RankIntervals):
         # Two stable sorts, by grade and then by rank, order each tie group by grade.
         order = self.grade.argsort(dim=-1, descending=best_first, stable=True)
         order = order.gather(-1, self.first.gather(-1, order).argsort(dim=-1, stable=True))
-        first, tied, grade, valid = (x.gather(-1, order) for x in (self.first, self.tied, self.grade, self.valid))
+        present = ((name, getattr(self, name)) for name in PER_ENTRY)
+        fields: dict[str, Any] = {name: of_entries(x, order) for name, x in present if x is not None}
+        first, tied = fields["first"], fields["tied"]
         start, stop = self.run_bounds()
         position = torch.arange(first.shape[1], device=first.device)
         # Tied candidates that are not entries are unjudged or irrelevant. They rank behind the entries of their tie
         # group under "optimistic", and before these entries under "pessimistic".
         first = first + (position - start if best_first else (tied - (stop - position)).clamp_min(0))
         first = torch.where(tied > 0, first, rank_after_list(self.num_candidates).unsqueeze(-1))
-        subtopics = None if self.subtopics is None else of_entries(self.subtopics, order)
-        tied = tied.clamp_max(1)
-        return replace(self.joined, first=first, tied=tied, grade=grade, valid=valid, depth=1, subtopics=subtopics)
+        return replace(self.joined, **fields | {"first": first, "tied": tied.clamp_max(1)}, depth=1)
 
     @cached
     def positive(self) -> Positive:
@@ -135,7 +143,16 @@ class Derived(RankIntervals):
         lengths = listed.sum(-1).to(self.first.dtype)
         first, tied = only(listed, before + 1), only(listed, in_tie)
         moved_up = self.joined.in_rank_order(
-            first, tied, self.grade, judged, lengths, self.errors, self.depth, None, self.queries, self.subtopics
+            first,
+            tied,
+            self.grade,
+            judged,
+            lengths,
+            self.errors,
+            self.depth,
+            None,
+            self.queries,
+            **{name: getattr(self, name) for name in FURTHER},
         )
         return replace(moved_up, ignored=self.ignored, draw=self.draw, intents=self.intents)
 
@@ -159,6 +176,8 @@ class Derived(RankIntervals):
             num_candidates=(length + hit).reshape(-1),
             complete=False,
             subtopics=None,
+            partly_judged=None,
+            changed=None,
             intents=None,
             ignored=None if self.ignored is None else self.ignored.repeat_interleave(self.first.shape[1]),
         )

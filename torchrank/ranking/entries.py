@@ -12,6 +12,10 @@ from torch import Tensor
 from torchrank.hardware.devices import constant, every, scalar
 from torchrank.ranking.sampled import Draw
 
+# Fields of a ranking that few rankings have, [query, entry, ...], and all fields with a column per entry.
+FURTHER = ("subtopics", "partly_judged", "changed")
+PER_ENTRY = ("first", "tied", "grade", "valid", *FURTHER)
+
 
 @dataclass(frozen=True, eq=False)
 class RankIntervals:
@@ -50,6 +54,11 @@ class RankIntervals:
     of_labels: bool = False
     #: [query, entry, subtopic]: grade for each subtopic; ``grade`` is the largest of them; None = no subtopics
     subtopics: Tensor | None = None
+    #: bool [query, entry]: the entry is a group with judged and unjudged candidates, so that its ``grade``, the largest
+    #: of the judged ones, is a lower bound; None = there is no such group
+    partly_judged: Tensor | None = None
+    #: float64 [query, entry]: the share of the entry in the changed documents of its query; None = not given
+    changed: Tensor | None = None
     #: float64 [query, subtopic]: probability, or another weight, of each subtopic; None = all are equally likely
     intents: Tensor | None = None
     #: bool [query]: the query does not count in any mean; None = all queries count
@@ -69,14 +78,13 @@ class RankIntervals:
         depth: int,
         reach: int | None = None,
         queries: Tensor | None = None,
-        subtopics: Tensor | None = None,
         placed: bool = False,
-        of_labels: bool = False,
+        **others: Any,
     ) -> Self:
         """Make a ranking of entries in any order: sort each row by rank.
 
         Entries that are not retrieved get the rank behind their list. Padding follows them. ``placed``: ``first`` is
-        already that rank for both.
+        already that rank for both. ``others`` are further fields.
         """
         # The bound from shapes is far too large for most data, which has no ties.
         if first.is_cpu and depth > 1:
@@ -86,9 +94,8 @@ class RankIntervals:
         if first.shape[-1] > 1:
             order = torch.where(valid, first, scalar(math.inf, first.dtype, first.device)).argsort(dim=-1, stable=True)
             first, tied, grade, valid = (x.gather(-1, order) for x in (first, tied, grade, valid))
-            subtopics = None if subtopics is None else of_entries(subtopics, order)
-        others: dict[str, Any] = {"queries": queries, "subtopics": subtopics, "of_labels": of_labels}
-        return cls(first, tied, grade, valid, num_candidates, errors, depth, reach, **others)
+            others |= {name: of_entries(x, order) for name in FURTHER if (x := others.get(name)) is not None}
+        return cls(first, tied, grade, valid, num_candidates, errors, depth, reach, queries=queries, **others)
 
     @property
     def joined(self) -> Self:
@@ -97,21 +104,9 @@ class RankIntervals:
 
     def take(self, queries: Tensor | slice) -> Self:
         """The ranking of some queries, given by their rows in this ranking, int64 [query], or as a slice."""
-        fields = (
-            "first",
-            "tied",
-            "grade",
-            "valid",
-            "num_candidates",
-            "pool",
-            "queries",
-            "subtopics",
-            "intents",
-            "ignored",
-            "costs",  # of a Ranking
-        )
+        others = ("num_candidates", "pool", "queries", "intents", "ignored", "costs")  # the last of a Ranking
         taken = {}
-        for field in fields:
+        for field in (*PER_ENTRY, *others):
             if (x := getattr(self, field)) is not None:
                 taken[field] = x[queries]
         return replace(self, **taken)
@@ -156,6 +151,6 @@ def rank_after_list(num_candidates: Tensor) -> Tensor:
     return num_candidates.nan_to_num(nan=2.0**60) + 1
 
 
-def of_entries(subtopics: Tensor, order: Tensor) -> Tensor:
-    """Reorder grades [query, entry, subtopic] by an order of the entries, int64 [query, entry]."""
-    return subtopics.gather(1, order.unsqueeze(-1).expand(-1, -1, subtopics.shape[2]))
+def of_entries(x: Tensor, order: Tensor) -> Tensor:
+    """Reorder a field [query, entry] or [query, entry, subtopic] by an order of the entries, int64 [query, entry]."""
+    return x.gather(1, order if x.dim() == 2 else order.unsqueeze(-1).expand(-1, -1, x.shape[2]))

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torchrank.layouts.checks import check_tensor
 from torchrank.ranking.derived import cached
+from torchrank.ranking.entries import PER_ENTRY
 from torchrank.ranking.gained import gains_of
 from torchrank.ranking.parts import Parted
 from torchrank.ranking.query_names import Named
@@ -78,8 +79,8 @@ class Intended(Parted, Named):
             return self
         inside = (self.first <= top_k).any(0).nonzero()
         width = int(inside.amax()) + 1 if len(inside) else 1  # sums over tie groups need a column
-        names = ("first", "tied", "grade", "valid", "subtopics")
-        return replace(self.joined, **{name: x[:, :width] for name in names if (x := getattr(self, name)) is not None})
+        cut = {name: x[:, :width] for name in PER_ENTRY if (x := getattr(self, name)) is not None}
+        return replace(self.joined, **cut)
 
     @cached
     def gains_by_subtopic(self, gain: Callable[[Tensor], Tensor]) -> Tensor:

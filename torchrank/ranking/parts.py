@@ -12,6 +12,7 @@ from torch import Tensor
 from torchrank.hardware import costs
 from torchrank.hardware.sorted_values import order_of
 from torchrank.layouts.cutting import groups
+from torchrank.ranking.entries import PER_ENTRY
 from torchrank.ranking.gained import Gained
 
 R = TypeVar("R", bound=Gained)
@@ -40,7 +41,7 @@ class Parted(Gained):
             if wide == width and len(rows) == len(sizes):
                 yield self
                 return
-            cut = {name: getattr(self, name)[rows, :wide] for name in ("first", "tied", "grade", "valid")}
+            cut = {name: x[rows, :wide] for name in PER_ENTRY if (x := getattr(self, name)) is not None}
             yield replace(self.take(rows), **cut, queries=numbers[rows], errors=errors)
             errors = torch.zeros_like(errors)
 

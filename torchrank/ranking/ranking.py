@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -30,7 +30,7 @@ from torchrank.names.arguments import integer, one_of
 from torchrank.names.labels import quantity_of
 from torchrank.names.types import Array, Pairs, Repeats
 from torchrank.ranking.budgets import Costs
-from torchrank.ranking.entries import depth_of
+from torchrank.ranking.entries import PER_ENTRY, depth_of
 from torchrank.ranking.intents import Intended
 from torchrank.ranking.parts import batch_order, numbered, together
 from torchrank.ranking.sampled import Draw
@@ -313,7 +313,7 @@ class Ranking(Intended):
         first, second = first.detach().long(), second.detach().to(first.device).long()
         entries = both_lists(first, second)
         shares = None if changed is None else shares_of(changed, torch.cat([first, second], -1), entries[0])
-        return replace(cls.in_rank_order(*entries, depth=1, subtopics=shares), all_candidates=True)
+        return cls.in_rank_order(*entries, depth=1, changed=shares, all_candidates=True)
 
     @classmethod
     @eager
@@ -727,18 +727,30 @@ class Rankings(Ranking):
         if self.others is not None:
             return replace(self.everything.joined, **shared)
         parts, width = self.rectangles, max(part.first.shape[1] for part in self.rectangles)
-        first, tied, grade, valid = [
-            torch.cat([pad(getattr(part, name), (0, width - part.first.shape[1])) for part in parts])
-            for name in ("first", "tied", "grade", "valid")
-        ]
         lengths = torch.cat([part.num_candidates for part in parts])
-        tables = [part.subtopics for part in parts if part.subtopics is not None]
-        subtopics = torch.cat([pad(table, (0, 0, 0, width - table.shape[1])) for table in tables]) if tables else None
-        joined = Ranking.in_rank_order(first, tied, grade, valid, lengths, self.errors, self.depth, subtopics=subtopics)
+        fields: dict[str, Any] = {name: _of_parts(name, parts, width) for name in PER_ENTRY}
+        joined = Ranking.in_rank_order(num_candidates=lengths, errors=self.errors, depth=self.depth, **fields)
         order = batch_order([part.queries for part in parts])
         return replace(joined if order is None else joined.take(order), **shared)
 
-    first, tied, grade, valid, subtopics = (
-        cached_property(operator.attrgetter(f"joined.{name}"))
-        for name in ("first", "tied", "grade", "valid", "subtopics")
+    first, tied, grade, valid, subtopics, partly_judged, changed = (
+        cached_property(operator.attrgetter(f"joined.{name}")) for name in PER_ENTRY
+    )
+
+
+def _of_parts(name: str, parts: Sequence[Ranking], width: int) -> torch.Tensor | None:
+    """A field with a column per entry of several rankings, padded to ``width`` entries; None if none has the field."""
+    fields = [getattr(part, name) for part in parts]
+    if all(x is None for x in fields):
+        return None
+    if name == "partly_judged":
+        fields = [torch.zeros_like(part.valid) if x is None else x for x, part in zip(fields, parts)]
+    if any(x is None for x in fields):
+        raise ValueError(f"Expected rankings that all have {name}, or none, got both; join rankings of one kind")
+    most = max(math.prod(x.shape[2:]) for x in fields)  # subtopics; others are padding
+    return torch.cat(
+        [
+            pad(x, (0, most - x.shape[2], 0, width - x.shape[1]) if x.dim() > 2 else (0, width - x.shape[1]))
+            for x in fields
+        ]
     )

@@ -57,11 +57,11 @@ def both_lists(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, Tensor, T
 
 
 def shares_of(some: object, ids: Tensor, like: Tensor) -> Tensor:
-    """The share of each of ``ids`` in ``some`` ids of its query, in the shape of ``like`` [query, entry, 1]."""
+    """The share of each of ``ids`` in ``some`` ids of its query, in the shape of ``like`` [query, entry]."""
     some = integer_ids(check_tensor(some, "changed"), "changed", "both lists").to(ids.device)
     if some.dim() != 2 or len(some) != len(ids):
         raise ValueError(f"Expected changed of shape [{len(ids)}, id], got {list(some.shape)}")
     shares = torch.zeros_like(like)
     for column in some.unsqueeze(-1).unbind(1):
         shares[:, : ids.shape[1]] += (ids == column) & (column >= 0)
-    return (shares / (some >= 0).sum(-1, keepdim=True)).unsqueeze(-1)
+    return shares / (some >= 0).sum(-1, keepdim=True)
