@@ -1,6 +1,7 @@
 """Groups of candidates, which are ranked as one, and ids that are repeated: against lists of groups in plain Python."""
 
 import contextlib
+import itertools
 import math
 import random
 from typing import NamedTuple
@@ -11,7 +12,7 @@ import torch
 import torchrank as tr
 from tests.support import layout_cases
 from tests.support.layout_cases import config
-from tests.support.oracle_comparison import assert_all_equal, scored
+from tests.support.oracle_comparison import IN_TURN, assert_all_equal, scored
 from tests.support.tie_orders import Query
 from tests.support.unread import Elsewhere
 
@@ -259,6 +260,17 @@ def test_large_matrices_are_reduced_in_chunks(monkeypatch):
     for shared in (False, True):
         test_a_dense_list_is_one_of_groups("mask exclude", torch.Tensor, shared)
         test_judged_items_are_the_groups_of_a_catalogue("triples", shared, torch.Tensor)
+    target = torch.tensor([[0, 0]] * CANDIDATES + [[0, -1]])  # only the last chunk has a partly judged group
+    values = tr.MRR(unjudged="upper").score(torch.rand(target.shape), target, groups=[3, 3])
+    assert values.tolist() == [0.0] * CANDIDATES + [1.0]
+
+
+def test_bounds_of_groups_are_the_same_where_values_are_not_read():
+    scores, target, draw = candidates_of_groups(4, [-2, -1, 0, 1])
+    groups = torch.randint(-1, 2, scores.shape, generator=draw)
+    for metric in (tr.NDCG(unjudged="upper"), tr.MRR(2, unjudged="lower")):
+        want = metric.score(scores, target, groups=groups)
+        assert metric.score(*(x.as_subclass(Elsewhere) for x in (scores, target)), groups=groups).equal(want)
 
 
 def test_the_first_query_with_a_bad_value_is_named():
@@ -466,6 +478,154 @@ def test_generated_identifiers_of_one_code_and_of_several_are_ranked_alike():
     beams, target = torch.tensor([[8, 5, 7], [7, 8, 5]]), torch.tensor([2, 0])  # no item has the identifier 8
     for x, ids_of in ((beams, torch.tensor([5, 6, 7])), (beams[..., None], torch.tensor([[5], [6], [7]]))):
         assert tr.MRR().score(tr.Ranking.from_generated(x, target, ids_of)).tolist() == pytest.approx([1 / 3, 1 / 3])
+
+
+# ---- bounds over judgments -------------------------------------------------------------------------------------------
+
+BOUNDED = [
+    one
+    for one in IN_TURN
+    if "lower" in tr.RankingMetric.registry[one.name].takes_unjudged_for and not one.metric().no_bounds_reason
+]
+BOUNDED += [config("mrr", relevance_level=2), config("map", relevance_level=0.3), config("ndcg", top_k=2)]
+
+
+def judged_in_all_ways(grades, worth):
+    """Grades of a query with each of its unjudged candidates irrelevant or relevant."""
+    return list(itertools.product(*([0, worth] if grade < 0 else [grade] for grade in grades)))
+
+
+def extremes(configs, scores, grades, groups, mask):
+    """The smallest and the largest value of each query over all judgments of its candidates, for each metric."""
+    found = []
+    for one in configs:
+        worth = max(1, dict(one.parameters).get("relevance_level", 1))
+        # What a mask hides has one judgment.
+        ways = [judged_in_all_ways(row, worth) for row in grades.where(mask, 0).tolist()]
+        rows = torch.tensor(list(map(len, ways)))
+        ranked, grouped, real = (x.repeat_interleave(rows, 0) for x in (scores, groups, mask))
+        judged = torch.tensor(list(itertools.chain(*ways)), dtype=torch.float64)
+        values = layout_cases.scoring(one).score(ranked, judged, groups=grouped, mask=real)
+        # An empty query has NaN under "skip", and bounds are those of the other judgments.
+        found.append([[extreme(x.nan_to_num(nan=none)).item() for x in values.split(rows.tolist())]
+                      for extreme, none in ((torch.min, math.inf), (torch.max, -math.inf))])  # fmt: skip
+    return found
+
+
+def assert_bounds(configs, candidates, *args, where="", **kwargs):
+    """The bounds of candidates, given as dense scores, grades, groups and mask, in another layout."""
+    for one, want in zip(configs, extremes(configs, *candidates)):
+        for unjudged, values in zip(("lower", "upper"), want):
+            got = one.metric(unjudged=unjudged).score(*args, **kwargs).tolist()
+            want_finite = [x if math.isfinite(x) else math.nan for x in values]
+            assert got == pytest.approx(want_finite, abs=1e-9, nan_ok=True), f"{one} {unjudged} {where}"
+
+
+def candidates_of_groups(seed, grades, size=(12, 5)):
+    draw = torch.Generator().manual_seed(seed)
+    scores = torch.randint(0, 4, size, generator=draw).double()
+    scores[torch.rand(size, generator=draw) < 0.15] = -math.inf
+    return scores, torch.tensor(grades)[torch.randint(0, len(grades), size, generator=draw)], draw
+
+
+def test_bounds_of_groups_are_the_extremes_of_all_judgments_of_their_candidates():
+    scores, target, draw = candidates_of_groups(1, [-2, -1, 0, 1, 2])
+    groups = torch.randint(-1, 2, scores.shape, generator=draw)
+    assert_bounds(BOUNDED, (scores, target, groups, target == target), scores, target, groups=groups)
+
+
+def test_bounds_of_groups_with_different_grades_below_1_are_the_extremes_of_all_judgments():
+    draw = torch.Generator().manual_seed(1)
+    known = torch.tensor([-1.0, 0.0, 0.1, 0.5, 0.9])[torch.randint(0, 5, (20, 4), generator=draw)]
+    target = torch.stack([known, torch.full_like(known, -1.0)], -1).flatten(1)
+    scores, groups = torch.rand(20, 8, generator=draw), torch.tensor([0, 1, 2, 2, 3, 3, 4, 4]).expand(20, -1)
+    target[:, 1] = 1  # alone, as is the first candidate
+    graded = [one for one in BOUNDED if not hasattr(one.metric(), "relevance_level")]
+    assert_bounds(graded, (scores, target, groups, target == target), scores, target, groups=groups)
+
+
+SOME_BOUNDED = [config(name) for name in ("mrr", "map", "ndcg", "bpref", "auroc", "rprecision", "fallout")]
+SOME_BOUNDED += [config(name, top_k=2) for name in ("recall", "ndcg", "err")] + [config("mrr", relevance_level=2)]
+
+
+def test_bounds_of_groups_in_every_layout_of_scores():
+    scores, target, draw = candidates_of_groups(2, [-2, -2, 0, 0, 1, 2])
+    groups = torch.randint(-1, 2, scores.shape, generator=draw)
+    mask = torch.rand(scores.shape, generator=draw) < 0.8
+    excluded = (torch.rand(scores.shape, generator=draw) < 0.2) & (target <= 0) & mask
+    real = mask & ~excluded
+    alike = scores, target, groups, real
+    query, item = (target > -2).nonzero(as_tuple=True)
+    triples, pairs = (query, item, target[query, item]), excluded.nonzero(as_tuple=True)
+    order = torch.randperm(scores.numel(), generator=draw)
+    rows = {"indexes": torch.arange(len(scores)).repeat_interleave(scores.shape[1])}
+    rows |= {"groups": groups.flatten(), "mask": real.flatten()}
+    shuffled = {name: x[order] for name, x in rows.items()}
+    for form, args, options in (
+        ("dense", (scores, target), {"mask": mask, "exclude": pairs, "groups": groups}),
+        ("triples", (scores, triples), {"mask": mask, "exclude": pairs, "groups": groups}),
+        ("rows", (scores.flatten(), target.flatten()), rows),
+        ("rows in any order", (scores.flatten()[order], target.flatten()[order]), shuffled),
+        ("ranking", (tr.Ranking.from_scores(scores, target, mask=real, groups=groups),), {}),
+        ("rows of a ranking", (tr.Ranking.from_flat(scores.flatten(), target.flatten(), judged=True, **rows),), {}),
+    ):
+        assert_bounds(SOME_BOUNDED, alike, *args, **options, where=form)
+    every = torch.ones_like(mask)
+    shared = scores, target, groups[0].expand_as(groups), every
+    assert_bounds(SOME_BOUNDED, shared, scores, triples, groups=groups[0])
+    assert_bounds(SOME_BOUNDED, shared, scores, target, groups=groups[0])
+    label = torch.randint(5, (len(scores),), generator=draw)
+    named = torch.full_like(target, -2).scatter(1, label[:, None], 1)
+    assert_bounds(SOME_BOUNDED, (scores, named, groups, every), scores, label, groups=groups)
+    assert_bounds(SOME_BOUNDED, (scores, named, groups, every), scores, [*label[:, None]], groups=groups)
+
+
+def test_bounds_of_groups_of_ids_and_of_parents():
+    draw = torch.Generator().manual_seed(3)
+    groups = torch.tensor([0, 0, 0, 1, 1, -1, 2, 2])
+    ids = torch.stack([torch.randperm(8, generator=draw)[:4] for _ in range(12)])
+    grades = torch.tensor([-2, -1, 0, 0, 1])[torch.randint(0, 5, (12, 8), generator=draw)]
+    query, item = (grades > -2).nonzero(as_tuple=True)
+    scores = torch.full((12, 8), -math.inf).scatter(1, ids, -torch.arange(4.0).expand(12, -1)).double()
+    # An id that is neither listed nor judged is no candidate.
+    alike = scores, grades, groups.expand(12, -1), scores.isfinite() | (grades > -2)
+    assert_bounds(SOME_BOUNDED, alike, ids, (query, item, grades[query, item]), groups=groups)
+    assert_bounds(SOME_BOUNDED, alike, ids, (query, item, grades[query, item]), groups=groups, repeats="first")
+    parents = {f"c{chunk}": f"g{group}" for chunk, group in enumerate(groups.tolist()) if group >= 0}
+    qrels = {str(q): {f"c{i}": g for i, g in enumerate(row) if g > -2} for q, row in enumerate(grades.tolist())}
+    run = {str(q): {f"c{i}": -float(n) for n, i in enumerate(row)} for q, row in enumerate(ids.tolist())}
+    assert_bounds(SOME_BOUNDED, alike, tr.Ranking.from_run(qrels, run, parent=parents))
+    names = [one.metric(unjudged=unjudged) for one in SOME_BOUNDED for unjudged in ("lower", "upper")]
+    values = tr.evaluate(qrels, run, tr.RankingCollection(names), parent=parents)["run"].columns
+    for one, want in zip(SOME_BOUNDED, extremes(SOME_BOUNDED, *alike)):
+        for unjudged, of_queries in zip(("lower", "upper"), want):
+            label = one.metric(unjudged=unjudged).label
+            finite = [x if math.isfinite(x) else math.nan for x in of_queries]
+            assert values[label].tolist() == pytest.approx(finite, nan_ok=True), label
+
+
+def test_a_grade_of_a_document_is_one_of_all_its_chunks():
+    run = {"q": {"d#1": 0.9, "d#2": 0.8}}
+    for qrels, upper in (({"d": 0}, 0.0), ({"d": 0, "d#2": -1}, 0.0), ({"d#1": 0}, 1.0), ({"d#1": 0, "d#2": 0}, 0.0)):
+        ranking = tr.Ranking.from_run({"q": qrels}, run, parent="#")
+        assert tr.MRR(unjudged="upper").score(ranking).tolist() == [upper], qrels
+
+
+def test_a_partly_judged_group_is_judged_where_no_bound_is_asked_for():
+    scores, target, groups = torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([[0, -1, 1]]), torch.tensor([7, 7, 8])
+    want = torch.tensor([[3.0, 1.0]]), torch.tensor([[0, 1]])
+    suite = tr.RankingCollection(["judged", "bpref", "infap", "map(unjudged=condensed)", "mrr(unjudged=upper)", "mrr"])
+    for (label, value), same in zip(suite.score(scores, target, groups=groups).items(), suite.score(*want).values()):
+        assert value.item() == (1.0 if label == "mrr(unjudged=upper)" else same.item()), label
+
+
+def test_groups_of_many_different_grades_below_1_have_no_bounds_of_graded_measures():
+    width = 15
+    grades = torch.stack([torch.arange(1.0, width + 1) / 20, torch.full((width,), -1.0)], -1).view(1, -1)
+    groups, scores = torch.arange(width).repeat_interleave(2), torch.rand(1, 2 * width)
+    with pytest.raises(ValueError, match=r"few different grades below 1 for ndcg.*, got 15 and 32,768 choices.*round"):
+        tr.NDCG(unjudged="upper").score(scores, grades, groups=groups)
+    assert tr.MRR(unjudged="upper").score(scores, grades, groups=groups).tolist() == [1.0]
 
 
 # ---- no value above 1 ------------------------------------------------------------------------------------------------

@@ -51,7 +51,8 @@ def _sort(layout: DenseLayout, reach: int | None, best: bool) -> list[_Lists]:
         begins = begins | ~retrieved
     reach = None if ordered.shape == scores.shape else reach
     untied = in_order.distinct or (on_cpu and every(begins))
-    lists = _Lists(begins, retrieved, lengths, order, grade, mask, layout.subtopics, errors, reach, untied)
+    further = {name: getattr(layout, name) for name in ("subtopics", "partly_judged")}
+    lists = _Lists(begins, retrieved, lengths, order, grade, mask, errors, reach, untied, **further)
     return lists.cut() if on_cpu and not untied else [lists]
 
 
@@ -70,14 +71,16 @@ class _Lists(NamedTuple):
     grade: Tensor
     #: bool [query, candidate], False = padding; None = no padding
     mask: Tensor | None
-    #: [query, candidate, subtopic], or None
-    subtopics: Tensor | None
     #: int64 [kind]: counters of bad values
     errors: Tensor
     #: the last rank of the entries, apart from ties with this rank; None = all candidates are entries
     reach: int | None
     #: whether the lists are known to have no ties
     untied: bool
+    #: [query, candidate, subtopic], or None
+    subtopics: Tensor | None
+    #: bool [query, candidate], or None
+    partly_judged: Tensor | None
 
     def cut(self) -> list[_Lists]:
         """Cut the lists into pieces of consecutive lists, each with about the same number of lists."""
@@ -91,7 +94,7 @@ class _Lists(NamedTuple):
 
     def _take(self, queries: slice) -> _Lists:
         """The lists of consecutive queries."""
-        fields = ("begins", "retrieved", "lengths", "order", "grade", "mask", "subtopics")
+        fields = ("begins", "retrieved", "lengths", "order", "grade", "mask", "subtopics", "partly_judged")
         taken: dict[str, Any] = {name: x[queries] for name in fields if (x := getattr(self, name)) is not None}
         return self._replace(**taken)
 
@@ -113,6 +116,7 @@ class _Lists(NamedTuple):
             complete=True,
             all_candidates=reach is None,
             subtopics=None if self.subtopics is None else of_entries(self.subtopics, order),
+            partly_judged=None if self.partly_judged is None else of_entries(self.partly_judged, order),
         )
 
     def _intervals(self, width: int, dtype: torch.dtype) -> Intervals:

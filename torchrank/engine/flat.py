@@ -40,6 +40,8 @@ class Entries:
     depth: int
     #: float64 [query], to be subtracted from ``first``; None = 0 for every query
     before: Tensor | None = None
+    #: bool [entry]; None = no entry
+    partly_judged: Tensor | None = None
 
     def rankings(self, errors: Tensor) -> Iterator[Ranking]:
         """Rankings of queries with similar numbers of entries, the first with the counters of bad values."""
@@ -81,14 +83,17 @@ def rank_flat(layout: FlatRows, need: Need) -> Iterator[Ranking]:
     if layout.validate and math.isnan(least):  # the minimum is NaN if any score is
         with_nan = torch.unique(layout.indexes[scores.isnan()])
         errors = errors + count(Problem.NAN_SCORES, torch.ones_like(with_nan, dtype=torch.bool))
-    entries = _entries(_in_order(layout, scores, need), all_retrieved=least > -math.inf)
+    rows = _in_order(layout, scores, need)
+    entries = _entries(rows, all_retrieved=least > -math.inf)
+    if isinstance(rows, NumberedRows) and layout.partly_judged is not None:
+        entries = replace(entries, partly_judged=layout.partly_judged[rows.order.rows[rows.entries()[0]]])
     for ranking in entries.rankings(errors):
         yield ranking if need.relevant else replace(ranking, all_candidates=True)
 
 
 def _in_order(layout: FlatRows, scores: Tensor, need: Need) -> PackedRows | NumberedRows:
     """Sort the rows, as packed integers if they fit."""
-    packed = PackedRows.of(layout, scores, need)
+    packed = None if layout.partly_judged is not None else PackedRows.of(layout, scores, need)
     return NumberedRows.of(layout, scores, need) if packed is None else packed
 
 
@@ -181,4 +186,6 @@ def _rectangle(entries: Entries, queries: Tensor, width: int, of_queries: Sequen
 
     first = torch.where(valid, cut(entries.first).sub_(before), lengths + 1)
     tied, grade = filled(entries.tied), filled(entries.grade)
-    return Ranking(first, tied, grade, valid, lengths.squeeze(-1), errors, entries.depth, queries=queries)
+    partly = None if entries.partly_judged is None else filled(entries.partly_judged).bool()
+    lengths = lengths.squeeze(-1)
+    return Ranking(first, tied, grade, valid, lengths, errors, entries.depth, queries=queries, partly_judged=partly)

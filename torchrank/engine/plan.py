@@ -236,8 +236,9 @@ def as_matrix(layout: FlatRows, longest: int) -> DenseLayout | None:
     if not (numbers[1:] >= numbers[:-1]).all():
         return None
     scores, grade = layout.scores.reshape(-1, width), layout.grade.reshape(-1, width)
-    mask, tie_break = (None if x is None else x.reshape(-1, width) for x in (layout.mask, layout.tie_break))
-    return DenseLayout(layout.errors, layout.validate, scores, grade, mask, tie_break)
+    names = ("mask", "tie_break", "partly_judged")
+    others = {name: None if (x := getattr(layout, name)) is None else x.reshape(-1, width) for name in names}
+    return DenseLayout(layout.errors, layout.validate, scores, grade, **others)
 
 
 def _plan_of_relevant(layout: DenseLayout, need: Need) -> Plan | None:

@@ -19,17 +19,8 @@ from torchrank.engine.sparse import rank_sparse
 from torchrank.engine.streaming import rank_embedded, rank_streamed
 from torchrank.hardware.devices import autocast_off
 from torchrank.hardware.threads import in_batch
-from torchrank.layouts.canonical import (
-    ALL,
-    OUTSIDE_THE_POOL,
-    CatalogueLayout,
-    DenseLayout,
-    FlatRows,
-    Layout,
-    Need,
-    RankedIds,
-)
-from torchrank.layouts.ranked_ids import found, listed_ids
+from torchrank.layouts.canonical import ALL, FlatRows, Layout, Need
+from torchrank.layouts.ranked_ids import spread
 from torchrank.ranking.parts import numbered
 from torchrank.ranking.ranking import Ranking
 
@@ -71,37 +62,6 @@ def _rank_spread(plan: Plan, need: Need) -> Iterator[Ranking]:
     for judged_only in plan.pieces():
         lists = spread(judged_only)
         yield from rank_dense(Plan(lists, Strategy.LISTS, chunks=chunks(lists, need)), need)
-
-
-def spread(layout: CatalogueLayout | RankedIds) -> DenseLayout:
-    """Convert lists with a few judged items to a dense layout; all other candidates are outside the pool."""
-    items, grade = layout.judged.rectangle()
-    signed = grade if grade.is_signed() else grade.long()  # grades outside the pool are negative
-    if isinstance(layout, CatalogueLayout):
-        # One more column, the last, takes the padding of the judged items.
-        grades = signed.new_full((len(items), layout.scores.shape[1] + 1), OUTSIDE_THE_POOL)
-        grades = grades.scatter(1, torch.where(items < 0, layout.scores.shape[1], items), signed)[:, :-1]
-        mask = layout.mask
-        if layout.ignored is not None:  # an ignored query gets no candidates, so that its scores cannot be bad values
-            counts = ~layout.ignored.unsqueeze(-1)
-            mask = counts.expand_as(grades) if mask is None else mask & counts
-        return DenseLayout(
-            layout.errors, layout.validate, layout.scores, grades, mask, layout.tie_break, layout.exclude
-        )
-    ids, valid, errors = listed_ids(layout, items, grade)
-    position = found(items, ids)
-    # One more column, the first, takes the judged ids that are not in their list: their position is 0.
-    grades = signed.new_full((len(ids), ids.shape[1] + 1), OUTSIDE_THE_POOL).scatter(1, position, signed)[:, 1:]
-    # Scores that descend with the position. Judged ids that are not in the list follow it, not retrieved.
-    by_position = -torch.arange(ids.shape[1], dtype=torch.float32, device=ids.device).expand(ids.shape)
-    missing = valid & (position == 0)
-    return DenseLayout(
-        errors,
-        False,
-        torch.cat([by_position, torch.full_like(items, float("-inf"), dtype=torch.float32)], -1),
-        torch.cat([grades, signed], -1),
-        torch.cat([ids >= 0, missing], -1),
-    )
 
 
 #: an engine for each strategy: yields the rankings of chunks of queries, so that temporaries stay small

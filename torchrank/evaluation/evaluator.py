@@ -204,7 +204,8 @@ class Evaluator:
         items = KeyIds([items.tables[n] for n in numbers.tolist()]) if isinstance(items, KeyIds) else items.take(rows)
         query = number[qrels.query[rows]].astype(qrels.query.dtype)
         subtopics = None if qrels.subtopics is None else qrels.subtopics[rows]
-        return Qrels(qrels.queries.take(numbers), query, items, qrels.value[rows], qrels.source, subtopics=subtopics)
+        shared: Any = {"subtopics": subtopics, "parts": qrels.parts}
+        return Qrels(qrels.queries.take(numbers), query, items, qrels.value[rows], qrels.source, **shared)
 
 
 def check_queries(evaluator: Evaluator, parts: Sequence[Part], name: str) -> None:

@@ -1,7 +1,8 @@
 """Bounds of a measure over all possible judgments of its unjudged candidates.
 
 Each of the n unjudged candidates (grade below 0) is either irrelevant or relevant. A relevant one has grade 1, or the
-metric's ``relevance_level`` if that is larger.
+metric's ``relevance_level`` if that is larger. A group with judged and unjudged candidates has the largest grade of the
+judged ones, or that of a relevant candidate if that is larger.
 
 A measure is monotone if moving a relevant candidate up never makes it worse. For a monotone measure assume that m of
 the unjudged candidates are relevant. The extremes are then reached when these are the m best-ranked and the m
@@ -52,7 +53,7 @@ def bound(
     values: Callable[[Ranking], tuple[Tensor, Tensor]],
     ranking: Ranking,
     upper: bool,
-    worth: float,
+    level: float | None,
     reach: int | None,
     label: str,
 ) -> tuple[Tensor, Tensor]:
@@ -62,7 +63,7 @@ def bound(
         values: function that returns the value of each query, float64 [query], and whether it is empty, bool [query].
         ranking: a ranking with an entry for every candidate.
         upper: return the largest value rather than the smallest.
-        worth: grade of an unjudged candidate that is assumed to be relevant.
+        level: the metric's ``relevance_level``; None = the grades of relevant candidates matter, too.
         reach: the last rank that matters beside the number of relevant candidates; None = every rank matters.
         label: name of the measure for the error message.
 
@@ -70,22 +71,31 @@ def bound(
         float64 [query] and bool [query].
 
     Raises:
-        ValueError: every rank matters, and the lists have more than LONGEST candidates.
+        ValueError: every rank matters, and the lists have more than LONGEST candidates; or there are more than LONGEST
+            choices, because groups have many different grades.
     """
-    unjudged = ranking.valid & (ranking.grade < 0)
+    worth = max(1, level or 1)  # the grade of an unjudged candidate that is assumed to be relevant
+    unjudged, partly = ranking.valid & (ranking.grade < 0), ranking.partly_judged
+    kinds = [unjudged]
+    if partly is not None:
+        unjudged = unjudged | (ranking.valid & partly & (ranking.grade < worth))
+        kinds = [unjudged]
+        if level is None and ranking.grade.is_floating_point():  # those of a grade above 0 have less to gain
+            least = ranking.grade.clamp_min(0)
+            kinds = [unjudged & (least == grade) for grade in least[unjudged].unique()] or kinds
     inside = None if reach is None else ranking.retrieved() & (ranking.first <= reach)
     if inside is None and unjudged.shape[1] > LONGEST:
         raise ValueError(
             f"Expected lists of at most {LONGEST:,} candidates for {label}, got {unjudged.shape[1]:,}; pass"
             " unjudged='irrelevant' or 'condensed', or for most measures top_k"
         )
-    choices = itertools.chain([torch.zeros_like(unjudged)], _extremes(unjudged, inside))
+    choices = _extremes(kinds, inside, label)
     # Small batches are evaluated under several choices at once, as if these were more queries.
     per_step = max(1, MOST_ELEMENTS // max(1, unjudged.numel()))
     bounds: list[Tensor] = []
     nothing: list[Tensor] = []
     while chosen := list(itertools.islice(choices, per_step)):
-        relevant = unjudged & torch.stack(chosen)
+        relevant = torch.stack(chosen)
         queries = torch.arange(ranking.num_queries, device=unjudged.device)
         repeated = ranking if len(chosen) == 1 else ranking.take(queries.repeat(len(chosen)))
         value, empty = values(_judged(repeated, relevant.flatten(0, -2), worth))
@@ -95,20 +105,36 @@ def bound(
     return bounds[0], nothing[0]
 
 
-def _extremes(unjudged: Tensor, inside: Tensor | None) -> Iterator[Tensor]:
+def _extremes(kinds: list[Tensor], inside: Tensor | None, label: str) -> Iterator[Tensor]:
     """The choices of relevant candidates that can have the smallest or largest value: bool [query, entry] each.
 
-    ``inside``, bool [query, entry], marks the entries that can be up to the cutoff; None = every rank matters.
+    Args:
+        kinds: the unjudged candidates, bool [query, entry], of each least grade. Each kind has extremes of its own.
+        inside: bool [query, entry], the entries that can be up to the cutoff; None = every rank matters.
+        label: name of the measure for the error message.
     """
-    if not unjudged.numel():
-        return
-    number, width = unjudged.cumsum(-1), unjudged.shape[1]
-    readable = worth_reading(number, width)
-    last = int(number.max()) if readable else width
-    near = last if inside is None or not readable else int((unjudged & inside).sum(-1).max())
-    for others in range(min(near + 1, last)):
-        yield number <= others + 1  # the best-ranked ones
-        yield number > others  # all but the best-ranked ones
+    numbers, steps = [kind.cumsum(-1) for kind in kinds], []
+    for kind, number in zip(kinds, numbers):
+        last = number.shape[1] if number.numel() else 0
+        near = last
+        if last and worth_reading(number, last):
+            last = int(number.max())
+            near = last if inside is None else int((kind & inside).sum(-1).max())
+        steps.append(min(near + 1, last))
+    total = math.prod(step + 1 for step in steps)
+    if len(kinds) > 1 and total > LONGEST:
+        raise ValueError(
+            f"Expected groups with unjudged candidates to have few different grades below 1 for {label}, got"
+            f" {len(kinds)} and {total:,} choices of relevant candidates; round the grades, or pass"
+            " unjudged='irrelevant' or 'condensed'"
+        )
+    for best in (True, False):
+        choices = itertools.product(*(range(step + 1) for step in steps))
+        # The last of the worst-ranked choices is no extreme: none is relevant, as in the first choice of all, or one
+        # behind the cutoff is not.
+        for choice in itertools.islice(choices, total if best else total - 1):
+            chosen = [kind & (number <= n if best else number > n) for kind, number, n in zip(kinds, numbers, choice)]
+            yield functools.reduce(torch.logical_or, chosen)
 
 
 def _judged(ranking: Ranking, relevant: Tensor, worth: float) -> Ranking:
@@ -117,4 +143,5 @@ def _judged(ranking: Ranking, relevant: Tensor, worth: float) -> Ranking:
     if not grade.is_floating_point():
         worth = math.ceil(worth)  # the smallest integer at or above the level
         grade = grade if worth <= 127 else grade.to(ranking.first.dtype)  # every integer dtype can hold 127
-    return replace(ranking, grade=torch.where(relevant, worth, grade.clamp_min(0)).to(grade.dtype))
+    grade = torch.where(relevant, worth, grade.clamp_min(0)).to(grade.dtype)
+    return replace(ranking, grade=grade, partly_judged=None)

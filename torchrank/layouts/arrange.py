@@ -164,13 +164,14 @@ def arrange(preds: Any, target: Any, *, validate: bool = True, scores: bool = Fa
     return arrange_batch(Batch(preds, target, **options), validate, scores)
 
 
-def arrange_batch(batch: Batch, validate: bool = True, scores: bool = False) -> Layout:
+def arrange_batch(batch: Batch, validate: bool = True, scores: bool = False, all_candidates: bool = False) -> Layout:
     """Convert a batch to the canonical layout that its shapes and dtypes determine.
 
     Args:
         batch: the arguments; the weights are not read.
         validate: whether the engine also counts bad values.
         scores: whether ``preds`` must be scores. If False, integers are ranked ids.
+        all_candidates: whether groups are read with all their candidates, also unjudged ones; see :func:`grouped`.
 
     Raises:
         TypeError: an argument has a type or dtype that no layout takes.
@@ -192,7 +193,7 @@ def arrange_batch(batch: Batch, validate: bool = True, scores: bool = False) -> 
             )
         layout = arrange_batch(replace(batch, groups=None, repeats="error"), validate, scores)
         layout = layout if repeats == "error" else without_repeats(layout, repeats)
-        return layout if groups is None else grouped(layout, groups)
+        return layout if groups is None else grouped(layout, groups, all_candidates)
     target, mask, indexes = batch.target, batch.mask, batch.indexes
     exclude, tie_break = batch.exclude, batch.tie_break
     preds = check_tensor(batch.preds, "preds", "a tensor of scores or ids or a Ranking").detach()

@@ -98,9 +98,12 @@ class DenseLayout(Layout):
     exclude: Pairs | None = None
     #: [query, candidate, subtopic]: grade for each subtopic; ``grade`` is the largest of them
     subtopics: Tensor | None = None
+    #: bool [query, candidate]: a group with a judged and an unjudged candidate; None = there is no such group
+    partly_judged: Tensor | None = None
+    #: bool [query]: the query does not count; None = all count
+    ignored: Tensor | None = None
 
-    per_query = ("scores", "grade", "mask", "tie_break", "subtopics")
-    ignored: ClassVar[None] = None
+    per_query = ("scores", "grade", "mask", "tie_break", "subtopics", "partly_judged", "ignored")
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,6 +211,8 @@ class FlatRows(Layout):
     indexes: Tensor
     mask: Tensor | None
     tie_break: Tensor | None
+    #: bool [row]: a group with a judged and an unjudged row; None = there is no such group
+    partly_judged: Tensor | None = None
 
     @functools.cached_property
     def size(self) -> int:

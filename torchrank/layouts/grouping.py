@@ -24,18 +24,21 @@ from torchrank.layouts.canonical import (
 )
 from torchrank.layouts.checks import integer_ids, tensor_of
 from torchrank.layouts.items import IGNORED, JudgedItems, Padded, Ragged
-from torchrank.layouts.ranked_ids import listed_ids, removed, repeated
+from torchrank.layouts.ranked_ids import listed_ids, removed, repeated, spread
 
 
-def grouped(layout: Layout, groups: Any) -> Layout:
+def grouped(layout: Layout, groups: Any, all_candidates: bool = False) -> Layout:
     """Convert a layout of candidates to one of groups.
 
-    A group has the score of its best candidate and the largest grade of its candidates.
+    A group has the score of its best candidate and the largest grade of its candidates. If some of these are judged
+    and others are not, the grade of the group is a lower bound, and the group is marked as partly judged.
 
     Args:
         layout: scores, embeddings, blocks of scores, flat rows or ranked ids.
         groups: int [candidate] or [query, candidate] with scores, [item] with embeddings and blocks, [row] with flat
             rows, [id] with ids: equal for candidates of one group; negative = a group of one.
+        all_candidates: whether candidates that a layout does not name will be read, as unjudged ones. Then groups of
+            scores and ids are dense lists.
 
     Raises:
         TypeError, ValueError: groups are not integers, or have another shape.
@@ -45,7 +48,8 @@ def grouped(layout: Layout, groups: Any) -> Layout:
         raise TypeError(f"Expected groups to be integers, got {got}")
     groups = integer_ids(groups, "groups", "preds").to(layout.errors.device).long()
     if isinstance(layout, RankedIds):
-        return _of_ids(layout, _checked(groups, "[id], the group of each id", groups.dim() == 1 and groups.numel() > 0))
+        fits = groups.dim() == 1 and groups.numel() > 0
+        return _of_ids(layout, _checked(groups, "[id], the group of each id", fits), all_candidates)
     if isinstance(layout, FlatRows):
         shape = [len(layout.scores)]
         way_out = f"{shape}, the group of each row (sizes of queries are group_sizes)"
@@ -62,6 +66,12 @@ def grouped(layout: Layout, groups: Any) -> Layout:
     fits = groups.shape in ((candidates,), (queries, candidates)) or (not groups.numel() and candidates == 1)
     groups = _checked(groups, f"[{candidates}] or {[queries, candidates]}, the group of each candidate", fits)
     groups = groups if groups.shape[-1] else groups.new_zeros(candidates)
+    return _of_matrix(spread(layout) if all_candidates and isinstance(layout, CatalogueLayout) else layout, groups)
+
+
+def _of_matrix(layout: DenseLayout | CatalogueLayout, groups: Tensor) -> DenseLayout | CatalogueLayout:
+    """Scores of groups; ``groups`` are [candidate] or [query, candidate]."""
+    queries, candidates = layout.scores.shape
     # The numbers of groups of an accelerator are not read. Columns behind the last group are padding.
     shared, width = groups.dim() == 1, candidates
     if shared:
@@ -72,7 +82,7 @@ def grouped(layout: Layout, groups: Any) -> Layout:
         some = slice(start, start + step)
         rows: Any = layout.rows(start, start + step)
         parts.append(_of_scores(rows, numbers[some] if shared else group_numbers(groups[some]), width))
-    columns = {name: _joined([part[name] for part in parts]) for name in parts[0]}
+    columns: dict[str, Any] = {name: _joined(name, parts) for name in parts[0]}
     if isinstance(layout, CatalogueLayout):
         columns["judged"] = _merged(layout.judged, columns["judged"])
     return replace(layout, **columns, exclude=None)
@@ -115,7 +125,7 @@ def _of_scores(layout: DenseLayout | CatalogueLayout, numbers: Tensor, width: in
     if tie_break is not None:  # that of the best candidate
         at_best = scores == best.gather(1, numbers)
         tie_break = _largest(tie_break, numbers, width, at_best if keep is None else at_best & keep, _least(tie_break))
-    fields = {"scores": best, "mask": there, "tie_break": tie_break}
+    fields: dict[str, Any] = {"scores": best, "mask": there, "tie_break": tie_break}
     if isinstance(layout, CatalogueLayout):
         owner, items, _ = _entries(layout.judged)
         column = items.clamp_min(0)
@@ -126,6 +136,10 @@ def _of_scores(layout: DenseLayout | CatalogueLayout, numbers: Tensor, width: in
             x = _largest(x, numbers, width, keep, _least(x))
             x = x if there is None else x.masked_fill_(~_like(there, x), 0)
         fields[name] = x
+    unjudged = layout.grade < 0 if keep is None else (layout.grade < 0) & keep
+    fields["partly_judged"] = None
+    if not unjudged.is_cpu or unjudged.any():
+        fields["partly_judged"] = _largest(unjudged.byte(), numbers, width, None, 0).bool() & (fields["grade"] >= 0)
     return fields
 
 
@@ -162,8 +176,14 @@ def _least(x: Tensor) -> float:
     return -math.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
 
 
-def _joined(parts: list[Any]) -> Any:
-    return parts[0] if len(parts) == 1 or parts[0] is None else torch.cat(parts)
+def _joined(name: str, parts: list[dict[str, Any]]) -> Tensor | None:
+    """A field of all queries; None if no part has it. Without the field, no group of a part is partly judged."""
+    if all(part[name] is None for part in parts):
+        return None
+    fields = [
+        torch.zeros_like(part["scores"], dtype=torch.bool) if part[name] is None else part[name] for part in parts
+    ]
+    return fields[0] if len(fields) == 1 else torch.cat(fields)
 
 
 def _of_rows(layout: FlatRows, groups: Tensor) -> FlatRows:
@@ -182,7 +202,7 @@ def _of_rows(layout: FlatRows, groups: Tensor) -> FlatRows:
     return replace(layout, **rows, indexes=indexes)
 
 
-def _of_ids(layout: RankedIds, groups: Tensor) -> RankedIds:
+def _of_ids(layout: RankedIds, groups: Tensor, all_candidates: bool) -> Layout:
     """Lists of groups, each at the position of its first id."""
     items, grade = layout.judged.rectangle()
     ids, valid, errors = listed_ids(layout, items, grade)
@@ -194,8 +214,10 @@ def _of_ids(layout: RankedIds, groups: Tensor) -> RankedIds:
         return number, count(Problem.OUT_OF_RANGE, outside, layout.ignored)
 
     ids, bad = of(ids, ids >= 0)
-    ids = ids.masked_fill(repeated(ids), -1)
     groups_of, outside = of(items, valid)
+    if all_candidates:
+        return _of_matrix(replace(spread(layout), errors=errors + bad + outside), torch.cat([ids, groups_of], -1))
+    ids = ids.masked_fill(repeated(ids), -1)
     judged = _merged(_wide(layout, items, grade), torch.where(items == IGNORED, items, groups_of))
     return replace(layout, errors=errors + bad + outside, ids=ids, judged=judged, mask=None, exclude=None)
 

@@ -1,8 +1,9 @@
-"""Ranked lists of ids: their candidates, where judged ids are, and ids that are repeated."""
+"""Ranked lists of ids: their candidates, where judged ids are, ids that are repeated, and lists with all grades."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from torchrank.hardware import costs
 from torchrank.hardware.devices import constant, put, scalar
 from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.canonical import Layout, RankedIds
+from torchrank.layouts.canonical import OUTSIDE_THE_POOL, CatalogueLayout, DenseLayout, Layout, RankedIds
 from torchrank.layouts.items import Pairs, repetitions
 
 # The id of the first position that a repeated id holds. No hash of an id comes so close to the largest integer.
@@ -113,6 +114,37 @@ def listed_ids(layout: RankedIds, items: Tensor, grade: Tensor) -> tuple[Tensor,
         out, gone = _excluded(layout.exclude, layout.ids, items, grade)
         ids, valid = ids.masked_fill(out, -1), valid & ~gone
     return ids, valid, errors
+
+
+def spread(layout: CatalogueLayout | RankedIds) -> DenseLayout:
+    """Convert lists with a few judged items to a dense layout; all other candidates are outside the pool."""
+    items, grade = layout.judged.rectangle()
+    signed = grade if grade.is_signed() else grade.long()  # grades outside the pool are negative
+    if isinstance(layout, CatalogueLayout):
+        # One more column, the last, takes the padding of the judged items.
+        grades = signed.new_full((len(items), layout.scores.shape[1] + 1), OUTSIDE_THE_POOL)
+        grades = grades.scatter(1, torch.where(items < 0, layout.scores.shape[1], items), signed)[:, :-1]
+        mask = layout.mask
+        if layout.ignored is not None:  # an ignored query gets no candidates, so that its scores cannot be bad values
+            counts = ~layout.ignored.unsqueeze(-1)
+            mask = counts.expand_as(grades) if mask is None else mask & counts
+        fields: Any = {"tie_break": layout.tie_break, "exclude": layout.exclude, "ignored": layout.ignored}
+        return DenseLayout(layout.errors, layout.validate, layout.scores, grades, mask, **fields)
+    ids, valid, errors = listed_ids(layout, items, grade)
+    position = found(items, ids)
+    # One more column, the first, takes the judged ids that are not in their list: their position is 0.
+    grades = signed.new_full((len(ids), ids.shape[1] + 1), OUTSIDE_THE_POOL).scatter(1, position, signed)[:, 1:]
+    # Scores that descend with the position. Judged ids that are not in the list follow it, not retrieved.
+    by_position = -torch.arange(ids.shape[1], dtype=torch.float32, device=ids.device).expand(ids.shape)
+    missing = valid & (position == 0)
+    return DenseLayout(
+        errors,
+        False,
+        torch.cat([by_position, torch.full_like(items, float("-inf"), dtype=torch.float32)], -1),
+        torch.cat([grades, signed], -1),
+        torch.cat([ids >= 0, missing], -1),
+        ignored=layout.ignored,
+    )
 
 
 def _excluded(exclude: Pairs, ids: Tensor, items: Tensor, grade: Tensor) -> tuple[Tensor, Tensor]:

@@ -57,7 +57,8 @@ class RankingMetric(Measure):
             the three means and the sum store the value of every query.
         unjudged: the treatment of candidates with a negative grade: "irrelevant"; "condensed", removed from the list
             (Sakai, SIGIR 2007), together with all candidates without a judgment; "lower" and "upper", the smallest and
-            the largest value over all possible judgments of the unjudged candidates.
+            the largest value over all possible judgments of the unjudged candidates, also of those in groups that have
+            judged ones.
         validate_args: count bad values (NaN, indices out of range, duplicates) and raise an error in ``compute``.
         process_group, dist_sync_fn, distributed_available_fn, sync_on_compute, dist_sync_on_step, compute_on_cpu,
             compute_with_cache: see :class:`torchmetrics.Metric`.
@@ -217,10 +218,9 @@ class RankingMetric(Measure):
         if self.relative:
             return self._of_each_cutoff(ranking, self.relative)
         if self.unjudged in ("lower", "upper"):
-            # the grade of an unjudged candidate that is assumed to be relevant
-            assumed_grade = max(1, getattr(self, "relevance_level", 1))
+            level = getattr(self, "relevance_level", None)
             values, empty = bound(
-                self.values, ranking, self.unjudged == "upper", assumed_grade, self.reach_of_bounds, self.label
+                self.values, ranking, self.unjudged == "upper", level, self.reach_of_bounds, self.label
             )
         else:
             values, empty = self.unfilled(ranking)

@@ -96,7 +96,7 @@ def _ranked(metrics: Sequence[Any], batch: Batch, values: bool, total: bool, ste
     need = functools.reduce(operator.or_, map(_REQUIRED, metrics))
     source = batch.preds
     if not isinstance(source, Ranking):
-        source = arrange_batch(batch, any(map(_VALIDATES, metrics)))
+        source = arrange_batch(batch, any(map(_VALIDATES, metrics)), all_candidates=need.all_candidates)
         if isinstance(source, RankedIds):
             notice_scores(source)
     weights = batch.weights

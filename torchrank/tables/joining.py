@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from torchrank.ranking.entries import depth_of
 from torchrank.ranking.query_names import QueryNames
 from torchrank.ranking.ranking import Ranking, Rankings
 from torchrank.tables.id_columns import KeyIds, blocks, pair_hashes
-from torchrank.tables.pair_tables import Qrels, Run
+from torchrank.tables.pair_tables import PairTable, Qrels, Run
 
 Array = np.ndarray
 
@@ -140,6 +141,24 @@ class Pairs:
         """float64 [judgment, subtopic]: the grades for each subtopic."""
         return None if self.qrels.subtopics is None else np.maximum(self.qrels.subtopics, IN_THE_POOL)
 
+    @property
+    def partly_judged(self) -> Array | None:
+        """bool [judgment]: the document has a part without a grade; None = documents have no parts.
+
+        A grade under the id of the document is one of all its parts.
+        """
+        if self.qrels.parts is None:
+            return None
+        judged = {(query, part) for query, part, _, grade in _parts_of(self.qrels) if grade >= 0}
+        partly = {
+            (query, parent)
+            for query, part, parent, _ in itertools.chain(_parts_of(self.qrels), _parts_of(self.run))
+            if (query, part) not in judged and (query, parent) not in judged
+        }
+        names = self.qrels.query_ids
+        documents = zip(self.qrels.query.tolist(), self.qrels.items.tolist())
+        return np.array([(names[query], document) in partly for query, document in documents], dtype=bool)
+
     def __call__(self) -> Ranking:
         """The ranking with an entry for every candidate."""
         query, first, tied, grade = self.judged_entries()
@@ -160,10 +179,23 @@ class Pairs:
         # The grade of documents outside the pool is below the grade of unjudged documents in the pool.
         both = zip((query, first, tied, grade), (*unjudged[:3], outside_pool.value))
         query, first, tied, grade = map(np.concatenate, both)
-        subtopics = self.subtopics
+        subtopics, partly = self.subtopics, self.partly_judged
+        partly = (
+            None if partly is None else np.concatenate([partly & (self.qrels.value >= 0), np.zeros(len(others), bool)])
+        )
         if subtopics is not None:
             subtopics = np.concatenate([subtopics, np.repeat(outside_pool.value[:, None], subtopics.shape[1], axis=1)])
-        return Ranking.join(_rankings((query, first, tied, grade), self.lengths, subtopics))
+        return Ranking.join(_rankings((query, first, tied, grade), self.lengths, subtopics, partly))
+
+
+def _parts_of(table: PairTable) -> Iterator[tuple[Hashable, Hashable, Hashable, float]]:
+    """The query, the id, the parent and the number of each part of the documents of a table."""
+    if table.parts is not None:
+        parts, parents = table.parts
+        names = parts.query_ids
+        yield from zip(
+            map(names.__getitem__, parts.query.tolist()), parts.items.tolist(), parents, parts.value.tolist()
+        )
 
 
 def _dictionary_scores(judged: KeyIds, retrieved: KeyIds, number: Array) -> Array:
@@ -252,10 +284,13 @@ def _matches_by_dictionary(qrels: Qrels, run: Run, number: Array) -> Array:
 # ---- ranks -----------------------------------------------------------------------------------------------------------
 
 
-def _rankings(judged: tuple[Array, Array, Array, Array], lengths: Array, subtopics: Array | None) -> Iterator[Ranking]:
+def _rankings(
+    judged: tuple[Array, Array, Array, Array], lengths: Array, subtopics: Array | None, partly: Array | None = None
+) -> Iterator[Ranking]:
     """Rankings of queries with similar numbers of entries, from what :meth:`Pairs.judged_entries` returns.
 
-    With ``subtopics``, grades float64 [entry, subtopic], a single ranking of all queries.
+    With ``subtopics``, grades float64 [entry, subtopic], a single ranking of all queries. ``partly`` marks the entries
+    that are partly judged, bool [entry].
     """
     order = np.lexsort((judged[1], judged[0]))
     query, first, tied, grade = (torch.from_numpy(np.ascontiguousarray(x[order])) for x in judged)
@@ -268,6 +303,7 @@ def _rankings(judged: tuple[Array, Array, Array, Array], lengths: Array, subtopi
         sizes.cumsum(0) - sizes,
         torch.from_numpy(lengths).double(),
         depth_of(first, tied),
+        partly_judged=None if partly is None else torch.from_numpy(partly[order]),
     )
     if subtopics is None:
         return entries.alone(no_errors(torch.device("cpu")))

@@ -146,6 +146,8 @@ class PairTable:
     source: str = ""
     #: uint64 [row]: hashes of query and document, if they are known
     known_hashes: Array | None = field(default=None, repr=False)
+    #: the table of the items, and the parent of each item, if the documents here are parents; see :meth:`by_parent`
+    parts: tuple[PairTable, list[Hashable]] | None = field(default=None, repr=False)
 
     #: the name of the number
     value_name: ClassVar[str] = "value"
@@ -187,7 +189,8 @@ class PairTable:
         pair = self.query.astype(np.int64) * len(number) + np.array([number[one] for one in parents], dtype=np.int64)
         _, first, row = np.unique(pair, return_index=True, return_inverse=True)
         items, value = of_objects([parents[place] for place in first.tolist()]), _largest(self.value, row, len(first))
-        return replace(self, query=self.query[first], items=items, value=value, known_hashes=None)
+        parts = self, parents
+        return replace(self, query=self.query[first], items=items, value=value, known_hashes=None, parts=parts)
 
     def to_dict(self) -> dict[Hashable, dict[Hashable, float]]:
         """The table as ``{query: {document: number}}``."""
@@ -380,7 +383,8 @@ class Qrels(PairTable):
         # Each subtopic is a table of its own, whose rows are alike.
         columns = [replace(self, value=column, subtopics=None).by_parent(parent) for column in self.subtopics.T]
         grades = np.stack([column.value for column in columns], axis=-1)
-        return replace(columns[0], value=grades.max(-1), subtopics=grades)
+        parents = columns[0].parts[1]  # type: ignore[index]
+        return replace(columns[0], value=grades.max(-1), subtopics=grades, parts=(self, parents))
 
     @classmethod
     def _bad(cls, values: Array) -> Array:
