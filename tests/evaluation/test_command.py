@@ -82,6 +82,21 @@ def test_convert_keeps_queries_documents_and_scores(files, tmp_path, ending):
     assert main(["convert", files[1], str(tmp_path / "out.docx")]) == 2
 
 
+def test_files_of_commas_and_lists_of_rows_are_read_by_all_commands(files, capsys, tmp_path):
+    tables = [tr.read_qrels(files[0]).to_dict(), *(tr.read_run(path).to_dict() for path in files[1:])]
+    rows = [[(q, d, value) for q, docs in table.items() for d, value in docs.items()] for table in tables]
+    header = "query_id,doc_id,score"
+    as_commas = ["\n".join([header, *(",".join(map(str, row)) for row in table)]) for table in rows]
+    for ending, texts in (("csv", as_commas), ("json", map(json.dumps, rows))):
+        others = [tmp_path / f"{pathlib.Path(path).stem}.{ending}" for path in files]
+        for path, text in zip(others, texts):
+            path.write_text(text)
+        for command in ("eval", "compare"):
+            assert output(capsys, command, *others) == output(capsys, command, *files)
+        assert main(["convert", str(others[1]), str(tmp_path / "out.run")]) == 0
+        assert tr.read_run(tmp_path / "out.run").to_dict() == tables[1]
+
+
 def test_convert_reads_the_folder_of_predictions(tmp_path):
     run = {"q": {"d": 0.5, "e": 0.25}}
     folder = tmp_path / "predictions"
@@ -225,10 +240,6 @@ def test_a_warning_is_a_note_of_the_command_also_where_python_shows_none(capsys,
 
 
 def test_ways_out_that_only_python_has_are_called_so(files, capsys, tmp_path):
-    (tmp_path / "a.csv").write_text("qid,docno,score\nq1,d1,0.5\n")
-    for call in (["eval", files[0], tmp_path / "a.csv"], ["convert", tmp_path / "a.csv", tmp_path / "a.run"]):
-        assert main([str(one) for one in call]) == 3
-        assert capsys.readouterr().err.endswith("in Python: tr.evaluate(qrels, frame)\n")
     (tmp_path / "a.run").write_text("q1 d1 0.5\n")
     assert main(["eval", files[0], str(tmp_path / "a.run")]) == 3
     assert capsys.readouterr().err.endswith("in Python: tr.evaluate(qrels, tr.read_run(path, columns=...))\n")
@@ -479,8 +490,10 @@ def test_convert_leaves_no_half_file_and_its_input_alone(files, capsys, tmp_path
     old.write_text("as it was")
     names = sorted(tmp_path.iterdir())
     assert main(["convert", str(blank), str(old)]) == 3
-    assert "write .json" in capsys.readouterr().err
+    assert "write .tsv, .json" in capsys.readouterr().err
     assert (old.read_text(), sorted(tmp_path.iterdir())) == ("as it was", names)
+    assert main(["convert", str(blank), str(tmp_path / "new.tsv")]) == 0
+    assert tr.read_run(tmp_path / "new.tsv").to_dict() == {"q1": {"a b": 1.0}}
 
 
 def test_convert_keeps_scores_exactly_and_reads_standard_input(tmp_path, monkeypatch):

@@ -122,13 +122,52 @@ CASES = [
         (1, "Expected score to be a number, got 'value': 'topic iter document place value run'"),
     ),
     (
-        "Commas between fields",
-        "qid,docid,score\nq1,d1,0.5\n",
+        "Commas between fields, with a header",
+        'qid,docid,score\nq1,d1,0.5\nq1,"d,2",0.25\n',
+        {"q1": {"d1": 0.5, "d,2": 0.25}},
+    ),
+    (
+        "Commas between fields, without a header",
+        "q1,d1,0.5\n",
+        (
+            None,
+            "Expected a column of query ids named like query_id, qid, topic_id, user_id, got the columns q1, d1, 0.5;"
+            " read it by tr.read_run(source, columns={'query': ...})",
+        ),
+    ),
+    (
+        "Semicolons between fields",
+        "qid;docid;score\nq1;d1;0.5\n",
         (
             1,
-            "Expected fields like 'query Q0 document rank score tag', got 1; read files between commas as a data frame:"
-            " 'qid,docid,score'",
+            "Expected fields like 'query Q0 document rank score tag', got 1; separate the fields by blanks, tabs or"
+            " commas: 'qid;docid;score'",
         ),
+    ),
+    (
+        "A blank in an id between tabs",
+        "q 1\tQ0\td 1\t1\t0.5\nq 1\tQ0\td2\t2\t0.25\n",
+        {"q 1": {"d 1": 0.5, "d2": 0.25}},
+    ),
+    (
+        "4 columns between tabs: ranks and scores, as of ColBERT",
+        "7\t31\t1\t23.5\n7\t12\t2\t19.25\n",
+        {"7": {"31": 23.5, "12": 19.25}},
+    ),
+    (
+        "4 columns between tabs: judgments",
+        "7\t0\t31\t1\n",
+        (
+            1,
+            "Expected four fields between tabs to be query, document, rank from 1 and score, the best first, as ColBERT"
+            " writes them; exchange the judgments and the run, or read it by tr.read_run(source, columns={'query': 0,"
+            " 'item': 1, 'score': ...}): '7\\t0\\t31\\t1'",
+        ),
+    ),
+    (
+        "A list of dictionaries in JSON",
+        '[{"qid": "q1", "docid": "d1", "score": 0.5}]',
+        {"q1": {"d1": 0.5}},
     ),
     (
         "Comment line",

@@ -79,7 +79,10 @@ def slow_trec(data, grades):
         if not (fields := line.split()):
             continue
         width = width or len(fields)
-        refuse(len(fields) != width or width not in ((4,) if grades else (5, 6)))
+        refuse(len(fields) != width or width not in ((2, 4) if grades else (5, 6)))
+        if width == 2:  # interactions
+            rows.append((name(fields[0]), name(fields[1]), 1.0))
+            continue
         rows.append((name(fields[0]), name(fields[2]), number(fields[3 if grades else 4])))
     return rows
 
@@ -263,7 +266,11 @@ SOUP = st.lists(
 
 
 @FUZZ
-@given(st.binary(max_size=80) | SOUP.map(b"".join), st.sampled_from(["auto", "trec", "tsv", "json", "jsonl"]), OPTIONS)
+@given(
+    st.binary(max_size=80) | SOUP.map(b"".join),
+    st.sampled_from(["auto", "trec", "tsv", "csv", "json", "jsonl"]),
+    OPTIONS,
+)
 def test_no_bytes_cause_another_error(data, format, options):
     grades, duplicates, _ = options
     reader = tr.read_qrels if grades else tr.read_run

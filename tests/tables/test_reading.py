@@ -1,6 +1,7 @@
 """Judgments and runs are read from every source, or refused by an error that names the place."""
 
 import contextlib
+import csv
 import gzip
 import io
 import json
@@ -90,6 +91,104 @@ def test_strange_ids_are_kept_byte_for_byte():
     assert tr.read_run(pandas.DataFrame(records)).to_dict() == strange
     assert tr.read_run(records).to_dict() == strange
     assert run_of(json.dumps(strange)) == strange
+
+
+def as_csv(rows, **options):
+    text = io.StringIO()
+    csv.writer(text, **options).writerows(rows)
+    return text.getvalue()
+
+
+@pytest.mark.parametrize("options", [{}, {"quoting": csv.QUOTE_ALL}, {"lineterminator": "\n"}], ids=repr)
+def test_fields_between_commas_are_those_of_the_csv_module(options):
+    rows = [(q, d, float(n), 'a, "text"\nof\ttwo lines' * (n % 2)) for q in STRANGE for n, d in enumerate(STRANGE)]
+    want = {q: {d: float(n) for n, d in enumerate(STRANGE)} for q in STRANGE}
+    for header in (["qid", "docno", "score", "text"], ["Query ID", "doc id", "sim", "note"]):
+        assert run_of(as_csv([header, *rows], **options)) == want
+        assert run_of(gzip.compress(("\ufeff" + as_csv([header, *rows], **options)).encode())) == want
+    assert qrels_of(as_csv([["x", "text", "rel", "doc", "query"]] + [(0, "", n, d, q) for q, d, n, _ in rows])) == want
+    assert run_of(as_csv([("who", "what", "p"), ("q", "d", 2)]), columns=["who", "what", "p"]) == {"q": {"d": 2}}
+    assert run_of(as_csv([("q", "x", 2, "d")]), columns={"query": 0, "item": 3, "score": 2}) == {"q": {"d": 2}}
+    assert run_of(as_csv([("qid", "pid", "rank"), ("q", "d", 2)])) == {"q": {"d": -2}}
+    assert run_of("# a comment, with a comma\nqid,docno,score\n") == {}
+    with pytest.warns(UserWarning, match="no grades: each pair is relevant"):
+        assert qrels_of("user_id,movie_id,timestamp\nq,d,3\n") == {"q": {"d": 1}}
+
+
+def test_ids_with_commas_do_not_make_a_file_of_commas():
+    for q, d in (("user,item", "a,b"), ("q", "user,item,score"), ("a,b", "c")):
+        assert run_of(f"{q} Q0 {d} 1 0.5 t\n{q} Q0 x 2 0.25 t") == {q: {d: 0.5, "x": 0.25}}
+        assert qrels_of(f"{q}\t0\t{d}\t1\n") == qrels_of(f"{q}\t{d}\t1\n") == {q: {d: 1}}
+
+
+def test_rows_in_a_list_of_json_are_read_as_in_python():
+    rows = [(q, d, float(n)) for q in STRANGE for n, d in enumerate(STRANGE)]
+    want = {q: {d: float(n) for n, d in enumerate(STRANGE)} for q in STRANGE}
+    assert run_of(json.dumps(rows)) == qrels_of(json.dumps(rows)) == want
+    assert run_of(json.dumps([{"qid": q, "docno": d, "score": s} for q, d, s in rows], indent=1)) == want
+    assert qrels_of(json.dumps([{"qid": 7, "pid": 8, "label": 2}])) == {7: {8: 2}}
+    assert run_of("[]") == {}
+    with pytest.raises(tr.ReadingError, match="row 2: Expected 3 fields, as in the first row"):
+        run_of('[["q", "d", 1], ["q", "e"]]')
+    with pytest.raises(tr.ReadingError, match="row 2: Expected the keys 'qid', 'docid', 'score'"):
+        run_of('[{"qid": "q", "docid": "d", "score": 1}, {"qid": "q", "docid": "e"}]')
+
+
+BLANKED = ["a", "b 1", "b 2", "two words", "0", "x  y", "1 0 d", "q 0"]
+
+
+@pytest.mark.parametrize("first", BLANKED)
+@pytest.mark.parametrize("query", BLANKED)
+def test_ids_with_blanks_between_tabs_are_read_in_any_file_of_tabs(query, first, tmp_path):
+    docs = [first, *(doc for doc in BLANKED if doc != first)]
+    run = {query: {doc: -float(rank) for rank, doc in enumerate(docs, 1)}}
+    forms = ["{q}\tQ0\t{d}\t{r}\t-{r}\ttag", "{q}\tq0\t{d}\t{r}\t-{r}"]
+    forms += ["{q}\t{d}\t{r}\t-{r}", "{q}\t{d}\t{r}"] * (query[1:3] != " 0")  # the second field of TREC
+    for form in forms:
+        text = "".join(form.format(q=query, d=doc, r=rank) + "\n" for rank, doc in enumerate(docs, 1))
+        assert run_of(text) == run_of(text.replace("\n", "\r\n")) == run, text
+        (tmp_path / "a.run").write_text(text)
+        chunks = list(tr.read_chunks(tmp_path / "a.run", lines=3))
+        assert {doc: score for chunk in chunks for doc, score in chunk.to_dict()[query].items()} == run[query]
+    for form in ("{q}\t0\t{d}\t{r}", *["{q}\t{d}\t{r}"] * (query[1:3] != " 0")):
+        text = "".join(form.format(q=query, d=doc, r=rank) + "\n" for rank, doc in enumerate(docs, 1))
+        assert qrels_of(text) == {query: {doc: rank for rank, doc in enumerate(docs, 1)}}, text
+
+
+def test_tabs_beside_blanks_stay_white_space():
+    for text in ("q\t0 d 1\n", "q 0 d\t1\n", "q\t\t0\td 1\n"):
+        assert qrels_of(text) == {"q": {"d": 1}}, text
+    for text in ("q Q0\td\t1\t0.5 t\n", "q Q0\td\t1\t0.5\tt\n", "q\tQ0 d 1 0.5\tt\n", " q\tQ0\td\t1\t0.5\tt \n"):
+        assert run_of(text) == {"q": {"d": 0.5}}, text
+
+
+def test_a_line_that_has_known_fields_between_tabs_and_between_blanks_is_refused():
+    for text, reader, by_blanks, by_tabs in (
+        ("q 0\td\t1\n", qrels_of, {"q": {"d": 1}}, {"q 0": {"d": 1}}),
+        ("q 0\td 1\t1\t0.5\n", run_of, {"q": {"d": 1}}, {"q 0": {"d 1": 0.5}}),
+    ):
+        with pytest.raises(tr.ReadingError, match="between tabs or between blanks, got both; use one of them, or read"):
+            reader(text)
+        assert (reader(text, format="trec"), reader(text, format="tsv")) == (by_blanks, by_tabs)
+
+
+def test_files_of_colbert_have_ranks_and_scores(tmp_path, monkeypatch):
+    run = {str(q): {f"{100 * q + r}": 30 - r // 2 * 0.25 for r in range(20)} for q in (3, 1, 2)}
+    for least in (0, 1):  # the first rank
+        rows = [(q, d, r, s) for q, docs in run.items() for r, (d, s) in enumerate(docs.items(), least)]
+        path = tmp_path / "ranking.tsv"
+        path.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
+        assert tr.read_run(path).to_dict() == run
+        for lines in (1, 7, 1000):
+            pieces = [chunk.to_dict() for chunk in tr.read_chunks(path, lines=lines)]
+            assert {q: docs for piece in pieces for q, docs in piece.items()} == run
+    for column in range(1, 4):  # neither in another order of columns, nor as judgments of integer documents
+        text = "".join("\t".join(map(str, (row[0], *row[1 + column :], *row[1 : 1 + column]))) + "\n" for row in rows)
+        if column < 3:
+            with pytest.raises(tr.ReadingError, match="four fields between tabs"):
+                run_of(text)
+    with pytest.raises(tr.ReadingError, match="four fields between tabs"):
+        run_of("".join(f"{q}\t0\t{d}\t1\n" for q, docs in run.items() for d in [*docs][:1]))
 
 
 def test_bytes_that_are_no_utf8_are_kept():
@@ -206,7 +305,18 @@ RECORD = '{"qid": "a", "docid": "b", "score": 1}\n'
         ("q Q0 d 1 0.5\nq Q0 d\0 1 0.5\n", 2, "control character 0x00"),
         ("q Q0 d 1 0.5\nq Q0 \x1bd 1 0.5\n", 2, "control character 0x1b"),
         ("q d 1 0.5\n", 1, "Expected fields like 'query Q0 document rank score tag', got 4; read it by tr.read_run("),
-        ("qid,docid,score\nq,d,1\n", 1, "read files between commas as a data frame"),
+        ("qid,docid,score\nq,d,1\n\nq,e\n", 4, "Expected 3 fields between commas, as in the first line, got 2: 'q,e'"),
+        ("qid,docid,score\n\nq,d,x\n", 3, "score to be a number, got 'x'"),
+        ('qid,docid,score\nq,"d\n1",1\nq,d,1\n', 2, "3 fields between tabs, as in the first line, got 2"),
+        ('qid,docid,score\nq,d,1\nq,"d"x,1\n', 3, "Expected fields between commas, got"),
+        ("qid,docid,score\nq,d,1\nq,d,2\n", 3, "every document once for its query, got one twice, first in line 2"),
+        ("qid,docid,score\nq,,1\n", 2, "got an empty one"),
+        ("q,d,1\n", None, "a column of query ids named like query_id, qid"),
+        ("q\t0\td\t1\n", 1, "four fields between tabs to be query, document, rank from 1 and score"),
+        ("q\ta\t1\t3\nq\tb\t2\t4\n", 2, "four fields between tabs"),
+        ("q\ta\t1\t3\nq\tb\t1\t2\n", 2, "four fields between tabs"),
+        ("q\ta\t1\t3\nq\tb\t1.5\t2\n", 2, "four fields between tabs"),
+        ("q\ta\t1\t3\np\tb\t2\t2\n", 2, "four fields between tabs"),
         ("q d 1\n", 1, "got 3; read it by tr.read_run(source, columns="),
         ("\tq d 1\n", 1, "got 3; read it by tr.read_run(source, columns="),
         ("q\td\t1\nq\te\t1.5\n", 2, "the third field to be a rank"),
@@ -226,7 +336,7 @@ RECORD = '{"qid": "a", "docid": "b", "score": 1}\n'
         ('{"q": {"d": "1"}}', None, "score to be a number, got '1' for document 'd' of query 'q'"),
         ('{"q": {"d": {"x": 1}}, "p": {"d": 1}}', None, "one of q, p, got None; read it by tr.read_run(source, s"),
         ('{"q": {"d": NaN}}', None, "score to be a number, got NaN for document 'd' of query 'q'"),
-        ('[1, 2]', None, "got a list"),
+        ('[1, 2]', None, "got [1, 2]"),
         ("", None, "an empty file"),
         (" \n\n\t\n", None, "an empty file"),
         ("\ufeff", None, "an empty file"),

@@ -85,7 +85,7 @@ RUN = [("q1", "a", 0.5), ("q1", "b", 0.7)]
         (
             lambda: tr.read_run(io.BytesIO(b"[1, 2]"), format="json"),
             ValueError,
-            r"Expected \{query: \{document: number\}\}, got a list",
+            r"Expected \{query: \{document: number\}\} or rows, got \[1, 2\]",
         ),
         (
             lambda: tr.read_run({"qid": [1, 1], "docno": np.array([7, 2**63], np.uint64), "score": [1.0, 2.0]}),
@@ -127,8 +127,13 @@ def test_a_wrong_table_or_argument_is_named(call, error, message):
 
 def test_an_id_with_white_space_is_not_written_between_white_space():
     for name in ("a b", "", "a\tb", "\n"):
-        with pytest.raises(ValueError, match=r"Expected ids without white space, got .*; write \.json or \.jsonl"):
+        message = r"Expected ids without white space, got .*; write \.tsv, \.json or \.jsonl"
+        with pytest.raises(ValueError, match=message):
             _field(name)
+    for name in ("", "a\tb", "\n"):
+        with pytest.raises(ValueError, match=r"Expected ids without white space, got .*; write \.json or \.jsonl"):
+            _field(name, "")
+    assert _field("a b", "") == "a b"
     assert _field("a\u00a0b") == "a\u00a0b"
     assert _field(3) == "3"
 

@@ -21,7 +21,6 @@ STANDARD = "-"
 IN_PYTHON = {
     "by tr.read_qrels(": "tr.evaluate(tr.read_qrels(path, columns=...), run)",
     "by tr.read_run(": "tr.evaluate(qrels, tr.read_run(path, columns=...))",
-    "as a data frame": "tr.evaluate(qrels, frame)",
 }
 #: arguments of Python that are options of the command
 OPTIONS = (

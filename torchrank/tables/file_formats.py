@@ -14,7 +14,7 @@ from torchrank.tables.errors import ReadingError
 from torchrank.tables.pair_tables import Rows
 from torchrank.tables.text import Text
 
-Format = Literal["auto", "trec", "tsv", "json", "jsonl", "parquet"]
+Format = Literal["auto", "trec", "tsv", "csv", "json", "jsonl", "parquet"]
 #: the rows of a source, or its dictionaries by query and its name
 Content = Rows | tuple[Mapping[Any, Any], str]
 #: a run to write: the documents of each query with their scores, the best first
@@ -59,7 +59,7 @@ def _write_tsv(run: Ranked) -> Iterator[str]:
     yield "query-id\tcorpus-id\tscore\n"
     for query, pairs in run.items():
         for item, score in pairs:
-            yield f"{_field(query)}\t{_field(item)}\t{score!r}\n"
+            yield f"{_field(query, '')}\t{_field(item, '')}\t{score!r}\n"
 
 
 def _write_json(run: Ranked) -> Iterator[str]:
@@ -72,40 +72,53 @@ def _write_json_lines(run: Ranked) -> Iterator[str]:
             yield json.dumps({"query-id": query, "corpus-id": item, "score": score}) + "\n"
 
 
-def _field(name: Any) -> str:
-    """An id as a field between white space."""
+def _field(name: Any, blank: str = " ") -> str:
+    """An id as a field between white space, or between tabs if it may have blanks."""
     text = str(name)
-    if not text or any(character <= " " for character in text):
-        raise ReadingError(f"Expected ids without white space, got {text!r}; write .json or .jsonl")
+    if not text or any(character < " " or character == blank for character in text):
+        way_out = "write .json or .jsonl" if blank == "" else "write .tsv, .json or .jsonl"
+        raise ReadingError(f"Expected ids without white space, got {text!r}; {way_out}")
     return text
+
+
+def _tabs(reading: Reading) -> bool | None:
+    """Whether fields of lines are between tabs; None = to be recognised."""
+    return None if reading.format == "auto" else False
+
+
+def _read_json(text: Text, reading: Reading) -> Content:
+    tables = records.json_tables(text, reading.value, reading.subset, reading.split)
+    of = records.of_tuples if isinstance(tables, list) else frames.of_dictionary
+    return of(tables, reading.value, reading.columns, text.name)
 
 
 FORMATS: dict[Format, FileFormat] = {
     "trec": FileFormat(
         "fields between any white space: query, subtopic, document, grade of judgments; query, Q0, document, rank,"
         ' score, and a tag or none of a run; a line that begins with "# " is a comment',
-        lambda text, reading: file_readers.delimited(text, reading.value, reading.columns, tabs=False),
+        lambda text, reading: file_readers.delimited(text, reading.value, reading.columns, _tabs(reading)),
         lambda text: True,
-        lambda text, reading: file_readers.header_of(text, reading.value, reading.columns, tabs=False),
+        lambda text, reading: file_readers.header_of(text, reading.value, reading.columns, _tabs(reading)),
         (".run", ".trec", ".txt"),
         _write_trec,
     ),
     "tsv": FileFormat(
-        "fields between single tabs, with a header as in BEIR; without one query, document, and grade or, as in"
-        " MS MARCO, rank",
+        "fields between single tabs, which may have blanks, with a header as in BEIR; without one as those of trec;"
+        " query, document, and grade or, as in MS MARCO, rank; or query, document, rank and score, as ColBERT writes",
         lambda text, reading: file_readers.delimited(text, reading.value, reading.columns, tabs=True),
         header=lambda text, reading: file_readers.header_of(text, reading.value, reading.columns, tabs=True),
         endings=(".tsv",),
         write=_write_tsv,
     ),
+    "csv": FileFormat(
+        "fields between commas, quoted as in spreadsheets, with a header",
+        lambda text, reading: file_readers.comma_separated(text, reading.value, reading.columns),
+        file_readers.is_comma_separated,
+    ),
     "json": FileFormat(
-        "``{query: {document: number}}``, a dictionary of columns, or predictions of MTEB",
-        lambda text, reading: frames.of_dictionary(
-            records.json_tables(text, reading.value, reading.subset, reading.split),
-            reading.value,
-            reading.columns,
-            text.name,
-        ),
+        "``{query: {document: number}}``, a dictionary of columns, a list of rows that are dictionaries or lists, or"
+        " predictions of MTEB",
+        _read_json,
         lambda text: text.starts_with(b"{", b"["),
         endings=(".json",),
         write=_write_json,

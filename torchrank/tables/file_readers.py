@@ -1,7 +1,8 @@
-"""Files to rows: TREC, tab-separated, JSON and JSON lines, recognised by their content."""
+"""Files to rows: fields between blanks, tabs or commas, and parquet."""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import os
@@ -15,7 +16,7 @@ import numpy as np
 from torchrank.names.optional import imported, installed
 from torchrank.tables import column_names as names
 from torchrank.tables.errors import ReadingError
-from torchrank.tables.id_columns import PADDING, TextIds, factorise
+from torchrank.tables.id_columns import PADDING, TextIds, decode, encode, factorise
 from torchrank.tables.pair_tables import Rows, subtopics_of
 from torchrank.tables.records import relevant
 from torchrank.tables.text import CHUNK, Text, fields, is_comment, numbers, refuse_control_characters
@@ -36,7 +37,7 @@ OTHERS = {
 }
 # Columns of files without a header, by the number of fields: query, document, score or grade, and subtopic.
 RUN_FIELDS = {5: (0, 2, 4), 6: (0, 2, 4)}
-QRELS_FIELDS = {4: (0, 2, 3, 1)}
+QRELS_FIELDS = {2: (0, 1), 4: (0, 2, 3, 1)}
 
 
 def open_text(source: Any, value: str, expansion: int) -> Text:
@@ -151,14 +152,14 @@ def parquet(text: Text, value: str, expansion: int) -> Any:
     )
 
 
-def delimited(text: Text, value: str, chosen: names.Columns, tabs: bool) -> Rows:
+def delimited(text: Text, value: str, chosen: names.Columns, tabs: bool | None) -> Rows:
     """Read fields between white space, or between tabs, with or without a header.
 
     Args:
         text: the text.
         value: "score" or "grade".
         chosen: the user's choice of columns.
-        tabs: fields are separated by one tab each.
+        tabs: fields are separated by one tab each; None = if this fits, and white space does not.
 
     Raises:
         ReadingError: a line cannot be read, or the number of fields is none of a known format.
@@ -168,18 +169,26 @@ def delimited(text: Text, value: str, chosen: names.Columns, tabs: bool) -> Rows
     refuse_control_characters(text, text.begin, np.frombuffer(line, np.uint8))
     header, columns, between_tabs = _header(line, text, value, chosen, tabs)
     width = len(header)
+    by_tabs = between_tabs or len(line.rstrip().split(b"\t")) == width
     if columns is None:
-        columns = _without_header(text, width, value, chosen, len(line.rstrip().split(b"\t")) == width)
+        columns = _without_header(text, width, value, chosen, by_tabs)
     else:
         text = text.after_first_line()
-    cut = dict(zip(columns, fields(text, list(columns.values()), width, between_tabs)))
+    wanted = list(columns.values())
+    try:
+        found = fields(text, wanted, width, between_tabs)
+    except ReadingError:
+        if between_tabs or not by_tabs or tabs is False:
+            raise
+        found = fields(text, wanted, width, tabs=True)  # an id of a later line has a blank
+    cut = dict(zip(columns, found))
     codes, queries = factorise(cut.pop("query"))  # the places of ten million queries take 80 MB
-    item, third = cut["item"], cut.get(value, cut.get("rank"))
+    item, third, rank = cut["item"], cut.get(value, cut.get("rank")), cut.get("rank")
     subtopic = subtopics_of(codes, cut.pop("subtopic", None))
-    what = "rank" if "rank" in columns else value
+    what = value if value in cut else "rank"
     values = relevant(len(item), text.name) if third is None else numbers(text, third, what)
-    if what == "rank" and third is not None:
-        values = _from_ranks(text, codes, third, values)
+    if rank is not None:
+        values = _from_ranks(text, codes, rank, values) if third is rank else _beside_ranks(text, codes, rank, values)
 
     def error(message: str, row: int) -> ReadingError:
         return text.error(message, int(item.start[row]))
@@ -187,7 +196,7 @@ def delimited(text: Text, value: str, chosen: names.Columns, tabs: bool) -> Rows
     return Rows(queries, codes, item, values, text.name, error, subtopic)
 
 
-def header_of(text: Text, value: str, chosen: names.Columns, tabs: bool) -> tuple[bytes, int]:
+def header_of(text: Text, value: str, chosen: names.Columns, tabs: bool | None) -> tuple[bytes, int]:
     """The line with the names of the columns, b"" if there is none, and the number of fields of a line."""
     line = _from_first_row(text).first_line_bytes()
     header, columns, _ = _header(line, text, value, chosen, tabs)
@@ -204,7 +213,7 @@ def _from_first_row(text: Text) -> Text:
 
 
 def _header(
-    line: bytes, text: Text, value: str, chosen: names.Columns, tabs: bool
+    line: bytes, text: Text, value: str, chosen: names.Columns, tabs: bool | None
 ) -> tuple[list[str], dict[str, int] | None, bool]:
     """The fields of the first line; the columns that they name, None if they name none; whether tabs separate them."""
     decoded = line.decode("utf-8", "backslashreplace")
@@ -221,7 +230,31 @@ def _header(
             return header, columns, between_tabs
     if any(isinstance(column, str) for column in asked):
         names.find(chosen, by_tabs if len(by_tabs) > 1 else _split(line), value, text.name)
+    if tabs is None:
+        tabs = _has_blanks_in_fields(line.strip(), text, value)
     return (by_tabs, None, True) if tabs else (_split(line), None, False)
+
+
+def _has_blanks_in_fields(line: bytes, text: Text, value: str) -> bool:
+    """Whether the fields of a line are between tabs, and have blanks: there are as many as a known format has.
+
+    Raises:
+        ReadingError: the fields between white space may be the right ones, too.
+    """
+    by_tabs, by_blanks = line.split(b"\t"), line.split()
+    if not (2 <= len(by_tabs) <= 6 and len(by_tabs) < len(by_blanks) and all(map(bytes.strip, by_tabs))):
+        return False
+    iterations = b"0", b"Q0"  # the second field of most files of TREC
+    second = by_blanks[1].upper()
+    if second not in iterations or by_tabs[1].strip().upper() in iterations or len(by_blanks) > 6:
+        return True
+    if second == b"0" and len(by_tabs) > 2:
+        way_out = names.reading_with(value, "format='tsv'")
+        raise text.error(
+            f"Expected fields between tabs or between blanks, got both; use one of them, or {way_out} or 'trec'",
+            text.begin,
+        )
+    return False
 
 
 def _split(line: bytes) -> list[str]:
@@ -242,16 +275,75 @@ def _without_header(text: Text, width: int, value: str, chosen: names.Columns, b
     usual = (RUN_FIELDS if value == "score" else QRELS_FIELDS).get(width)
     if usual is None and width == 3 and by_tabs:
         return {"query": 0, "item": 1, "rank" if value == "score" else value: 2}  # MS MARCO has ranks
+    if width == 4 and by_tabs and value == "score":
+        return {"query": 0, "item": 1, "rank": 2, "score": 3}  # ColBERT
     if usual is None:
         form = "query Q0 document rank score tag" if value == "score" else "query 0 document grade"
-        third = f", '{value}': ..." if width > 2 or value == "score" else ""
-        way_out = names.choice(value).format("query").replace("...", f"0, 'item': 1{third}")
+        way_out = names.choice(value).format("query").replace("...", f"0, 'item': 1, '{value}': ...")
         if width in (QRELS_FIELDS if value == "score" else RUN_FIELDS):
             way_out += ", or exchange the judgments and the run"
         if width == 1:
-            way_out = "read files between commas as a data frame"
+            way_out = "separate the fields by blanks, tabs or commas"
         raise text.error(f"Expected fields like '{form}', got {width}; {way_out}", text.begin)
     return dict(zip(("query", "item", value, "subtopic"), usual))
+
+
+def is_comma_separated(text: Text) -> bool:
+    """Whether the first line has commas and no other separators, or several usual names of columns between commas."""
+    line = decode(_from_first_row(text).first_line_bytes())
+    header = [field.strip(' "') for field in line.split(",")]
+    return len(header) > 1 and "\t" not in line and (len(line.split()) == 1 or sum(map(names.is_usual, header)) > 1)
+
+
+def comma_separated(text: Text, value: str, chosen: names.Columns) -> Rows:
+    """Read fields between commas: as fields between tabs in the same lines, of the columns that are read.
+
+    Raises:
+        ReadingError: a line cannot be read, or the first line names no columns and ``chosen`` does not number them.
+    """
+    text = _from_first_row(text)
+    asked = names.chosen_columns(chosen, value).values()
+    numbered = bool(asked) and not any(isinstance(column, str) for column in asked)  # there is no header
+    rows = csv.reader(io.StringIO(decode(bytes(text.buffer[text.begin : text.end])), newline=""), strict=True)
+    pieces, line = list[str](), 0
+    try:
+        for row in rows:
+            if not pieces:
+                columns, width = names.find(chosen, row, value, text.name), len(row)
+                pieces += ["\t".join(columns), "\n" * numbered]
+                row = row if numbered else []
+            if row and len(row) != width:
+                message = f"Expected {width} fields between commas, as in the first line, got {len(row)}"
+                raise ReadingError(message, text.name, text.first_line + line, ",".join(row))
+            pieces += ["\t".join([row[number] for number in columns.values()]) if row else ""]
+            pieces += ["\n" * (rows.line_num - line)]
+            line = rows.line_num
+    except csv.Error as error:
+        raise ReadingError(f"Expected fields between commas, got {error}", text.name, text.first_line + line) from error
+    return delimited(Text.of(encode("".join(pieces)), text.name, text.first_line - numbered), value, None, tabs=True)
+
+
+def _beside_ranks(text: Text, query: Array, column: TextIds, scores: Array) -> Array:
+    """The scores of a file with ranks. Judgments between tabs have four fields, too, and no ranks."""
+    try:
+        ranks = numbers(text, column, "rank")
+    except ReadingError:
+        ranks = np.full(len(column), -1.0)
+    order = np.argsort(query, kind="stable")
+    number, rank, score = query[order], ranks[order], scores[order]
+    begins = np.diff(number, prepend=-1) != 0
+    wrong = np.where(begins, rank > 1, (rank <= np.roll(rank, 1)) | (score > np.roll(score, 1)))
+    if text.first_line > 1:  # a piece of a file may begin within a query
+        wrong[:1] = False
+    wrong |= (rank < 0) | (rank != np.floor(rank))
+    if wrong.any():
+        raise text.error(
+            "Expected four fields between tabs to be query, document, rank from 1 and score, the best first, as ColBERT"
+            " writes them; exchange the judgments and the run, or read it by tr.read_run(source, columns={'query': 0,"
+            " 'item': 1, 'score': ...})",
+            int(column.start[order[wrong.argmax()]]),
+        )
+    return scores
 
 
 def _from_ranks(text: Text, query: Array, column: TextIds, ranks: Array) -> Array:

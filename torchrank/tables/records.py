@@ -261,11 +261,12 @@ def json_lines(text: Text, value: str, chosen: names.Columns) -> Rows:
     return of_dictionaries(rows, value, chosen, text.name, error)
 
 
-def json_tables(text: Text, value: str, subset: str | None, split: str | None) -> Mapping[str, Any]:
-    """Read ``{query: {document: number}}``, or MTEB's ``{subset: {split: {query: {document: score}}}}``."""
+def json_tables(text: Text, value: str, subset: str | None, split: str | None) -> Any:
+    """Read ``{query: {document: number}}``, MTEB's ``{subset: {split: {query: {document: score}}}}``, or rows."""
     tables = _loads(bytes(text.buffer[text.begin : text.end]), text.name, None)
-    if not isinstance(tables, dict):
-        raise ReadingError(f"Expected {{query: {{document: number}}}}, got a {type(tables).__name__}", text.name)
+    rows = isinstance(tables, list) and all(isinstance(row, dict | list) for row in tables)
+    if not rows and not isinstance(tables, dict):
+        raise ReadingError(f"Expected {{query: {{document: number}}}} or rows, got {shown(tables)}", text.name)
     for name, asked in (("subset", subset), ("split", split)) if value == "score" else ():
         if _depth(tables) > (3 if name == "subset" else 2):
             # Beside the subsets stands the description of the model.

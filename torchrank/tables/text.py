@@ -102,8 +102,8 @@ def fields(text: Text, wanted: list[int], width: int, tabs: bool = False) -> lis
         tabs: fields are separated by one tab each, and may contain blanks; by default by any white space.
 
     Raises:
-        ReadingError: a line has another number of fields, an empty field, or a control character; a line or a field is
-            too long.
+        ReadingError: a line has another number of fields, an empty field among those that are wanted, or a control
+            character; a line or a field is too long.
     """
     cut = _between_tabs if tabs else _between_blanks
     dtype: type = np.int32 if len(text.buffer) < 2**31 else np.int64
@@ -122,6 +122,8 @@ def fields(text: Text, wanted: list[int], width: int, tabs: bool = False) -> lis
         begin, rows = stop, part.stop
     columns = [TextIds(text.buffer, start[:rows], length[:rows]) for start, length in zip(starts, lengths)]
     for ids in columns:
+        if rows and ids.length.min() == 0:
+            raise text.error(f"Expected {width} fields, got an empty one", int(ids.start[ids.length.argmin()]))
         if (longest := int(ids.length.max(initial=LONGEST_ID))) > LONGEST_ID:
             message = f"Expected fields of at most {LONGEST_ID:,} bytes, got one of {longest:,}; shorten it"
             raise text.error(message, int(ids.start[ids.length.argmax()]))
@@ -204,9 +206,6 @@ def _between_tabs(text: Text, begin: int, stop: int, width: int) -> tuple[Array,
     bad = np.flatnonzero(count != width)
     if len(bad):
         raise text.error(_expected(width, int(count[bad[0]]), "tabs"), begin + int(end[np.searchsorted(line, bad[0])]))
-    nothing = np.flatnonzero(end == start)
-    if len(nothing):
-        raise text.error(f"Expected {width} fields, got an empty one", begin + int(start[nothing[0]]))
     return start.reshape(-1, width), end.reshape(-1, width)
 
 
