@@ -238,7 +238,6 @@ def test_the_trainer_prints_and_writes_nothing():
     assert (trainer.max_epochs, trainer.num_devices, trainer.num_sanity_val_steps) == (2, 1, 0)
     assert (trainer.loggers, trainer.checkpoint_callback, trainer.progress_bar_callback) == ([], None, None)
     assert not [one for one in trainer.callbacks if "Summary" in type(one).__name__]
-    assert not trainer._accelerator_connector.use_distributed_sampler
 
 
 @together

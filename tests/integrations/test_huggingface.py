@@ -1,6 +1,6 @@
 """The callable for Hugging Face's Trainer: with objects that have the attributes of its own, and with Trainer itself.
 
-``pip install transformers accelerate`` runs all tests; the tests with Trainer are skipped without.
+Without transformers and accelerate, the tests with Trainer are skipped.
 """
 
 import copy
@@ -213,13 +213,23 @@ def test_nothing_is_synchronised(tmp_path, monkeypatch):
         dist.destroy_process_group()
 
 
-# ---- Trainer itself --------------------------------------------------------------------------------------------------
+# ---- Trainer and Accelerate themselves -------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """What each of one process and of two finds."""
+    for name in ("transformers", "accelerate"):
+        pytest.importorskip(name)
+    return huggingface_runs.run(tmp_path_factory.mktemp("huggingface"))
+
+
+together = pytest.mark.xdist_group("processes")
+
+
+@together
 @pytest.mark.parametrize("workers", [1, 2])
-def test_trainer_has_the_values_of_the_suite(workers, tmp_path):
-    pytest.importorskip("transformers", reason="pip install transformers accelerate")
-    pytest.importorskip("accelerate")
+def test_trainer_has_the_values_of_the_suite(results, workers):
     labels = {
         "one column": huggingface_runs.column(),
         "grades": huggingface_runs.grades(),
@@ -230,27 +240,58 @@ def test_trainer_has_the_values_of_the_suite(workers, tmp_path):
         "all": by_hand(huggingface_runs.scores(), flags, names=["map", "mrr"]),
         "half": by_hand(huggingface_runs.scores()[:10], flags[:10], names=["map", "mrr"]),
     }
-    for found, pairs in huggingface_runs.run(workers, tmp_path, huggingface_runs.evaluate_both):
-        for (kind, *_), (values, queries) in found.items():
+    for result in results[workers]:
+        for (kind, *_), (values, queries) in result["lists"].items():
             scores, target = huggingface_runs.scores(), labels[kind]
             keywords = {"mask": target != -100} if kind == "ragged grades" else {}
             expected = by_hand(scores, target, **keywords)
             assert queries == len(target)  # repeats of the last batch are cut, and the queries of others counted once
             assert {key: values[f"eval_{key}"] for key in expected} == pytest.approx(expected, rel=1e-5)
-        assert len(found) == 3 * 3
-        for values in pairs.values():
+        assert len(result["lists"]) == 3 * 3
+        for values in result["pairs"].values():
             for part, expected in of_pairs.items():
                 assert {key: values[f"eval_{part}_{key}"] for key in expected} == pytest.approx(expected, rel=1e-5)
-        assert len(pairs) == 2
+        assert len(result["pairs"]) == 2
 
 
+@together
 @pytest.mark.parametrize("workers", [1, 2])
-def test_accelerate_trains_with_even_batches_and_evaluates_each_query_once(workers, tmp_path):
-    pytest.importorskip("accelerate", reason="pip install accelerate")
-    results = huggingface_runs.run(workers, tmp_path, huggingface_runs.accelerate)
-    assert [batches for batches, *_ in results] == [6 // workers] * workers
-    assert sum(batches for _, batches, *_ in results) == 6
-    for _, _, values, scores in results:
+def test_accelerate_trains_with_even_batches_and_evaluates_each_query_once(results, workers):
+    found = [result["accelerate"] for result in results[workers]]
+    assert [batches for batches, *_ in found] == [6 // workers] * workers
+    assert sum(batches for _, batches, *_ in found) == 6
+    for _, _, values, scores in found:
         assert values.pop("numq") == huggingface_runs.QUERIES
         expected = by_hand(scores, huggingface_runs.column())
         assert {key: value.item() for key, value in values.items()} == pytest.approx(expected, rel=1e-5)
+
+
+@together
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_unpadded_sampler_shares_a_loader_that_accelerate_has_not_prepared(results, workers):
+    expected = by_hand(*huggingface_runs.many(), names=huggingface_runs.MEASURES)
+    for result in results[workers]:
+        before, after = result["accelerate, sampled"][0]
+        assert before == after == pytest.approx(expected, rel=1e-6)
+        assert after["numq"] == huggingface_runs.MANY
+
+
+@together
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_sampler_that_accelerate_shards_again_raises_on_every_process(results, workers):
+    for result in results[workers]:
+        for way, error in result["accelerate, sampled"][1].items():
+            assert (error is None) == (workers == 1), way
+            if error is not None:
+                assert "Accelerate shards again; do not pass it to accelerator.prepare" in error
+
+
+@together
+@pytest.mark.parametrize("workers", [1, 2])
+def test_trainer_counts_each_query_once_and_refuses_an_unpadded_sampler(results, workers):
+    expected = by_hand(*huggingface_runs.many(), names=huggingface_runs.MEASURES)
+    for result in results[workers]:
+        values = result["trainer, sampled"]
+        assert len(values) == (2 if workers == 1 else 1)
+        for found in values:
+            assert {key: found[f"eval_{key}"] for key in expected} == pytest.approx(expected, rel=1e-6)

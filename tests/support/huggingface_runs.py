@@ -1,18 +1,23 @@
 """Evaluations by Trainer of Hugging Face and by Accelerate on one or several processes, which import both."""
 
+import contextlib
+import importlib
 import multiprocessing
 import os
 import pickle
 import socket
+from pathlib import Path
 
 import torch
 
 import torchrank as tr
+from tests.support import workers
 from torchrank.integrations.huggingface import compute_metrics, scores_and_labels
 from torchrank.retrieval import RetrievalMAP, RetrievalMRR
 
 QUERIES, CANDIDATES, BATCH = 23, 9, 4
 NAMES = ["ndcg@5,10", "map", "mrr", "recall@3"]
+MANY, MEASURES = 101, ["ndcg@20", "numq"]  # of an UnpaddedSampler
 
 
 def scores():
@@ -128,11 +133,6 @@ class OfPairs(Model):
         return super().forward(x)
 
 
-def evaluate_both(folder):
-    """The results for lists and for pairs."""
-    return evaluate_lists(folder), evaluate_pairs(folder)
-
-
 def evaluate_pairs(folder):
     """The values of Trainer for two evaluation sets of rows, with the classes that join the pieces of a query."""
     from transformers import Trainer, TrainingArguments
@@ -189,25 +189,107 @@ def accelerate(folder):
     return len(train), len(validation), suite.compute(), model(scores()).detach()
 
 
-def work(rank, world, port, folder, task):
-    """The main function of a process."""
+def many():
+    """The scores and the labels of 101 queries."""
+    return torch.rand(MANY, 50, generator=torch.Generator().manual_seed(0)), 7 * torch.arange(MANY) % 50
+
+
+def unpadded():
+    """A loader of 101 queries: on two processes of 6 batches and of 5."""
+    return torch.utils.data.DataLoader(range(MANY), batch_size=10, sampler=tr.UnpaddedSampler(MANY))
+
+
+def accelerate_sampled(before):
+    """The values of loaders that Accelerate has not prepared, and the errors of prepared ones, by their settings."""
+    from accelerate import Accelerator, DataLoaderConfiguration
+
+    ways = {
+        "default": {},
+        "split": {"split_batches": True},
+        "seeded": {"use_seedable_sampler": True, "even_batches": False},
+        "sent": {"dispatch_batches": True},
+    }
+    accelerators = {
+        way: Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(**options))
+        for way, options in ways.items()
+    }
+    found = []
+    for loader in (before, unpadded()):
+        suite = tr.RankingCollection(MEASURES)
+        for rows in loader:
+            suite.update(*(column[rows] for column in many()))
+        found.append({key: value.item() for key, value in suite.compute().items()})
+    return found, {way: refused(accelerator.prepare(unpadded())) for way, accelerator in accelerators.items()}
+
+
+def refused(loader):
+    """The error of the first batch of a loader, None if there is none."""
+    try:
+        next(iter(loader))
+    except ValueError as error:
+        return str(error)
+
+
+def trainer_sampled(folder):
+    """The values of Trainer for 101 queries, and the error of one whose loader has an UnpaddedSampler."""
+    from transformers import Trainer, TrainingArguments
+
+    class Sampled(Trainer):
+        def _get_eval_sampler(self, eval_dataset):
+            return tr.UnpaddedSampler(eval_dataset)
+
+    values = []
+    for kind in (Trainer, Sampled):
+        trainer = kind(
+            Model(),
+            TrainingArguments(folder, per_device_eval_batch_size=10, report_to=[], use_cpu=True, disable_tqdm=True),
+            eval_dataset=[{"x": row, "labels": label} for row, label in zip(*many())],
+            compute_metrics=compute_metrics(MEASURES),
+        )
+        with contextlib.suppress(ValueError):
+            values.append(trainer.evaluate())
+    return values
+
+
+def work(rank, world, port, folder):
+    """The main function of a process: all that is tried with this number of processes."""
     torch.set_num_threads(1)
     names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ |= {name: str(value) for name, value in names.items()} if world > 1 else {}
-    with open(f"{folder}/{rank}.pickle", "wb") as file:
-        pickle.dump(task(str(folder)), file)
+    before = unpadded()  # there is no process group yet
+    results = {
+        "accelerate": accelerate(folder),
+        "accelerate, sampled": accelerate_sampled(before),
+        "trainer, sampled": trainer_sampled(folder),
+        "lists": evaluate_lists(folder),
+        "pairs": evaluate_pairs(folder),
+    }
+    Path(folder, f"{rank}.of{world}").write_bytes(pickle.dumps(results))
 
 
-def run(world, folder, task):
-    """The results of a function of a folder on each process."""
+def launch(folder):
+    """Start one process, and two. They are forked from this one, which imports the libraries once: that takes long."""
+    forks = workers.CONTEXT.get_start_method() == "forkserver"
+    if forks:
+        importlib.import_module("accelerate")
+        importlib.import_module("transformers").Trainer  # noqa: B018 - imports it
+    context = multiprocessing.get_context("fork" if forks else "spawn")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=work, args=(rank, world, port, folder, task)) for rank in range(world)]
+    processes = [context.Process(target=work, args=(rank, n, port, folder)) for n in (1, 2) for rank in range(n)]
     for process in processes:
         process.start()
     for process in processes:
         process.join(300)
-    assert [process.exitcode for process in processes] == [0] * world
-    return [pickle.loads((folder / f"{rank}.pickle").read_bytes()) for rank in range(world)]
+        process.kill()
+
+
+def run(folder):
+    """What is found on each process, by their number."""
+    process = workers.CONTEXT.Process(
+        target=workers.call, args=("tests.support.huggingface_runs", "launch", str(folder))
+    )
+    process.start()
+    process.join()
+    return {n: [pickle.loads((folder / f"{rank}.of{n}").read_bytes()) for rank in range(n)] for n in (1, 2)}

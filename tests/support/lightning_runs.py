@@ -20,6 +20,7 @@ TOGETHER = ["bf16-true", "sums only"]  # in two processes
 NAMES = ["ndcg@5", "ndcg(gain=exponential)@10", "map(relevance_level=1.5)", "mr", "recall@1", "mrr(ties=pessimistic)"]
 ROWS = ["mrr(aggregation=median)", "ndcg(aggregation=max)@3"]
 ITEMS, QUERIES = 20, 23
+MANY, MEASURES = 101, ["ndcg@20", "numq"]  # of an UnpaddedSampler
 
 
 class Queries(torch.utils.data.Dataset):
@@ -146,6 +147,86 @@ class Paired(lightning.LightningModule):
         self.paired.reset()
 
 
+class Sampled(lightning.LightningModule):
+    """Validates 101 queries by each of two loaders, trains on them, and logs slices as the error of log_dict says."""
+
+    def __init__(self, before):
+        super().__init__()
+        self.before, self.layer = before, torch.nn.Linear(1, 1)
+        self.suites = torch.nn.ModuleList(tr.RankingCollection(MEASURES, prefix=when) for when in ("before/", "after/"))
+        self.sliced = tr.Sliced(tr.RankingCollection("ndcg@20", prefix="of "), ["even", "odd"])
+        self.trained, self.batches = [], [0, 0]
+
+    def train_dataloader(self):
+        return torch.utils.data.DataLoader(range(MANY), batch_size=10)
+
+    def val_dataloader(self):
+        return [self.before, unpadded()]
+
+    def training_step(self, batch, _):
+        self.trained += batch.tolist()
+        return self.layer(batch.float().unsqueeze(-1)).mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.layer.parameters(), lr=0.0)
+
+    def validation_step(self, batch, _, dataloader_idx):
+        self.batches[dataloader_idx] += 1
+        suite = self.suites[dataloader_idx]
+        suite.update(*many(batch))
+        self.log_dict(suite, add_dataloader_idx=False)
+        if dataloader_idx == 0:
+            self.sliced.update(*many(batch), slices=batch % 2)
+
+    def on_validation_epoch_end(self):
+        try:
+            self.log_dict(self.sliced)
+        except AttributeError as error:
+            way_out = str(error).split("on_validation_epoch_end: ")[1]
+        for line in way_out.split("; "):
+            eval(line, {"self": self, "metric": self.sliced})
+
+    def predict_step(self, batch, _):
+        return batch
+
+
+def many(rows):
+    """The scores and the labels of some of 101 queries."""
+    scores = torch.rand(MANY, 50, generator=torch.Generator().manual_seed(0))
+    return scores[rows], (7 * torch.arange(MANY) % 50)[rows]
+
+
+def unpadded():
+    """A loader of 101 queries: on two workers of 6 batches and of 5."""
+    return torch.utils.data.DataLoader(range(MANY), batch_size=10, sampler=tr.UnpaddedSampler(MANY))
+
+
+def fit_sampled(before, folder, **kwargs):
+    """What Lightning logs, trains on, validates and predicts with its own default for samplers, and its warnings."""
+    module = Sampled(before)
+    trainer = build_trainer(folder, max_epochs=1, num_sanity_val_steps=0, use_distributed_sampler=True, **kwargs)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trainer.fit(module)
+    logged = {key: value.item() for key, value in trainer.callback_metrics.items()}
+    predicted = torch.cat(trainer.predict(module, before)).tolist()
+    return logged, module.trained, module.batches, predicted, [str(warning.message) for warning in caught]
+
+
+def fabric_sampled(before):
+    """The values of loaders that Fabric has set up, and the queries of one for training."""
+    strategy = lightning.fabric.strategies.DDPStrategy(process_group_backend="gloo")
+    fabric = lightning.Fabric(accelerator="cpu", devices=2, strategy=strategy)
+    fabric.launch()
+    found = {}
+    for when, drawn in (("before", before), ("after", unpadded())):
+        suite = tr.RankingCollection(MEASURES, prefix=f"{when}/")
+        for batch in fabric.setup_dataloaders(drawn):
+            suite.update(*many(batch))
+        found |= {key: value.item() for key, value in suite.compute().items()}
+    return found, torch.cat(list(fabric.setup_dataloaders(torch.utils.data.DataLoader(range(MANY), 10)))).tolist()
+
+
 def ranks_of_old(rank=0, world=1):
     """A loader of 92 queries in batches of 4: on two workers of 17 batches and of 6."""
     ranks = 6 + torch.arange(92) % 7
@@ -163,9 +244,8 @@ def build_trainer(folder, **kwargs):
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
-        use_distributed_sampler=False,
         default_root_dir=folder,
-        **kwargs,
+        **{"use_distributed_sampler": False, **kwargs},
     )
 
 
@@ -203,7 +283,7 @@ def worker(rank, folder, port):
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     os.environ |= {"LOCAL_RANK": str(rank), "NODE_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    results = {}
+    results, before = {}, unpadded()  # there is no process group yet
 
     def ddp():
         return DDPStrategy(process_group_backend="gloo", timeout=timedelta(seconds=300))
@@ -216,6 +296,8 @@ def worker(rank, folder, port):
         trainer = build_trainer(folder, devices=2, strategy=ddp(), callbacks=[stop])
         said = trainer.validate(module, ranks_of_old(rank, 2), verbose=False)[0]
         results[name] = module.batches, said["mrr/new-old"], stop.comparison and stop.comparison.to_dict()
+    results["sampled"] = fit_sampled(before, folder, devices=2, strategy=ddp())
+    results["fabric"] = fabric_sampled(before)
     try:
         trainer = build_trainer(folder, devices=2, strategy=ddp())
         trainer.validate(Ranker(broken=rank == 1), loader(rank, 2), verbose=False)

@@ -487,6 +487,20 @@ def test_an_epoch_and_a_seed_have_an_order_of_their_own():
     assert len({first, order(1), order(2), order(seed=1), order(1, seed=1), tuple(range(50))}) == 6
 
 
+def test_a_sampler_made_before_the_process_group_finds_its_worker_later(monkeypatch):
+    whole, even, first, none = (
+        tr.UnpaddedSampler(5, rank, **kwargs)
+        for rank, kwargs in ((None, {}), (None, {"drop_last": True}), (0, {}), (2, {}))
+    )
+    assert [*whole] == [*even] == [*first] == [*range(5)]
+    for name, value in {"is_initialized": True, "get_rank": 1, "get_world_size": 2}.items():
+        monkeypatch.setattr(torch.distributed, name, lambda value=value: value)
+    assert [[*whole], [*even], [*first]] == [[1, 3], [1, 3], [0, 2, 4]]
+    assert [len(whole), len(even), len(first)] == [2, 2, 3]
+    with pytest.raises(ValueError, match="Expected rank from 0 to 1 of 2 workers, got 2"):
+        list(none)
+
+
 def test_loaders_of_all_workers_together_are_one_loader():
     scores, grades, ids = data(queries=31)
     dataset = torch.utils.data.TensorDataset(scores, grades, ids)

@@ -508,7 +508,7 @@ def test_what_the_error_of_log_dict_says_can_be_logged():
             AttributeError, match=f"Expected a dict or a collection, got a {type(metric).__name__}"
         ) as error:
             metric.items()
-        logged = eval(str(error.value).split("self.log_dict(")[1].split("); metric.reset")[0], {"metric": metric})
+        logged = eval(str(error.value).split("self.log_dict(")[1].split(", sync_dist")[0], {"metric": metric})
         assert {type(key) for key in logged} == {str}
         assert all(torch.as_tensor(value).numel() == 1 for value in logged.values())
     with pytest.raises(AttributeError, match=r"got a MRR; log one value with self\.log"):

@@ -187,7 +187,6 @@ def quiet_trainer(epochs: int, workers: int = 1, **options: Any) -> L.Trainer:
         devices=workers,
         accelerator="auto" if workers == 1 or torch.cuda.device_count() >= workers else "cpu",
         strategy="auto" if workers == 1 else "ddp",
-        use_distributed_sampler=False,  # Lightning's would repeat samples
         num_sanity_val_steps=0,
         logger=False,
         enable_checkpointing=False,

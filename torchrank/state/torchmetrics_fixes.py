@@ -90,7 +90,8 @@ class SafeMetric(Metric):
         if name == "items":  # asked for by Lightning's log_dict
             raise AttributeError(
                 f"Expected a dict or a collection, got a {type(self).__name__}; log one value with self.log(name,"
-                f" metric), several in on_validation_epoch_end: self.log_dict({self.results_to_log}); metric.reset()"
+                f" metric), several in on_validation_epoch_end: self.log_dict({self.results_to_log}, sync_dist=True);"
+                " metric.reset()"
             )
         return super().__getattr__(name)
 

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sized
 
 import torch
 import torch.distributed as dist
-from torch.utils.data import Sampler
+from torch.utils.data import DistributedSampler
 
 
-class UnpaddedSampler(Sampler[int]):
+class UnpaddedSampler(DistributedSampler[int]):
     """Sampler of one worker: samples rank, rank + world, rank + 2 world, ...; each of them on one worker only.
 
-    :class:`torch.utils.data.DistributedSampler`, also that of Lightning and of Accelerate, repeats samples to give all
-    workers the same number. A repeated query counts twice in a metric. Here workers may differ by one sample. In
-    training, where workers must keep step, set ``drop_last=True``. Under Lightning, set
-    ``Trainer(use_distributed_sampler=False)``.
+    :class:`torch.utils.data.DistributedSampler`, also that of Lightning, repeats samples to give all workers the same
+    number. A repeated query counts twice in a metric. Here workers may differ by one sample. In training, where workers
+    must keep step, set ``drop_last=True``.
+
+    It may be made before the process group, whose rank and size are looked up when samples are drawn. Lightning and
+    Fabric leave it as it is, and shard the other loaders. Accelerate would shard it again, which raises on every
+    worker: do not pass its loader to ``accelerator.prepare``. Hugging Face's Trainer needs none, see
+    :func:`torchrank.integrations.huggingface.compute_metrics`.
 
     Args:
         data: the data set, or its number of samples.
         rank: index of this worker; None = that of torch.distributed, 0 without it.
-        world: number of workers; None = that of torch.distributed, 1 without it.
+        world: number of workers; None = that of torch.distributed, 1 without it. Where several workers share a model
+            (tensor parallelism), pass the rank and size of the data-parallel group.
         shuffle: whether the order is random, new after each :meth:`set_epoch`, and the same on all workers.
         seed: seed of the order.
         drop_last: leave out the last samples, so that all workers have the same number.
 
     Raises:
-        ValueError: ``rank`` is not in 0 ... world - 1.
+        ValueError: ``rank`` is not in 0 ... world - 1, or Accelerate has prepared the loader.
 
     Example:
         >>> import torchrank as tr
@@ -44,26 +50,50 @@ class UnpaddedSampler(Sampler[int]):
         seed: int = 0,
         drop_last: bool = False,
     ) -> None:
-        distributed = dist.is_available() and dist.is_initialized()
+        # Not the parent's constructor, which needs the process group.
         self.size = data if isinstance(data, int) else len(data)
-        self.world = world if world is not None else dist.get_world_size() if distributed else 1
-        self.rank = rank if rank is not None else dist.get_rank() if distributed else 0
-        if not 0 <= self.rank < self.world:
-            raise ValueError(f"Expected rank from 0 to {self.world - 1} of {self.world} workers, got {self.rank}")
-        self.shuffle, self.seed, self.epoch = shuffle, seed, 0
-        self.used = self.size - self.size % self.world if drop_last else self.size
+        self.place = rank, world
+        self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
+        if rank is not None and world is not None:
+            self._share()
+
+    def _share(self) -> range:
+        """Places of this worker's samples in the order of all."""
+        rank, world = self.place
+        distributed = dist.is_available() and dist.is_initialized()
+        world = world if world is not None else dist.get_world_size() if distributed else 1
+        rank = rank if rank is not None else dist.get_rank() if distributed else 0
+        if not 0 <= rank < world:
+            raise ValueError(f"Expected rank from 0 to {world - 1} of {world} workers, got {rank}")
+        return range(rank, self.size - self.size % world if self.drop_last else self.size, world)
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch, which changes the random order. Lightning calls it before every epoch of training."""
+        """Set the epoch, which changes the random order. Lightning calls it before every epoch."""
+        self._refuse_to_be_sharded()  # Accelerate calls it on all workers, also where only the first one draws samples
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[int]:
+        self._refuse_to_be_sharded()
+        share = self._share()
         order = torch.arange(self.size, device="cpu")
         if self.shuffle:
             # The b-th batches of all workers together are the b-th batch of a single worker.
             generator = torch.Generator().manual_seed(1000 * self.seed + self.epoch)
             order = torch.randperm(self.size, generator=generator, device="cpu")
-        return iter(order[self.rank : self.used : self.world].tolist())
+        return iter(order[share.start : share.stop : share.step].tolist())
 
     def __len__(self) -> int:
-        return len(range(self.rank, self.used, self.world))
+        return len(self._share())
+
+    def _refuse_to_be_sharded(self) -> None:
+        """Raise if Accelerate draws from a loader that it has prepared: each worker would skip batches of its share."""
+        state = sys.modules.get("accelerate.state")
+        part = state.GradientState().active_dataloader if state and self._share().step > 1 else None
+        while part is not None:
+            if part is self:
+                raise ValueError(
+                    "Expected a loader that shards by its UnpaddedSampler alone, got one that Accelerate shards again;"
+                    " do not pass it to accelerator.prepare, and leave the sampler out in Trainer of Hugging Face"
+                )
+            inner = getattr(part, "batch_sampler", None)
+            part = getattr(part, "sampler", None) if inner is None else inner
