@@ -44,9 +44,9 @@ def module_of(lightning):
 
         def on_validation_epoch_end(self):
             self.summaries.append(self.suite.summary())
-            self.log_dict(self.sliced.compute())
-            self.log_dict(self.booted.compute())
-            self.log_dict(self.kept.compute().compute())
+            self.log_dict(self.sliced.compute(), sync_dist=True)
+            self.log_dict(self.booted.compute(), sync_dist=True)
+            self.log_dict(self.kept.compute().compute(), sync_dist=True)
             for metric in (self.sliced, self.booted, self.kept):
                 metric.reset()
 

@@ -143,7 +143,7 @@ class Paired(lightning.LightningModule):
         self.log("val/mrr", self.paired.num_queries, on_epoch=True)
 
     def on_validation_epoch_end(self):
-        self.log_dict(self.paired.compute())
+        self.log_dict(self.paired.compute(), sync_dist=True)
         self.paired.reset()
 
 
