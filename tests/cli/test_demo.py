@@ -118,7 +118,9 @@ def test_the_table_is_aligned_and_nothing_else_is_printed(trained):
         one.end() for one in re.finditer(r"\S+", trained[0][-1])
     ]
     first, empty, *table, space, last = printed
-    assert re.fullmatch(r"797 held-out digits, each to find its like among the others; epoch 0 is untrained\.", first)
+    assert re.fullmatch(
+        r"Each of 797 held-out digits searches the others for the same digit\. Epoch 0 is untrained\.", first
+    )
     assert (empty, table, space) == ("", trained[0], "")
     assert re.fullmatch(r"3 epochs, workers: 1, \d+\.\d s", last)
 

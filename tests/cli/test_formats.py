@@ -36,7 +36,7 @@ def test_columns_go_in_their_order_until_the_lines_fit_and_a_note_names_them():
             groups = groups[1:]
         found = fitted(table, width)
         assert list(found.columns) == left, width
-        assert found.notes == ((f"not shown: {', '.join(gone)} (--wide)",) if gone else ()) + ("end",)
+        assert found.notes == ((f"columns hidden: {', '.join(gone)}; --wide shows them",) if gone else ()) + ("end",)
         if groups:
             assert found.rows == table.of(left).rows
             assert max(map(len, lines(found))) <= width

@@ -16,7 +16,8 @@ import pytest
 
 import torchrank as tr
 from tests.support import workers
-from torchrank.cli import evaluation_commands, files, gates, main
+from torchrank.cli import evaluation_commands, files, main
+from torchrank.statistics import gates
 from torchrank.statistics.table import Table, printable
 from torchrank.tables import text
 
@@ -64,7 +65,12 @@ def printed(capsys, *arguments):
         ("eval qrels x=a.run x=b.run", 2, "Expected runs with different names, got 'x' twice"),
         ("eval qrels a.run --by twice", 3, "each query once, in line 3 of twice, got 'q1 y'"),
         ("eval qrels a.run --by short", 3, "Expected a query and its slice, each query once, in line 2 of short"),
-        ("compare qrels a.run b.run -m mrr --require map>0", 2, "Expected the measure of --require to be one of mrr"),
+        ("compare qrels a.run b.run --require map/y>0 --by one", 2, "Expected"),
+        ("compare qrels a.run b.run --require mrr,map>0", 2, "Expected one measure in a condition for require"),
+        *(
+            (f"compare qrels a.run b.run {option} ", 2, f"{option}: Expected a text, got ''; leave the option")
+            for option in ("--parent", "--by", "--human", "--strata", "--baseline", "--measures")
+        ),
         ("measures ndcg(gain=other)@10", 2, "Expected gain to be"),
         ("measures ndgc", 2, "did you mean 'ndcg'"),
         ("presets nothing", 2, "Expected a library that has a preset, got 'nothing'; the libraries are trec_eval, "),
@@ -83,6 +89,7 @@ def test_wrong_calls_and_files_have_a_message_and_a_status_that_no_gate_has(
     pathlib.Path("deeper.json").write_text('{"a": ' * 100_000)
     pathlib.Path("twice").write_text("q1 x\n\nq1 y\n")
     pathlib.Path("short").write_text("q1 x\nq2\n")
+    pathlib.Path("one").write_text("q1 x\nq2 x\nq3 x\n")
     pathlib.Path("run.lz4").write_bytes(b"\x04\x22\x4d\x18" + bytes(50))
     pathlib.Path("mteb.json").write_text(json.dumps({s: {"test": {"q1": {"a": 1}}} for s in ("en", "de")}))
     found, out, err = printed(capsys, *arguments.split(" "))
@@ -125,13 +132,13 @@ def test_blank_lines_of_slices_are_left_out_and_a_report_names_the_seed_of_a_tes
         assert ("1234567" in (folder / "report.html").read_text()) == (test != "t")
 
 
-def test_a_gate_of_values_that_are_not_there_is_undecided(folder, capsys):
-    (folder / "qrels").write_text("q1 0 a 0\n")
+def test_a_gate_of_values_that_are_not_there_is_not_tested(folder, capsys):
+    (folder / "qrels").write_text("q1 0 a 0\nq1 0 b 0\n")
     call = ["compare", *(folder / name for name in ("qrels", "a.run", "b.run")), "-m", "mr", "--format", "json"]
     for gate, status in (("--require", 1), ("--fail-if", 0)):
         found, out, _ = printed(capsys, *call, gate, "mr > 0")
         (verdict,) = json.loads(out)["gates"]
-        assert (found, verdict["state"], verdict["difference"], verdict["p"]) == (status, "undecided", None, None)
+        assert (found, verdict["state"], verdict["difference"], verdict["p"]) == (status, "not tested", None, None)
 
 
 def test_a_gate_is_decided_by_two_queries_or_more_of_which_one_differs():
@@ -147,10 +154,9 @@ def test_a_gate_is_decided_by_two_queries_or_more_of_which_one_differs():
             for name, ranks in runs.items()
         }
         found = tr.evaluate(qrels, tables, "mrr", queries="both")
-        for kind in ("require", "fail-if"):
-            gate = gates.Gate.of("mrr > 0.9", kind, ["mrr"])
-            (verdict,) = gate.verdicts(found.compare("x"), "x", 0.05)
-            assert (verdict.state != "undecided", verdict.p is not None) == (decided, decided)
+        for kind in ("require", "fail_if"):
+            (verdict,) = found.compare("x").gate(**{kind: "mrr > 0.9"}).verdicts
+            assert (verdict.state != "not tested", verdict.p is not None) == (decided, decided)
 
 
 def test_a_line_says_what_is_read_for_how_long_and_disappears(monkeypatch):
@@ -220,7 +226,7 @@ def test_a_failed_gate_is_a_failed_gate_if_nobody_reads_the_output(folder):
 def test_no_character_commands_a_terminal(folder, capsys, monkeypatch):
     monkeypatch.chdir(folder)
     name = f"{HOSTILE}\nx"
-    pathlib.Path(name).write_text("q1 Q0 b 1 1 t\n\x7fq Q0 b 1 1 t\n")
+    pathlib.Path(name).write_text("q1 Q0 b 1 1 t\nq2 Q0 b 1 1 t\n\x7fq Q0 b 1 1 t\n")
     calls = [
         ["eval", "qrels", name, f"{name}2=a.run"],
         ["compare", "qrels", "a.run", name, "--worst", "3", "--fail-if", "mrr < 0", "-m", "mrr"],
@@ -346,8 +352,8 @@ def test_a_file_is_replaced_and_a_pipe_is_written_to(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"old", "link", "pipe"}
 
 
-def test_a_verdict_without_numbers_has_dashes():
-    nothing = gates.Verdict("mrr < 0", "a", "b", None, None, "not comparable", passed=False)
-    assert str(nothing) == "mrr < 0 [b - a]: not comparable, difference -, p -"
-    verdict = gates.Verdict("mrr < 0", "a", "b", -0.25, 0.0123, "fails", passed=True)
-    assert verdict.judged == "passed: mrr < 0 [b - a]: fails, difference -0.2500, p 0.012"
+def test_a_verdict_has_the_numbers_that_there_are():
+    nothing = gates.Verdict("mrr < 0", "a", "b", None, None, "not tested", passed=False, remark="one query")
+    assert str(nothing) == "mrr < 0 [b - a]: not tested; one query"
+    verdict = gates.Verdict("mrr < 0", "a", "b", -0.25, 0.0123, "significant", passed=True)
+    assert verdict.judged == "passed: mrr < 0 [b - a]: significant (difference -0.2500, p = 0.012)"

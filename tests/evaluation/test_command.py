@@ -136,7 +136,8 @@ def test_runs_have_the_names_of_files_unless_given(files, capsys):
         (["--require", "map > 0"], 0),
         (["--require", "map > 0.9"], 1),
         (["--require", "map > 0", "--fail-if", "map > 0.01"], 1),
-        (["--require", "ndcg@10 > 0"], 2),
+        (["--require", "ndcg@5 > 0.9"], 1),
+        (["--fail-if", "ndcg@5 > 0.9"], 0),
         (["--require", "map"], 2),
     ],
 )
@@ -144,11 +145,76 @@ def test_gates_decide_the_status(files, capsys, gates, status):
     assert output(capsys, "compare", *files, "-m", "map mrr", *gates)[0] == status
 
 
-def test_equal_runs_are_undecided(files, capsys):
+@pytest.mark.parametrize(
+    ("options", "keywords"),
+    [
+        (["--fail-if", "P_5 < -0.01"], {"fail_if": "P_5 < -0.01"}),
+        (["--require", "map > -0.5", "--fail-if", "map > 0"], {"fail_if": ["map > 0"], "require": ["map > -0.5"]}),
+        (["--fail-if", "nDCG@3 < 1e-3", "--anytime"], {"fail_if": "ndcg@3 < 1e-3"}),
+    ],
+)
+def test_a_gate_in_python_says_what_the_command_says(files, capsys, options, keywords):
+    status, text = output(capsys, "compare", *files, "-m", "map", *options, "--wide")
+    test = "anytime" if "--anytime" in options else "t"
+    comparison = tr.evaluate(files[0], files[1:], "map P_5 nDCG@3").compare("bm25", test=test)
+    gate = comparison.gate(**keywords)
+    assert text.endswith(f"\n{gate}\n")
+    assert bool(gate) == (status == 0)
+    with pytest.raises(ValueError, match=r"Expected the measure of fail-if to be one of map, P_5, nDCG@3, got 'mrr'"):
+        comparison.gate("mrr < 0")
+
+
+def test_a_gate_adds_its_measure_once_and_with_the_options_of_all(files, capsys):
+    def measures(*options):
+        call = ["compare", *files, "--format", "json", "--require", "map > -1", *options]
+        found = json.loads(output(capsys, *call)[1])
+        return [row["measure"] for row in found["rows"]], found["gates"][-1]["gate"]
+
+    assert measures("-m", "mrr", "--fail-if", "map > 1") == (["mrr", "map"], "require map > -1")
+    assert measures("-m", "mrr AP") == (["mrr", "AP"], "require AP > -1")
+    level = "map(relevance_level=2)"
+    assert measures("-m", "mrr", "--relevance-level", "2")[0] == ["mrr(relevance_level=2)", level]
+    assert measures("-m", "map", "--relevance-level", "2") == ([level], f"require {level} > -1")
+    assert measures()[0] == ["ndcg@10", "map", "mrr", "recall@100"]
+    preset = [*tr.preset("msmarco", 10)]
+    assert measures("--preset", "msmarco")[0] == [*preset, "map"]
+
+
+@pytest.mark.parametrize("chunked", [["new"], ["old", "new"]])
+def test_labels_that_a_run_lacks_are_no_regression(tmp_path, capsys, chunked):
+    def lines(run):
+        for n in range(40):
+            yield f"q{n} Q0 {'c' if run in chunked and n > 2 else 'd'}{n} 1 1 t\nq{n} Q0 x{n} 2 0.5 t\n"
+
+    (tmp_path / "qrels").write_text("".join(f"q{n} 0 d{n} 1\n" for n in range(40)))
+    for run in ("old", "new"):
+        (tmp_path / run).write_text("".join(lines(run)))
+    files = [tmp_path / name for name in ("qrels", "old", "new")]
+    status, text = output(capsys, "compare", *files, "-m", "mrr", "--fail-if", "mrr < 0", "--wide")
+    *_, verdict = text.splitlines()
+    assert (status, verdict.startswith("passed")) == ((0, True) if len(chunked) > 1 else (1, False))
+    beside = ", old 40" * (len(chunked) == 1)
+    assert f"labels may be missing, which is not a regression: new has 3 of 40 judged documents{beside}, and" in verdict
+    lacking = {row["run"]: row["not retrieved"] for row in tr.evaluate(files[0], files[1:], "mrr").coverage}
+    assert lacking == {run: 37 * (run in chunked) for run in ("old", "new")}
+    assert len([line for line in text.splitlines() if line.startswith("Warning: labels")]) == len(chunked)
+    everything = tr.evaluate(files[0], files[1], "mrr").coverage.notes
+    assert [note.startswith("Warning: labels") for note in everything] == [True] * (len(chunked) - 1)
+
+
+def test_a_worse_order_of_the_same_documents_is_a_regression(files):
+    qrels = {f"q{n}": {"a": 1, "b": 0} for n in range(20)}
+    runs = {name: {q: {"a": first, "b": 1 - first} for q in qrels} for name, first in (("old", 1), ("new", 0))}
+    gate = tr.evaluate(qrels, runs, "mrr").compare("old").gate("mrr < -0.1")
+    assert "labels" not in str(gate)
+    assert not gate
+
+
+def test_equal_runs_are_not_tested(files, capsys):
     runs = [files[0], f"a={files[1]}", f"b={files[1]}"]
     assert output(capsys, "compare", *runs, "-m", "map", "--fail-if", "map < 0")[0] == 0
     status, text = output(capsys, "compare", *runs, "-m", "map", "--require", "map > -1")
-    assert (status, "undecided" in text) == (1, True)
+    assert (status, "not tested (difference +0.0000); equal on every query" in text) == (1, True)
 
 
 def test_compare_prints_what_the_library_computes(files, capsys):
@@ -161,7 +227,7 @@ def test_compare_prints_what_the_library_computes(files, capsys):
     assert gate["p"] == pytest.approx(pair.p_not_worse(-0.01))
     assert found["qrels"]["blake2b"]
     text = output(capsys, "compare", *files, "-m", "map", "--worst", "3")[1]
-    assert "the largest losses from bm25" in text
+    assert "the largest losses against bm25" in text
 
 
 def test_gates_for_all_looks_together_have_the_p_values_of_a_confidence_sequence(files, capsys):
@@ -196,7 +262,7 @@ def test_the_help_lists_the_tests_of_the_library():
 
 
 def test_queries_that_a_run_lacks_are_named_beside_the_largest_losses(capsys, tmp_path):
-    lines = {"qrels": "q{} 0 a 1\n", "old": "q{} Q0 a 1 1.0 tag\n", "new": "q{} Q0 b 1 1.0 tag\n"}
+    lines = {"qrels": "q{0} 0 a 1\nq{0} 0 b 0\n", "old": "q{} Q0 a 1 1.0 tag\n", "new": "q{} Q0 b 1 1.0 tag\n"}
     for name, line in lines.items():
         (tmp_path / name).write_text("".join(line.format(q) for q in range(4) if name != "new" or q != 2))
     text = output(capsys, "compare", *(tmp_path / name for name in lines), "-m", "mrr", "--worst", "4")[1]
@@ -219,11 +285,11 @@ def test_a_note_has_a_few_values_and_the_option_that_prints_all(capsys, tmp_path
     (tmp_path / "a.run").write_text("q1 Q0 a 1 1.0 tag\n")
     call = ["eval", tmp_path / "qrels", tmp_path / "a.run", "--preset"]
     text = output(capsys, *call, "beir", "--wide")[1]
-    (note,) = [line for line in text.splitlines() if "over the 2 queries" in line]
+    (note,) = [line for line in text.splitlines() if "on all 2 judged queries" in line]
     assert "P@1 0.5000, P@3 0.1667, P@5 0.1000, P@10 0.0500, " in note
-    assert note.endswith("20 more with queries 'judged'")
+    assert note.endswith("20 more with queries='judged' (--queries judged)")
     text = output(capsys, *call[:3], "-m", "mrr ndcg@1")[1]
-    assert "a: over the query that the run has, too: mrr 1.0000, ndcg@1 1.0000" in text.splitlines()
+    assert "a: on the judged query that it answers: mrr 1.0000, ndcg@1 1.0000" in text.splitlines()
 
 
 def test_a_warning_is_a_note_of_the_command_also_where_python_shows_none(capsys, tmp_path):
@@ -286,13 +352,38 @@ def test_gzip_files_of_many_times_their_size_are_read_as_the_message_of_the_comm
 
 
 def test_warnings_are_lines_of_the_command(tmp_path, capsys):
-    (tmp_path / "qrels").write_text("q1 0 D001 1\n")
-    (tmp_path / "a.run").write_text("q1 Q0 X001 1 0.5 t\n")
-    assert main(["eval", str(tmp_path / "qrels"), str(tmp_path / "a.run"), "-m", "mrr"]) == 0
+    (tmp_path / "qrels").write_text("q1 0 D001 0.5\n")
+    (tmp_path / "a.run").write_text("q1 Q0 D001 1 2 t\n")
+    assert main(["eval", str(tmp_path / "qrels"), str(tmp_path / "a.run"), "-m", "ndcg"]) == 0
     assert capsys.readouterr().err == (
-        "torchrank: Run 'a': No document of the run is judged: a document of the run is 'X001', a judged document is"
-        " 'D001'; use the same ids in both\n"
+        "torchrank: The judgments have grades such as 0.5, and all scores of the run are integers; if the two are"
+        " exchanged, pass the judgments first\n"
     )
+
+
+@pytest.mark.parametrize("command", ["eval", "compare", "power"])
+@pytest.mark.parametrize("ids", [("q1", "D001#1"), ("p1", "D001"), ("q2", "D001")])
+def test_a_run_without_a_judged_document_of_its_queries_has_a_status_of_its_own(tmp_path, capsys, command, ids):
+    (tmp_path / "qrels").write_text("q1 0 D001 1\nq2 0 D002 0\n")
+    (tmp_path / "a.run").write_text("q1 Q0 D001 1 0.5 t\n")
+    (tmp_path / "b.run").write_text("{} Q0 {} 1 0.5 t\n".format(*ids))
+    call = [command, *(str(tmp_path / name) for name in ("qrels", "a.run", "b.run")), "-m", "mrr"]
+    more = {"compare": ["--fail-if", "mrr < 0"], "power": ["--delta", "0.1"]}.get(command, [])
+    assert main([*call, *more]) == 4
+    out, err = capsys.readouterr()
+    assert (out, "in run 'b'" in err or "Run 'b': No document" in err) == ("", True)
+    assert ("--parent '#'" in err) == ("#" in ids[1])
+
+
+def test_runs_that_find_nothing_relevant_or_nothing_at_all_are_no_error(tmp_path, capsys):
+    (tmp_path / "qrels").write_text("q1 0 D001 0\nq2 0 D002 1\n")
+    (tmp_path / "a.run").write_text("q1 Q0 D001 1 0.5 t\n")  # judged, not relevant
+    (tmp_path / "b.run").write_text("q2 Q0 X 1 0.9 t\nq2 Q0 D002 2 0.5 t\n")  # judged, cut off
+    (tmp_path / "c.json").write_text("{}")
+    assert (
+        main(["eval", *(str(tmp_path / name) for name in ("qrels", "a.run", "b.run", "c.json")), "--depth", "1"]) == 0
+    )
+    capsys.readouterr()
 
 
 def test_integers_and_texts_that_never_meet_are_told_apart():
@@ -315,7 +406,7 @@ def test_statuses_tell_unreadable_files_from_wrong_data(files, capsys, tmp_path)
     broken.write_text("q1 Q0 d1 1 high tag\n")
     assert main(["eval", files[0], str(broken)]) == 3
     broken.write_text("x1 Q0 d1 1 0.5 tag\n")
-    assert main(["eval", files[0], str(broken)]) == 3
+    assert main(["eval", files[0], str(broken)]) == 4
     assert main(["eval", files[0], files[1], "-m", "nonsense"]) == 2
     assert "broken.run" in capsys.readouterr().err
 
@@ -344,7 +435,7 @@ def test_wrong_calls_are_not_taken_for_failed_gates_or_wrong_data(files, capsys,
     ],
 )
 def test_a_gate_sees_the_same_loss_on_all_queries(tmp_path, capsys, queries, gate, status):
-    lines = {"qrels": "q{} 0 a 1\n", "good": "q{} Q0 a 1 1.0 tag\n", "bad": "q{} Q0 b 1 1.0 tag\n"}
+    lines = {"qrels": "q{0} 0 a 1\nq{0} 0 b 0\n", "good": "q{} Q0 a 1 1.0 tag\n", "bad": "q{} Q0 b 1 1.0 tag\n"}
     for name, line in lines.items():
         (tmp_path / name).write_text("".join(line.format(q) for q in range(queries)))
     paths = [tmp_path / name for name in lines]
@@ -395,12 +486,12 @@ def test_verdicts_are_printed_in_all_formats(files, capsys, kind):
     gates = ["--require", "map > 0", "--require", "map > 0.9"]
     assert main(["compare", *files, "-m", "map", *gates, "--format", kind]) == 1
     out, err = capsys.readouterr()
-    assert "map > 0.9 [dense - bm25]: not shown" in err
+    assert "map > 0.9 [dense - bm25]: not significant" in err
     several = kind in ("table", "json", "markdown")
     assert ("map > 0 " in err) != several
-    assert out.count("--require map") == 2 * several
-    assert "FAILED: --require map > 0.9 " in err
-    assert ("passed: --require map > 0 " in out) == (kind in ("table", "markdown"))
+    assert out.count("require map") == 2 * several
+    assert "FAILED: require map > 0.9 " in err
+    assert ("passed: require map > 0 " in out) == (kind in ("table", "markdown"))
 
 
 @pytest.mark.parametrize("kind", ["table", "json", "jsonl", "csv", "markdown", "latex"])
@@ -414,7 +505,7 @@ def test_the_largest_losses_are_printed_where_several_tables_fit(files, capsys, 
     if kind == "json":
         assert len(json.loads(text)["worst"]) == 3
     else:
-        assert "the largest losses from bm25" in text
+        assert "the largest losses against bm25" in text
 
 
 @pytest.mark.parametrize(
@@ -467,8 +558,12 @@ def test_paths_may_contain_equals_signs(files, capsys, tmp_path):
 def test_a_note_is_printed_once(files, capsys):
     for kind in ("table", "markdown"):
         text = output(capsys, "eval", *files, "-m", "map mr", "--format", kind)[1]
-        assert text.count("bm25: over the 27 queries") == text.count("Warning: bm25 lacks 3 judged queries") == 1
-    assert str(tr.evaluate(files[0], files[1], "map")).count("over the 27 queries") == 1
+        assert (
+            text.count("bm25: on the 27 judged queries that it answers")
+            == text.count("Warning: bm25 lacks 3 judged queries")
+            == 1
+        )
+    assert str(tr.evaluate(files[0], files[1], "map")).count("on the 27 judged queries") == 1
 
 
 @pytest.mark.needs("tqdm")

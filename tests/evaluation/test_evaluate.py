@@ -37,9 +37,9 @@ def test_values_and_means_are_those_of_pytrec_eval(queries):
 def test_the_mean_over_the_other_queries_is_in_the_report():
     qrels, runs = two_runs()
     judged, both = (tr.evaluate(qrels, runs, "mrr", queries=queries) for queries in ("judged", "both"))
-    for one, other, count in ((judged, both, 27), (both, judged, 30)):
+    for one, other, where in ((judged, both, "on the 27 judged"), (both, judged, "on all 30 judged")):
         note = next(note for note in one.summary().notes if note.startswith("bm25:"))
-        assert f"over the {count} queries" in note
+        assert f"{where} queries" in note
         assert f"mrr {other.means['bm25']['mrr']:.4f}" in note
     complete = {name: {**{f"q{q}": {} for q in range(3)}, **run} for name, run in runs.items()}
     assert len(tr.evaluate(qrels, complete, "mrr").summary().notes) == 1
@@ -81,7 +81,7 @@ def test_coverage_counts_queries_and_documents():
     (row,) = tr.evaluate(qrels, run, "mrr precision@2").coverage.rows
     assert row == {
         "run": "run", "queries": 3, "judged": 3, "missing": 1, "not in the judgments": 1, "no relevant": 1,
-        "unjudged@2": pytest.approx(1 - (0.5 + 0) / 2), "same id as query": 1,
+        "unjudged@2": pytest.approx(1 - (0.5 + 0) / 2), "not retrieved": 2, "same id as query": 1,
     }  # fmt: skip
 
 
@@ -218,8 +218,8 @@ def test_dictionaries_of_empty_runs_are_runs_unless_their_keys_are_judged_querie
     qrels = {"q1": {"a": 1}, "q2": {"b": 1}}
     assert tr.evaluate(qrels, {"x": {}, "y": {}}, "mrr").means == {"x": {"mrr": 0.0}, "y": {"mrr": 0.0}}
     assert tr.evaluate(qrels, {"q1": {}, "q2": {}}, "mrr").runs == ["run"]
-    rows = {"x": [{"query": "q1", "item": "a", "score": 1.0}], "y": [{"query": "q2", "item": "c", "score": 1.0}]}
-    assert tr.evaluate(qrels, rows, "mrr").means == {"x": {"mrr": 0.5}, "y": {"mrr": 0.0}}
+    rows = {"x": [{"query": "q1", "item": "a", "score": 1.0}], "y": [{"query": "q2", "item": "b", "score": 1.0}]}
+    assert tr.evaluate(qrels, rows, "mrr").means == {"x": {"mrr": 0.5}, "y": {"mrr": 0.5}}
 
 
 def test_ids_of_any_type_with_an_order_are_kept():
@@ -240,8 +240,8 @@ def test_scores_below_the_range_of_float32_are_retrieved():
     assert found.means["run"] == {"mrr": 0.5, "mr": 2.0}
 
 
-def test_integers_and_texts_as_documents_warn_in_dictionaries_too():
-    with pytest.warns(UserWarning, match="a document of the run is '1', a judged document is 1"):
+def test_integers_and_texts_as_documents_raise_in_dictionaries_too():
+    with pytest.raises(ValueError, match="a document of the run is '1', a judged document is 1"):
         tr.evaluate({"q": {1: 1}}, {"q": {"1": 1.0}}, "mrr")
 
 
@@ -334,7 +334,9 @@ def test_columns_of_a_run_are_no_runs_by_name_and_rows_of_runs_are():
 
 def test_leaving_out_identical_ids_is_advised_until_it_is_done():
     for ignore in (False, True):
-        notes = tr.evaluate({"a": {"b": 1}}, {"a": {"a": 2.0}}, "mrr", ignore_identical_ids=ignore).coverage.notes
+        notes = tr.evaluate(
+            {"a": {"b": 1}}, {"a": {"a": 2.0, "b": 1.0}}, "mrr", ignore_identical_ids=ignore
+        ).coverage.notes
         assert any("ignore_identical_ids=True" in note for note in notes) != ignore
 
 

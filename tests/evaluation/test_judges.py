@@ -105,7 +105,11 @@ def test_numbers_of_the_judge_alone_are_refused(data, call):
 def test_people_without_a_query_of_the_judge_and_strata_without_a_query_raise(data):
     _, model, few, runs = data
     with pytest.raises(ValueError, match="Expected queries of the judge, got none among 1 of 1"):
-        tr.evaluate(model, {q: {} for q in model}, "mrr", human={"x": {"d1": 1}})
+        tr.evaluate(model, {q: {} for q in [*model, "x"]}, "mrr", human={"x": {"d1": 1}})
+    with pytest.raises(ValueError, match=r"queries that are judged by people in run 'bm25', got none: .* query is 'x'"):
+        tr.evaluate(model, runs, "mrr", human={"x": {"d1": 1}})
+    with pytest.raises(ValueError, match="Run 'bm25', by people: No document of the run is judged"):
+        tr.evaluate(model, runs, "mrr", human={"q0": {"other": 1}})
     with pytest.raises(ValueError, match="Expected a stratum for every query, got none for 'q0'; add it to strata"):
         tr.evaluate(model, runs, "mrr", human=few, strata={"q1": 1})
 
@@ -192,8 +196,8 @@ def test_the_command_corrects_a_judge_by_people(data, files, capsys):
     assert found["needed"] == wanted.rectified.queries_needed(0.2).rows
     assert main(["compare", *arguments, "--require", "ndcg@5 > 0", "--fail-if", "ndcg@5 > 0"]) == 1
     out = capsys.readouterr().out
-    assert "passed: --require" in out
-    assert "FAILED: --fail-if" in out
+    assert "passed: require" in out
+    assert "FAILED: fail-if" in out
 
 
 @pytest.mark.parametrize(("extra", "message"), [

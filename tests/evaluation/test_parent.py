@@ -150,10 +150,11 @@ def test_the_command_takes_a_separator(tmp_path, capsys):
 
 def test_a_run_of_chunks_that_are_not_judged_is_told_of_their_documents():
     qrels, run = {"q": {"d0": 1}}, {"q": {"d0#1": 0.5}}
-    with pytest.warns(UserWarning, match=r"in both, or parent='#' \(--parent '#'\) to evaluate chunks"):
-        assert tr.evaluate(qrels, run, "mrr").means["run"]["mrr"] == 0
+    for judged, retrieved in ((qrels, run), (run, qrels)):
+        with pytest.raises(ValueError, match=r"in both, or parent='#' \(--parent '#'\) to evaluate chunks"):
+            tr.evaluate(judged, retrieved, "mrr")
     assert tr.evaluate(qrels, run, "mrr", parent="#").means["run"]["mrr"] == 1
-    with pytest.warns(UserWarning, match=r"use the same ids in both$"):
+    with pytest.raises(ValueError, match=r"use the same ids in both$"):
         tr.evaluate(qrels, {"q": {"d7": 0.5}}, "mrr")
 
 

@@ -305,7 +305,7 @@ def test_measures_whose_low_values_are_good_say_so_and_have_charts_of_the_querie
 
 
 def test_one_query_and_missing_values_are_shown_as_dashes():
-    found = tr.evaluate({"q": {"a": 1}}, {"x": {"q": {"a": 1.0}}, "y": {"q": {"b": 1.0}}}, "mrr auroc")
+    found = tr.evaluate({"q": {"a": 1}}, {"x": {"q": {"a": 1.0}}, "y": {"q": {}}}, "mrr auroc")
     page = Page(found.to_html())
     assert (page.open, page.wrong) == ([], [])
     first, _, third, _ = (row[-6:] for row in page.tables["Summary"][1:])
@@ -328,7 +328,7 @@ def test_runs_over_different_queries_are_compared_on_the_common_ones():
 
 @pytest.mark.parametrize("run", [{"q": {}}, {"q": {"b": 1.0}}])
 def test_runs_that_find_nothing_have_a_report(run):
-    page = Page(tr.evaluate({"q": {"a": 1}}, {"x": run, "y": run}, "mrr map").to_html())
+    page = Page(tr.evaluate({"q": {"a": 1, "b": 0}}, {"x": run, "y": run}, "mrr map").to_html())
     assert (page.open, page.wrong) == ([], [])
 
 

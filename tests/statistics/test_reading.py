@@ -50,7 +50,7 @@ PAIRS = [
 #: how a line begins, and which pairs it names
 NOTES = {"identical on every": "identical", "fewer than two": "fewer", "the same difference": "same"}
 WARNINGS = {
-    "rare large": "rare",
+    "a few queries make up": "rare",
     "few queries": "few",
     "a few queries have most": "weight",
     "means and wins": "opposite",
@@ -92,7 +92,8 @@ def test_a_note_names_up_to_three_pairs(count):
             2,
             2,
             {},
-            "one comparison for each measure: p-values are not corrected; family 'all' corrects over the measures",
+            "p-values are not corrected, since each measure has one pair; family='all' (--family all) corrects over the"
+            " measures",
         ),
         (2, 2, {"correction": "none"}, "p-values are not corrected"),
         (3, 1, {"test": "randomized-tukey"}, "p-values are valid over all pairs together"),

@@ -33,6 +33,7 @@ UNFORESEEN = 70
 #: end of the help of commands on files
 STATUSES = """\
 exit status: 0 = done, 2 = wrong call or unreadable file, 3 = wrong data,
+             4 = judgments and a run have nothing in common,
              70 = an error in torchrank, or too little memory"""
 
 # A measure, but no path: ndcg@10, ndcg_cut.10, AP(rel=2)@100
@@ -177,6 +178,7 @@ def _add_evaluations(commands: Any) -> None:
     printing = argparse.ArgumentParser(add_help=False)
     printing.add_argument(
         *("-m", "--measures"),
+        type=_text,
         action="append",
         metavar="NAME",
         help="names of measures, one or several (default: ndcg@10 map mrr recall@100, or all of --preset)",
@@ -195,10 +197,13 @@ def _add_evaluations(commands: Any) -> None:
     files.add_argument(
         "--ignore-identical-ids",
         action=argparse.BooleanOptionalAction,
-        help="leave out documents named like their query",
+        help="leave out documents whose id is that of their query",
     )
     files.add_argument(
-        "--parent", metavar="TEXT", help="what separates a document from its chunk in ids, as # in doc#chunk"
+        "--parent",
+        type=_text,
+        metavar="TEXT",
+        help="what separates a document from its chunk in ids, as # in doc#chunk",
     )
     files.add_argument("--depth", type=_least(1), metavar="K", help="keep the first K documents of each query")
     files.add_argument(
@@ -213,10 +218,14 @@ def _add_evaluations(commands: Any) -> None:
     results.add_argument(
         "-q", "--per-query", type=_new_file(), metavar="FILE", help="write the values of all queries; - = print them"
     )
-    results.add_argument("--by", metavar="FILE", help="print slices, too: a file of queries and the slice of each")
-    about = "judgments of people for a random sample of the queries: QRELS are a model's"
-    results.add_argument("--human", metavar="FILE", help=about)
-    results.add_argument("--strata", metavar="FILE", help="with --human: a file of queries and the stratum of each")
+    results.add_argument(
+        "--by", type=_text, metavar="FILE", help="also print slices: a file with a query and its slice in each line"
+    )
+    about = "human judgments of a random sample of the queries; QRELS are then those of a model"
+    results.add_argument("--human", type=_text, metavar="FILE", help=about)
+    results.add_argument(
+        "--strata", type=_text, metavar="FILE", help="with --human: a file with a query and its stratum in each line"
+    )
     results.add_argument(
         "--plot", type=_new_file(".png", ".svg", ".pdf"), metavar="FILE", help="draw the means, or the differences"
     )
@@ -242,7 +251,9 @@ def _add_evaluations(commands: Any) -> None:
         default="pairs",
         help="a row for each pair, or the table of a paper: runs x measures, with letters (default: %(default)s)",
     )
-    compare.add_argument("--baseline", metavar="NAME", help="compare each run with this one; default: all pairs")
+    compare.add_argument(
+        "--baseline", type=_text, metavar="NAME", help="compare each run with this one; default: all pairs"
+    )
     tests = compare.add_mutually_exclusive_group()
     tests.add_argument("--test", default="t", metavar="TEST", choices=TESTS, help=f"{', '.join(TESTS)} (default: t)")
     tests.add_argument(
@@ -400,6 +411,12 @@ def _new_file(*endings: str) -> Callable[[str], str]:
         return text
 
     return path
+
+
+def _text(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError(f"Expected a text, got {text!r}; leave the option out")
+    return text
 
 
 def _old_file(text: str) -> str:

@@ -207,7 +207,8 @@ def run(epochs: int, workers: int, seed: int, plot_file: str | None, save: str |
     trainer = quiet_trainer(epochs, workers, callbacks=[table])
     if trainer.is_global_zero:
         first = "the weights loaded" if load else "untrained"
-        print(f"{len(data.held_out)} held-out digits, each to find its like among the others; epoch 0 is {first}.\n")
+        task = f"Each of {len(data.held_out)} held-out digits searches the others for the same digit."
+        print(f"{task} Epoch 0 is {first}.\n")
 
     trainer.validate(model, data, verbose=False)
     if epochs:

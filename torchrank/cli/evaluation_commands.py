@@ -8,6 +8,7 @@ import hashlib
 import html
 import json
 import platform
+import re
 import sys
 import threading
 import time
@@ -23,10 +24,10 @@ import numpy as np
 
 from torchrank.cli import formats
 from torchrank.cli.files import STANDARD, Input, check_readable, in_shell, refused, source_of, write
-from torchrank.cli.gates import Gate, Verdict
+from torchrank.statistics.gates import Gate, Verdict
 from torchrank.statistics.table import Table, printable
 from torchrank.tables.chunks import of_large
-from torchrank.tables.errors import NoCommonQueryError, ReadingError
+from torchrank.tables.errors import NothingInCommonError, ReadingError
 from torchrank.tables.id_columns import decode
 from torchrank.tables.pair_tables import Qrels
 from torchrank.tables.sources import read_qrels, read_run, stem
@@ -43,8 +44,11 @@ ARGUMENTS = (
     *("depth", "relevance_level", "unjudged", "duplicates", "expansion", "parent"),
 )
 
+#: those that are parameters of measures
+PARAMETERS = ("relevance_level", "unjudged")
+
 #: exit statuses
-PASSED, FAILED, UNREADABLE, DATA = 0, 1, 2, 3
+PASSED, FAILED, UNREADABLE, DATA, DISJOINT = 0, 1, 2, 3, 4
 
 #: how messages about wrong data begin; others are about the call
 ABOUT_DATA = ("Expected queries that all systems have", "Expected a key in slices", "Expected a query and its slice")
@@ -84,10 +88,11 @@ def run(command: str, options: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except (OSError, ImportError, ValueError) as error:
-        wrong_data = isinstance(error, NoCommonQueryError) or str(error).startswith(ABOUT_DATA)
+        wrong_data = str(error).startswith(ABOUT_DATA)
         if isinstance(error, ReadingError):
             wrong_data = not Path(error.source).is_dir()
-        return refused("", error, DATA if wrong_data else UNREADABLE)
+        disjoint = isinstance(error, NothingInCommonError)
+        return refused("", error, DISJOINT if disjoint else DATA if wrong_data else UNREADABLE)
     # The status is set now: it stays if nothing can be written.
     options.status = PASSED if all(outcome.passed for outcome in result.verdicts) else FAILED
     _print(result, options.format, formats.width_of(options.wide))
@@ -118,21 +123,21 @@ def compared(options: argparse.Namespace) -> Result:
     if options.worst and options.format not in formats.SEVERAL:
         several = ", ".join(formats.SEVERAL)
         raise ValueError(f"Expected one of --format {several} with --worst, got {options.format}; leave --worst out")
+    options.gates = [(text, "fail-if") for text in options.fail_if] + [(text, "require") for text in options.require]
     evaluation, slices = _evaluation(options, least=2)
     comparison = evaluation.compare(
         options.baseline, by=slices, test=options.test, correction=options.correction, family=options.family,
         alpha=options.alpha, seed=options.seed,
     )  # fmt: skip
-    texts = [("fail-if", text) for text in options.fail_if] + [("require", text) for text in options.require]
-    gates = [Gate.of(text, kind, comparison.measures) for kind, text in texts]
-    verdicts = [outcome for gate in gates for outcome in gate.verdicts(comparison, evaluation.runs[0], options.alpha)]
+    gates = [_gate(text, kind, comparison.measures, options) for text, kind in options.gates]
+    verdicts = comparison._judged(gates).verdicts
     _write(evaluation, comparison, options, slices, {str(outcome): outcome.passed for outcome in verdicts})
     from torchrank.evaluation.verdict import verdict  # after PyTorch, which is imported while files are read
 
     tables = {"rows": comparison.table if options.format in ("csv", "jsonl") else comparison.printed}
     if options.table == "paper":
         tables = {"table" if options.format == "json" else "rows": evaluation.table(comparison)}
-    tables["coverage"] = evaluation.coverage
+    tables["coverage"] = evaluation.coverage.without_notes(comparison.table)
     if options.worst:
         tables["worst"] = _worst(evaluation, options.worst)
     document = {
@@ -140,6 +145,15 @@ def compared(options: argparse.Namespace) -> Result:
         "gates": [vars(outcome) for outcome in verdicts], **_about(options),
     }  # fmt: skip
     return Result(tables, document, verdict(evaluation, comparison), verdicts)
+
+
+def _gate(text: str, kind: str, keys: Sequence[str], options: argparse.Namespace) -> Gate:
+    """A gate of the command. A measure that has none of the ``keys`` as its name has the parameters of the options."""
+    return Gate.of(text, kind, keys, _parameters(options))
+
+
+def _parameters(options: argparse.Namespace) -> dict[str, Any]:
+    return {name: value for name in PARAMETERS if (value := getattr(options, name)) is not None}
 
 
 def powered(options: argparse.Namespace) -> Result:
@@ -334,10 +348,32 @@ def _evaluation(options: argparse.Namespace, least: int = 1) -> tuple[Evaluation
         elif strata is not None:
             raise ValueError("Expected judgments of people with --strata, got none; give --human FILE")
         watched = watched and find_spec("tqdm") is not None
-        evaluation = evaluate(qrels, sources, options.measures, **arguments, progress=watched)
+        measures = _with_gates(options) if getattr(options, "gates", []) else options.measures
+        evaluation = evaluate(qrels, sources, measures, **arguments, progress=watched)
     for warning in caught:
         print(f"torchrank: {printable(in_shell(warning.message))}", file=sys.stderr)
     return evaluation, None if slices is None else _by_id(evaluation, slices)
+
+
+def _with_gates(options: argparse.Namespace) -> Any:
+    """The measures, and those of gates."""
+    from torchrank.evaluation.options import MEASURES
+    from torchrank.names.parse import parse_all
+    from torchrank.names.presets import CUTOFFS, preset
+
+    if options.preset and not options.measures:
+        measures: Any = preset(options.preset, *CUTOFFS[options.preset])
+        keys = list(measures)
+    else:
+        measures = options.measures or MEASURES
+        keys = [metric.label for metric in parse_all(measures, _parameters(options))]
+    more: dict[str, str] = {}
+    for text, kind in options.gates:
+        with contextlib.suppress(*[ValueError] * bool(options.by)):  # of a slice, whose names are not known yet
+            if (measure := _gate(text, kind, keys, options).measure) not in keys:
+                more.setdefault(measure, re.split("[<>]", text)[0].strip())
+    names = more.values()
+    return measures | dict(zip(names, names)) if isinstance(measures, dict) else [measures, *names]
 
 
 def _named(texts: list[str]) -> dict[str, str]:
@@ -411,5 +447,5 @@ def _worst(evaluation: Evaluation, most: int) -> Table:
     label = evaluation[first].labels[0]
     rows = [{"run": name, **row} for name in others for row in evaluation.losses(first, name, label, most)]
     return Table.of_rows(
-        rows, columns=("run", "id", "before", "after", "delta"), notes=[f"{label}: the largest losses from {first}"]
+        rows, columns=("run", "id", "before", "after", "delta"), notes=[f"{label}: the largest losses against {first}"]
     )

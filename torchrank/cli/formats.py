@@ -24,7 +24,7 @@ SEVERAL = ("table", "json", "markdown", "html")
 #: columns that a narrow terminal does not show, the first to go first; some go together
 DROPPED = (
     *("weight", "unpaired", "effect", "n", "wins, ties, losses"),
-    *("no relevant", "same id as query", "not in the judgments"),
+    *("no relevant", "same id as query", "not retrieved", "not in the judgments"),
     *("mean_a, mean_b", "empty", "p", "standard error", "queries", "low, high", "p_corrected"),
 )
 
@@ -33,8 +33,8 @@ SHORTEST = 8
 
 
 def width_of(wide: bool) -> float:
-    """The number of characters in a line: of the terminal, or 80; no bound if ``wide``."""
-    return math.inf if wide else shutil.get_terminal_size().columns
+    """The number of characters in a line of the terminal; no bound if there is none, or if ``wide``."""
+    return math.inf if wide else shutil.get_terminal_size((math.inf, 24)).columns  # type: ignore[arg-type]
 
 
 def fitted(table: Table, width: float) -> Table:
@@ -58,7 +58,7 @@ def fitted(table: Table, width: float) -> Table:
         if texts == table[name]:
             break
         table = Table({**{key: table[key] for key in table.columns}, name: texts}, table.formats, table.notes)
-    note = [f"not shown: {', '.join(lacking)} (--wide)"] if lacking else []
+    note = [f"columns hidden: {', '.join(lacking)}; --wide shows them"] if lacking else []
     return table.with_notes(*note, *table.notes)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from torchrank.evaluation.evaluation import Evaluation
-from torchrank.evaluation.evaluator import Evaluator, Part, check_queries
+from torchrank.evaluation.evaluator import Evaluator, Part, check_common
 from torchrank.evaluation.options import MEASURES, Options, Precision, Queries, with_parameters
 from torchrank.layouts.progress import progress_bar
 from torchrank.names.arguments import warn, with_hints
@@ -19,6 +19,7 @@ from torchrank.names.presets import CUTOFFS
 from torchrank.names.presets import preset as preset_of
 from torchrank.names.types import Unjudged
 from torchrank.ranking.ranking import Ranking
+from torchrank.statistics.comparison import LABELS
 from torchrank.tables.chunks import Chunks
 from torchrank.tables.file_readers import EXPANSION
 from torchrank.tables.frames import is_columns, is_frame
@@ -114,9 +115,9 @@ def evaluate(
 
     Raises:
         ReadingError: a source cannot be read, or there are no judgments.
-        ValueError: the judgments and a run, or ``human``, have no query in common, an argument has an unknown value,
-            ``depth`` is given although ties are expected values, a parameter is given although a measure is not a name,
-            or a column is named although there is a run.
+        ValueError: the judgments, or those of ``human``, and a run have no query or no document in common; an argument
+            has an unknown value, ``depth`` is given although ties are expected values, a parameter is given although a
+            measure is not a name, or a column is named although there is a run.
         TypeError: there is neither a run nor one data frame.
 
     Example:
@@ -166,10 +167,12 @@ def evaluate(
             step(len(evaluator.numbers))
             if people is not None:
                 source = read_run(source, ties=options.ties, duplicates=duplicates, expansion=expansion)  # once
-                table, _, found, _ = _joined(people, people.all_parts(source, lambda count: None))
+                parts = people.all_parts(source, lambda count: None)
+                check_common(people, parts, name, " by people")
+                table, _, found, _ = _joined(people, parts)
                 by_people[name] = table.where(found) if options.queries == "both" else table
             parts = evaluator.all_parts(source, lambda count: step(-count))
-            check_queries(evaluator, parts, name)
+            check_common(evaluator, parts, name)
             all_judged, ranking, inside, row = _joined(evaluator, parts, groups)
             tables[name], rankings[name] = all_judged, ranking
             if not inside.all():
@@ -181,7 +184,32 @@ def evaluate(
             step(-int((~inside).sum()))
     tied = options.ties or "document"
     rectified = of_tables(evaluator.metrics, tables, by_people, strata) if by_people else None
-    return Evaluation(tables, other, coverage, options.queries, options.ignore_identical_ids, rankings, tied, rectified)
+    unlabelled = _unlabelled(coverage, evaluator.num_judged, evaluator.depth)
+    return Evaluation(
+        tables, other, coverage, options.queries, options.ignore_identical_ids, rankings, tied, unlabelled, rectified
+    )
+
+
+def _unlabelled(coverage: Sequence[Mapping[str, Any]], judged: int, depth: int) -> list[str]:
+    """A sentence on each run that has few of the judged documents, and unjudged ones in their place.
+
+    It has less than a tenth of them, and more than nine tenths of the first ranks are unjudged; or it has less than
+    half of those of another run, and more of its first ranks are unjudged.
+    """
+    share = f"unjudged@{depth}"
+    best = min(coverage, key=lambda row: row["not retrieved"])
+    sentences = []
+    for row in coverage:
+        few, most = judged - row["not retrieved"], judged - best["not retrieved"]
+        beside = few < most / 2 and row[share] > best[share]
+        if beside or (few < judged / 10 and row[share] > 0.9):
+            other = f", {best['run']} {most}" * beside
+            sentences.append(
+                f"{LABELS}: {row['run']} has {few} of {judged} judged documents{other}, and"
+                f" {100 * row[share]:.0f} % of its first {depth} are unjudged; if its ids or chunks are new, judge"
+                " these, or pass parent= (--parent)"
+            )
+    return sentences
 
 
 def _is_single_frame(qrels: Any, run: Any, measures: Any, columns: Mapping[str, str | None]) -> bool:
@@ -257,6 +285,7 @@ def _joined(
         "not in the judgments": sum(part.queries - len(part.query_numbers) for part in parts),
         "no relevant": evaluator.no_relevant,
         f"unjudged@{evaluator.depth}": float(1 - judged[inside].mean()) if inside.any() else float("nan"),
+        "not retrieved": evaluator.num_judged - sum(part.retrieved for part in parts),
         "same id as query": sum(part.retrieved_itself for part in parts),
     }
     table = QueryTable(_ids(evaluator.qrels), columns, None if alike else weights, dict(evaluator.metrics), groups)

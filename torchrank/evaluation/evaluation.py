@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ class Evaluation:
         ignored_identical_ids: whether documents with the id of their query were left out.
         rankings: for each run the ranking of the judged documents, with the queries of ``tables`` in their order.
         ties: the order of equal scores: "document", or "expected", the mean over all of their orders.
+        unlabelled: sentences on runs whose documents are hardly judged, alone or next to those of another run.
         rectified: with judgments of people, the :class:`torchrank.Rectified` of means and comparisons, which says how
             many more queries people have to judge; None without. All else is by the judge.
     """
@@ -57,6 +58,7 @@ class Evaluation:
     ignored_identical_ids: bool = False
     rankings: Mapping[str, Ranking] = field(default_factory=dict)
     ties: str = "document"
+    unlabelled: Sequence[str] = ()
     rectified: Rectified | None = None
 
     @property
@@ -142,6 +144,7 @@ class Evaluation:
         | not in the judgments | queries of the run that are not judged; they are left out |
         | no relevant | judged queries without a relevant document |
         | unjudged@k | mean share of unjudged documents in the first k ranks |
+        | not retrieved | judged documents that the run lacks, also because it lacks their query |
         | same id as query | queries that have retrieved a document with the same id |
         """
         left = "such documents are left out"
@@ -152,7 +155,8 @@ class Evaluation:
             for row in self.rows
             if row["same id as query"] > 0.01 * max(1, row["queries"]) and self._has_names(row["run"])
         ]
-        return Table.of_rows(list(self.rows), notes=[*self._others(), *notes])
+        warnings = [f"Warning: {text}" for text in self.unlabelled]
+        return Table.of_rows(list(self.rows), notes=[*self._others(), *notes, *warnings])
 
     def _has_names(self, run: str) -> bool:
         """Whether ids of queries are texts other than numbers: a user and an item with one number are not the same."""
@@ -197,9 +201,11 @@ class Evaluation:
             if by is not None:
                 self._of_judge("slices")
             options.pop("seed", None)  # the t test draws nothing
-            return self.rectified.comparison(baseline, **options)
-        tables = self.tables if by is None else {name: table.sliced(by) for name, table in self.tables.items()}
-        return compare(tables, baseline, missing="drop" if self.queries == "both" else "error", **options)
+            comparison = self.rectified.comparison(baseline, **options)
+        else:
+            tables = self.tables if by is None else {name: table.sliced(by) for name, table in self.tables.items()}
+            comparison = compare(tables, baseline, missing="drop" if self.queries == "both" else "error", **options)
+        return replace(comparison, warnings=(*comparison.warnings, *self.unlabelled))
 
     def table(self, comparison: Comparison | None = None, digits: int = 4) -> Table:
         """The table of a paper: a row for each run, a column for each measure, letters of significance, best in bold.
@@ -457,16 +463,16 @@ class Evaluation:
 
     def _others(self) -> list[str]:
         """A note on each run whose mean over the other queries differs."""
-        where = "that the run has, too" if self.queries == "judged" else "of the judgments"
         notes = []
         for name, table in self.other.items():
             values = [f"{label} {value:.4f}" for label, value in table.values().items()]
             shown = values if len(values) <= 6 else values[:4]
             if len(values) > len(shown):
                 other = "both" if self.queries == "judged" else "judged"
-                shown = [*shown, f"{len(values) - len(shown)} more with queries {other!r}"]
-            queries = "query" if len(table) == 1 else f"{len(table)} queries"
-            notes.append(f"{name}: over the {queries} {where}: {', '.join(shown)}")
+                shown = [*shown, f"{len(values) - len(shown)} more with queries={other!r} (--queries {other})"]
+            queries = "judged query" if len(table) == 1 else f"{len(table)} judged queries"
+            where = f"on the {queries} that it answers" if self.queries == "judged" else f"on all {queries}"
+            notes.append(f"{name}: {where}: {', '.join(shown)}")
             lower = [label for label, higher in table.higher_is_better.items() if not higher]
             if lower and self.queries == "judged":
                 count = len(self.tables[name]) - len(table)

@@ -20,7 +20,7 @@ from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.parts import numbered
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables.chunks import Chunks, QueryReturnsError, of_large
-from torchrank.tables.errors import ReadingError, no_common_query
+from torchrank.tables.errors import NothingInCommonError, ReadingError, no_common_query
 from torchrank.tables.id_columns import KeyIds
 from torchrank.tables.joining import Pairs, ranking_of
 from torchrank.tables.pair_tables import Qrels, Run
@@ -56,8 +56,10 @@ class Part:
     retrieved_itself: int
     #: the id of a query; None = there is none
     example: Any
-    #: number of judged documents in the run, and what judgments and run lack in common if there is none
-    common: int = 0
+    #: number of judged documents that are retrieved
+    retrieved: int = 0
+    #: whether the run has judged documents, retrieved or cut off; and if not, what it has not in common with judgments
+    matches: bool = False
     disjoint: str = ""
 
 
@@ -139,7 +141,7 @@ class Evaluator:
         judged = np.array([numbers.get(key, -1) for key in run.queries.to_keys()], dtype=np.int64)  # -1 = not judged
         in_run = np.flatnonzero(judged >= 0)
         in_run = in_run[judged[in_run].argsort()]  # in the order of the judgments
-        return self._part(judged[in_run], self.options.apply(run, itself), in_run, run.query[itself])
+        return self._part(judged[in_run], self.options.apply(run, itself), in_run, run.query[itself], run)
 
     def absent(self, numbers: Array) -> Part:
         """The part of some queries without a run, given by their numbers."""
@@ -159,6 +161,11 @@ class Evaluator:
         return self.made_once(("absent", *names), made)
 
     @property
+    def num_judged(self) -> int:
+        """Number of judged documents."""
+        return int((self.qrels.value >= 0).sum())
+
+    @property
     def no_relevant(self) -> int:
         """Number of judged queries without a relevant document, at the lowest level of the measures."""
         levels = (getattr(metric, "relevance_level", None) for metric in self.metrics.values())
@@ -166,7 +173,7 @@ class Evaluator:
         relevant = self.qrels.query[self.qrels.value >= level]
         return len(self.numbers) - len(np.unique(relevant))
 
-    def _part(self, numbers: Array, run: Run, in_run: Array, with_itself: Array) -> Part:
+    def _part(self, numbers: Array, run: Run, in_run: Array, with_itself: Array, uncut: Run | None = None) -> Part:
         """The part of some queries.
 
         Args:
@@ -174,12 +181,16 @@ class Evaluator:
             run: the run.
             in_run: int64 [query], the numbers of the same queries in the run; -1 = not in the run.
             with_itself: int [n], the numbers of the queries that have retrieved a document with the same id.
+            uncut: the run with the documents that the options leave out.
         """
         example = run.queries.take(np.arange(1)).tolist()[0] if len(run.queries) else None
         counts = len(run.queries), len(np.unique(with_itself)), example
         if not len(numbers):
             return Part(numbers, {label: np.zeros(0) for label in self.metrics}, None, np.zeros(0), (), *counts)
-        pairs = Pairs.of(self._judgments(numbers), run, in_run)
+        qrels = self._judgments(numbers)
+        pairs = Pairs.of(qrels, run, in_run)
+        matches = bool(pairs.common or (uncut is not None and Pairs.of(qrels, uncut, in_run).common))
+        retrieved = int(((pairs.score > -np.inf) & (qrels.value >= 0)).sum())
         ranking = ranking_of(pairs)
         values, weights = (
             {label: column.numpy() for label, column in (by_label or {}).items()}
@@ -190,7 +201,8 @@ class Evaluator:
             judged[part.queries] = ratio(judged_within(part, self.depth), part.num_within(self.depth))
             # Without the run, which takes far more memory.
             rankings.append(replace(part, queries=torch.from_numpy(numbers)[part.queries]))
-        return Part(numbers, values, weights or None, judged, rankings, *counts, pairs.common, pairs.disjoint)
+        disjoint = "" if matches else pairs.disjoint
+        return Part(numbers, values, weights or None, judged, rankings, *counts, retrieved, matches, disjoint)
 
     def _judgments(self, numbers: Array) -> Qrels:
         """The judgments of some queries."""
@@ -208,10 +220,10 @@ class Evaluator:
         return Qrels(qrels.queries.take(numbers), query, items, qrels.value[rows], qrels.source, **shared)
 
 
-def check_queries(evaluator: Evaluator, parts: Sequence[Part], name: str) -> None:
-    """Raise NoCommonQueryError if judgments and a run have queries, but none in common; warn if no document is."""
+def check_common(evaluator: Evaluator, parts: Sequence[Part], name: str, by: str = "") -> None:
+    """Raise NothingInCommonError if judgments and a run have queries or documents, but none in common."""
     theirs = next((part.example for part in parts if part.queries), None)
     if theirs is not None and evaluator.numbers and not any(len(part.query_numbers) for part in parts):
-        raise no_common_query(theirs, evaluator.qrels.query_ids[0], f" in run {name!r}")
-    if (disjoint := [part.disjoint for part in parts if part.disjoint]) and not any(part.common for part in parts):
-        warn(f"Run {name!r}: {disjoint[0]}")
+        raise no_common_query(theirs, evaluator.qrels.query_ids[0], f"{by} in run {name!r}")
+    if (disjoint := [part.disjoint for part in parts if part.disjoint]) and not any(part.matches for part in parts):
+        raise NothingInCommonError(f"Run {name!r}{by and f',{by}'}: {disjoint[0]}")

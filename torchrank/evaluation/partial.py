@@ -11,12 +11,12 @@ import torch
 
 from torchrank.evaluation.evaluator import Evaluator, Part
 from torchrank.evaluation.options import MEASURES, Options, Precision, Queries
-from torchrank.names.arguments import warn, with_hints
+from torchrank.names.arguments import with_hints
 from torchrank.state.estimates import Estimate, Interval, estimate, estimate_table
 from torchrank.state.exact import ExactSums
 from torchrank.state.query_mean import QueryMean
 from torchrank.statistics.table import Table
-from torchrank.tables.errors import no_common_query
+from torchrank.tables.errors import NothingInCommonError, no_common_query
 from torchrank.tables.id_columns import SECOND, ObjectIds, mixed
 from torchrank.tables.pair_tables import Duplicates, Qrels, Ties
 from torchrank.version import __version__
@@ -82,13 +82,14 @@ class PartialEvaluation:
         """The value, standard error, interval and counts of each measure, by label.
 
         Raises:
-            ValueError: the parts have queries, but none of them is judged; or ``level`` is not between 0 and 1.
+            ValueError: the parts have queries or documents, but none that is judged; or ``level`` is not between 0 and
+                1.
         """
         theirs, ours, disjoint = self.examples
         if theirs is not None and not self.seen.any() and self.judged.any():
             raise no_common_query(theirs, ours)
-        if disjoint and not self.counts["common"]:
-            warn(disjoint)
+        if disjoint and not self.counts["parts that match"]:
+            raise NothingInCommonError(disjoint)
         return {label: self._estimate(label, level) for label in self.metrics}
 
     def _estimate(self, label: str, level: float) -> Estimate:
@@ -106,6 +107,7 @@ class PartialEvaluation:
             "not in the judgments": self.counts["not in the judgments"],
             "no relevant": self.facts["no relevant"],
             f"unjudged@{self.facts['depth']}": 1 - self.shares.mean,
+            "not retrieved": self.facts["judged documents"] - self.counts["retrieved"],
             "same id as query": self.counts["same id as query"],
         }
         return Table.of_rows([row])
@@ -177,6 +179,7 @@ def partial(
         "duplicates": duplicates,
         "depth": evaluator.depth,
         "no relevant": evaluator.no_relevant,
+        "judged documents": evaluator.num_judged,
     }
     return PartialEvaluation(
         dict(evaluator.metrics),
@@ -189,7 +192,8 @@ def partial(
         {
             "not in the judgments": in_run.queries - len(in_run.query_numbers),
             "same id as query": in_run.retrieved_itself,
-            "common": in_run.common,
+            "retrieved": in_run.retrieved,
+            "parts that match": in_run.matches,
         },
         (in_run.example, next(iter(evaluator.qrels.query_ids), None), in_run.disjoint),
     )

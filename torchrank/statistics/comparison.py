@@ -13,12 +13,16 @@ from torchrank.names.arguments import one_of
 from torchrank.names.docstrings import with_texts
 from torchrank.statistics.corrections import correct
 from torchrank.statistics.forest import Effect, draw_forest
+from torchrank.statistics.gates import Gate, Verdicts
 from torchrank.statistics.mean_intervals import check_share
 from torchrank.statistics.pair_statistics import AnytimeStatistics, PairStatistics
 from torchrank.statistics.paired_tests import OTHER_NULLS
 from torchrank.statistics.power import detectable, queries_needed
 from torchrank.statistics.reading import notes_on, warnings_on
 from torchrank.statistics.table import SUPERSCRIPTS, Score, Table, finite
+
+#: how a warning begins that says which judged documents a system lacks
+LABELS = "labels may be missing, which is not a regression"
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,7 @@ class Comparison:
         >>> b = {"q1": 0.4, "q2": 0.7, "q3": 0.4, "q4": 0.6}
         >>> compared = compare({"a": a, "b": b})
         >>> compared.table["winner"], compared.warnings
-        (['b'], ('few queries: a verdict on less than 20 rests on the shape of the distribution (value: a, b)',))
+        (['b'], ('few queries: a verdict on less than 20 depends on the shape of their distribution (value: a, b)',))
         >>> Comparison.from_dict(compared.to_dict()) == compared
         True
     """
@@ -199,6 +203,40 @@ class Comparison:
         is a verdict makes false verdicts frequent.
         """
         return all(self.winner(row) is not None or row.p_equivalent <= self.alpha for row in self.rows)
+
+    def gate(self, fail_if: str | Sequence[str] = (), *, require: str | Sequence[str] = ()) -> Verdicts:
+        """Conditions on the difference of each system from the baseline, to assert: the gates of ``torchrank compare``.
+
+        Args:
+            fail_if: conditions, e.g. ``"ndcg@10 < -0.005"``: the result is false if one is met significantly, at
+                ``alpha``. With few queries it rarely is.
+            require: conditions that must be met significantly, e.g. ``"ndcg@10 > -0.01"``.
+
+        Returns:
+            The verdicts, which are true if all have passed, and print as sentences. The baseline is that of the
+            comparison, or the first system.
+
+        Raises:
+            ValueError: there is no condition, a text is not one, or its measure is not compared.
+
+        Example:
+            >>> import torchrank as tr
+            >>> comparison = tr.compare({"old": [0.5, 0.4, 0.6, 0.3] * 5, "new": [0.4, 0.4, 0.5, 0.1] * 5})
+            >>> assert comparison.gate("value < -0.2")
+            >>> comparison.gate("value < -0.05")              # pytest prints it if it is asserted
+            FAILED: fail-if value < -0.05 [new - old]: significant (difference -0.1000, p = 0.0025)
+        """
+        given = {"fail-if": fail_if, "require": require}
+        texts = [(x, kind) for kind, some in given.items() for x in ([some] if isinstance(some, str) else some)]
+        if not texts:
+            raise ValueError("Expected a condition, got none; pass one such as 'ndcg@10 < -0.005'")
+        return self._judged([Gate.of(text, kind, self.measures) for text, kind in texts])
+
+    def _judged(self, gates: Sequence[Gate]) -> Verdicts:
+        """The verdicts of gates."""
+        pairs, remark = [row.pair for row in self.rows], "; ".join(x for x in self.warnings if x.startswith(LABELS))
+        found = [gate.verdicts(pairs, self.systems[0], self.alpha, remark) for gate in gates]
+        return Verdicts(tuple(verdict for some in found for verdict in some))
 
     @property
     def significant(self) -> str:
@@ -329,9 +367,7 @@ class Comparison:
                 Score(mean, join(mark for other, mark in marks.items() if other in beaten[system]), mean == best)
                 for system, mean in means.items()
             ]
-        note = (
-            f"A letter behind a mean: significantly better than the system of the letter ({self.alpha:g}). Bold: best."
-        )
+        note = f"A letter behind a mean: significantly better than the system of the letter ({self.alpha:g})."
         return Table(columns, dict.fromkeys(self.measures, f".{digits}f"), [note, *self.table.notes])
 
     def detectable(self, power: float = 0.8, alpha: float = 0.05) -> Table:

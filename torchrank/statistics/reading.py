@@ -62,13 +62,13 @@ def warnings_on(pairs: Sequence[PairStatistics], test: str) -> list[str]:
     return [
         *_named(
             pairs,
-            "rare large differences: tests and intervals of means are unreliable here, resampled ones too; "
-            "add queries, or look at these",
+            "a few queries make up most of the difference, so tests and intervals of means are unreliable: add queries,"
+            " or look at these",
             lambda pair: of_means and pair.n >= FEW_QUERIES and abs(pair.skewness) / math.sqrt(pair.n) > MOST_SKEW,
         ),
         *_named(
             pairs,
-            f"few queries: a verdict on less than {FEW_QUERIES} rests on the shape of the distribution"
+            f"few queries: a verdict on less than {FEW_QUERIES} depends on the shape of their distribution"
             + f"; {BETTING}" * (test == "anytime"),
             lambda pair: 1 < pair.n < FEW_QUERIES and not math.isnan(pair.sd),  # of several runs it is not known
         ),
@@ -96,7 +96,10 @@ def _family(pairs: Sequence[PairStatistics], p_values: Sequence[float], test: st
     if len(measures) > 1:
         over += f" x {len(measures)} measures" if family == "all" else ", for each measure"
     if count == 1 and len(measures) > 1 and family == "measure":
-        return "one comparison for each measure: p-values are not corrected; family 'all' corrects over the measures"
+        return (
+            "p-values are not corrected, since each measure has one pair; family='all' (--family all) corrects over the"
+            " measures"
+        )
     untested = sum(map(math.isnan, p_values))
     return f"{correction} over {over}" + f" ({untested} without a test not counted)" * bool(untested)
 

@@ -47,6 +47,8 @@ class Score(float):
         | ---: |
         | **0.5000**ᵃ |
         | 0.2500 |
+        <BLANKLINE>
+        Bold: best.
     """
 
     marks: str
@@ -227,7 +229,7 @@ class Table:
                 text += "".join(f"<td{r}>{cell}</td>" for cell, r in others) + "</tr>"
                 first = ""
             text += "</tbody>"
-        return text + "</table>" + "".join(f"<p>{html.escape(printable(note))}</p>" for note in self._notes)
+        return text + "</table>" + "".join(f"<p>{html.escape(printable(note))}</p>" for note in self._with_bold)
 
     def to_markdown(self) -> str:
         """The table in GitHub's Markdown, with its notes below.
@@ -240,7 +242,7 @@ class Table:
         """
         head, *body = ("| " + " | ".join(cells) + " |" for cells in self._lines(MARKDOWN))
         rule = "| " + " | ".join("---:" if self._is_number(name) else "---" for name in self._columns) + " |"
-        return "\n".join([head, rule, *body, *(f"\n{printable(note)}" for note in self._notes)])
+        return "\n".join([head, rule, *body, *(f"\n{printable(note)}" for note in self._with_bold)])
 
     def to_latex(self) -> str:
         r"""The table in LaTeX, for the package booktabs, with its notes as comments below.
@@ -258,7 +260,7 @@ class Table:
         head, *body = (" & ".join(cells) + r" \\" for cells in self._lines(LATEX))
         align = "".join("r" if self._is_number(name) else "l" for name in self._columns)
         lines = [f"\\begin{{tabular}}{{{align}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule"]
-        return "\n".join([*lines, r"\end{tabular}", *(f"% {printable(note)}" for note in self._notes)])
+        return "\n".join([*lines, r"\end{tabular}", *(f"% {printable(note)}" for note in self._with_bold)])
 
     def to_csv(self, path: str | Path | None = None) -> str:
         r"""The values in full precision as comma-separated text, without notes; a missing value is empty.
@@ -311,6 +313,12 @@ class Table:
             ImportError: polars is not installed.
         """
         return imported("polars", instead="use to_dict()").DataFrame(self._columns)
+
+    @property
+    def _with_bold(self) -> list[str]:
+        """The notes, and of formats that print the best number in bold what this means."""
+        best = any(getattr(value, "best", False) for values in self._columns.values() for value in values)
+        return [*["Bold: best."] * best, *self._notes]
 
     def _lines(self, style: Style | None = None) -> list[list[str]]:
         """The cells of the head and of each row. In text the digits of numbers with marks are below each other."""

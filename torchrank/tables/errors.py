@@ -29,17 +29,17 @@ class ReadingError(ValueError):
 RowError = Callable[[str, int], ReadingError]
 
 
-class NoCommonQueryError(ValueError):
-    """Judgments and a run have queries, but none in common."""
+class NothingInCommonError(ValueError):
+    """Judgments and a run have queries and documents, but none in common."""
 
 
-def no_common_query(theirs: Hashable, ours: Hashable, where: str = "") -> NoCommonQueryError:
+def no_common_query(theirs: Hashable, ours: Hashable, where: str = "") -> NothingInCommonError:
     """The error that shows a query of the run and a judged query."""
     way_out = "use the same ids in both"
     if isinstance(theirs, str) != isinstance(ours, str):
         texts = "astype({'query_id': str, 'doc_id': str})"
         way_out = f"an integer never equals a text: read both as text, in pandas by {texts}"
-    return NoCommonQueryError(
+    return NothingInCommonError(
         f"Expected queries that are judged{where}, got none: a query of the run is {theirs!r}, a judged query is"
         f" {ours!r}; {way_out}"
     )

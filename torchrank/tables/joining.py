@@ -212,7 +212,9 @@ def _no_common(what: str, run_ids: Any, judged_ids: Any, run_row: int, judged_ro
     retrieved, judged = run_ids.take(np.array([run_row])), judged_ids.take(np.array([judged_row]))
     run_id, judged_id = retrieved.tolist()[0], judged.tolist()[0]
     way_out = "ids of one type" if {retrieved.kind, judged.kind} == {"text", "integers"} else "the same ids"
-    chunks = ", or parent='#' (--parent '#') to evaluate chunks as their documents" if "#" in str(run_id) else ""
+    chunks = (
+        ", or parent='#' (--parent '#') to evaluate chunks as their documents" if "#" in f"{run_id}{judged_id}" else ""
+    )
     return (
         f"No {what} of the run is judged: a {what} of the run is {run_id!r}, a judged {what} is {judged_id!r};"
         f" use {way_out} in both{chunks}"

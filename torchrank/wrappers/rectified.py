@@ -190,7 +190,10 @@ class Rectified(Compared):
     asks_for = "the grades of people"
     tests = ("t",)
     other_tests = "take test='t'"
-    notes = ("b - a is corrected by itself; mean_b is the corrected mean of a plus it; wins and losses: by people",)
+    notes = (
+        "the difference is estimated directly, and mean_b = mean_a + difference; wins and losses use only the human"
+        " judgments",
+    )
 
     def __init__(
         self,
