@@ -121,7 +121,7 @@ def test_a_query_in_many_pieces_is_joined_once(monkeypatch):
 
 
 def test_queries_without_documents_are_in_the_run():
-    pieces = [{"q1": {"d1": 0.5}, "q2": {}}, {}, [], {"q3": {"d1": 0.5}}]
+    pieces = [{"q1": dict.fromkeys(QRELS["q1"], 0.5), "q2": {}}, {}, [], {"q3": {"d1": 0.5}}]
     (row,) = tr.evaluate(QRELS, read(pieces), "mrr", queries="both").coverage.rows
     assert (row["queries"], row["missing"]) == (3, 37)
 
@@ -210,7 +210,7 @@ def test_values_do_not_depend_on_the_other_queries_of_a_batch():
     suite = ["map", "ndcg", "elevenpoint", "alphandcg@10", "rbo", "weightedtau", "lrap"]
     whole = tr.evaluate(QRELS, RUN, suite)["run"]
     for query in list(RUN)[::7]:
-        if query in QRELS:
+        if QRELS.get(query, {}).keys() & RUN[query]:
             alone = tr.evaluate({query: QRELS[query]}, {query: RUN[query]}, suite)["run"]
             at = int(np.flatnonzero(whole.ids == query)[0])
             assert {label: values[at] for label, values in whole.columns.items()} == {
