@@ -102,8 +102,9 @@ def test_ids_without_a_parent_are_documents_of_their_own(no_parent):
                 assert tr.evaluate(make(qrels), make(run), "mrr", parent=way).means["run"]["mrr"] == 1 / 3
                 assert tr.MRR()(tr.Ranking.from_run(make(qrels), make(run), parent=way)).item() == pytest.approx(1 / 3)
     run = {"q": {"junk": 0.9, "c#1": 0.5}}
-    with pytest.warns(UserWarning, match="No document of the run is judged"):
-        assert tr.evaluate({"q": {"gold": 1}}, run, "mrr", parent=of).means["run"]["mrr"] == 0
+    with pytest.raises(ValueError, match="No document of the run is judged"):
+        tr.evaluate({"q": {"gold": 1}}, run, "mrr", parent=of)
+    assert tr.evaluate({"q": {"gold": 1, "c": 0}}, run, "mrr", parent=of).means["run"]["mrr"] == 0
     assert tr.evaluate({"q": {"c": 1}}, run, "mrr", parent=of).means["run"]["mrr"] == 0.5
     frame = {"user": ["u"] * 3, "item": ["junk", "x", "c#1"], "score": [3, 2, 1], "label": [0, 0, 1]}
     assert tr.evaluate(frame, "mrr", parent=of, ties="document").means["run"]["mrr"] == 1 / 3
