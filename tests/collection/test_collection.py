@@ -705,6 +705,32 @@ def test_groups_of_rows():
     assert suite.compute()["b"].shape == (5,)
 
 
+PAIRS = [
+    (lambda: tr.NDCG(), lambda: tr.NDCG(top_k=1)),
+    (lambda: tr.MRR(aggregation="median"), lambda: tr.NDCG()),
+    (lambda: tr.NDCG(), lambda: tr.MRR(aggregation="none")),
+    (lambda: tr.TieReport("mrr"), lambda: tr.TieReport("ndcg")),
+    (lambda: tr.Bootstrapped("mrr", replicates=2), lambda: tr.Bootstrapped("mrr@1", replicates=2)),
+    (lambda: tr.Coverage(num_items=3), lambda: tr.Coverage(num_items=4)),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+def test_metrics_in_a_compute_group_by_hand_never_take_the_state_of_another(first, second):
+    given = (PERFECT[1],) if isinstance(first(), tr.Coverage) else PERFECT
+    more = {"query_ids": torch.arange(2)} if isinstance(first(), tr.Bootstrapped) else {}
+    suite = MetricCollection({"a": first(), "b": second()}, compute_groups=[["a", "b"]])
+    with pytest.raises(ValueError, match=r"to keep its own state, got that of .*; leave compute_groups out"):
+        suite.update(*given, **more)
+    same = MetricCollection({"a": first(), "b": first(), "c": second()}, compute_groups=[["a", "b"]])
+    same.update(*given, **more)
+    alone = first()
+    alone.update(*given, **more)
+    for key in ("a", "b"):
+        torch.testing.assert_close(same[key].metric_state, alone.metric_state)
+    MetricCollection({"a": first(), "b": second()}).update(*given, **more)
+
+
 def test_stock_collection_takes_keywords():
     stock = MetricCollection([tr.MRR(), tr.NDCG(top_k=3), MeanAbsoluteError()])
     for preds, target in BATCHES:

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import ClassVar
 
+import numpy
 import pytest
 import torch
 
@@ -58,6 +59,11 @@ LABELS = {
     "set_F_0.25": "fbeta(beta=0.5)",
     "set_F.4": "fbeta(beta=2)",
     "P_5(rel=2)": "precision(relevance_level=2)@5",
+    "ndcg.1=0,2=0.01": "ndcg(gain={1:0,2:0.01})",
+    "ndcg_1=2": "ndcg(gain={1:2})",
+    "Rndcg.1=3.5,2=9.0,4=7": "rndcg(gain={1:3.5,2:9,4:7})",
+    "ndcg_rel.0=1": "ndcgrel(gain={0:1})",
+    "G.3=5,1=2": "g(gain={1:2,3:5})",
     # the others
     "hits@3": "hitrate@3",
     "HR@10": "hitrate@10",
@@ -217,6 +223,7 @@ LISTS = {
     ],
     "ndcg_cut_1-3": ["ndcg@1", "ndcg@2", "ndcg@3"],
     "recall@1-3,10 mrr": ["recall@1", "recall@2", "recall@3", "recall@10", "mrr"],
+    "ndcg.1=0,2=0.01,mrr ndcg.2=3": ["ndcg(gain={1:0,2:0.01})", "mrr", "ndcg(gain={2:3})"],
 }
 
 
@@ -308,6 +315,20 @@ def test_an_unknown_name_suggests_names_that_work_and_keep_its_cutoff(name, near
     tr.parse(nearest)
 
 
+@pytest.mark.parametrize("name", ["cv_recall@5", "recall_all@5", "all_recall", "soft_hit_rate@3", "graded_recall_at_5"])
+def test_a_name_with_a_word_more_is_another_measure_and_has_no_hint(name):
+    with pytest.raises(ValueError, match=f"got '{name}': `torchrank measures` lists them"):
+        tr.parse(name)
+
+
+@pytest.mark.parametrize("wrong", ["10", 10.0, 0, 1.5, "ten", True])
+def test_a_wrong_cutoff_of_any_type_has_one_list_of_what_is_allowed(wrong):
+    allowed = "Expected top_k to be an integer >= 1, a share as '10%', a cost as '2000tok', or None, got "
+    with pytest.raises(ValueError, match=re.escape(f"{allowed}{wrong!r}")) as raised:
+        tr.NDCG(wrong)
+    assert str(raised.value).endswith("; pass 10") == (wrong in ("10", 10.0))
+
+
 @pytest.mark.parametrize("name", ["NDCG@10 ", "ndcg@ 10", "ndcg @10", "nDCG-10", "NDCG_At_10"])
 def test_spaces_and_case_do_not_matter(name):
     assert tr.parse(name).label == "ndcg@10"
@@ -353,6 +374,33 @@ def test_a_table_of_gains_may_have_one_for_judged_candidates_of_grade_0():
     assert tr.CG(gain={0: 1, 1: 4}).score(scores, (torch.tensor([0, 0]), torch.tensor([0, 3]))).item() == 8
     assert tr.CG(gain={0: 0, 2: 0.5}).score(scores, grades).item() == 1.5
     assert tr.CG(gain={1: 4, 0: 1}).label == tr.CG(gain={0: 1.0, 1: 4.0}).label == "cg(gain={0:1,1:4})"
+
+
+def test_gains_of_trec_eval_are_read_from_its_names():
+    scores, grades = torch.tensor([[5.0, 4.0, 3.0, 2.0, 1.0]]), torch.tensor([[1, 2, 0, -1, 3]])
+    gains = [2, 2, 0, 0, 9]  # of 1=2,3=9; of grade 2 itself
+    discounts = [1 / math.log2(1 + rank) for rank in range(1, 6)]
+    dcg = sum(g * d for g, d in zip(gains, discounts))
+    ideal = sum(g * d for g, d in zip([9, 2, 2], discounts))
+    assert tr.parse("ndcg.1=2,3=9").score(scores, grades).item() == pytest.approx(dcg / ideal)
+    # as printed by trec_eval 10
+    for name, want in {"ndcg": 0.5988, "ndcg_rel": 0.3796, "Rndcg": 0.3702, "G": 0.4432, "dcg": 6.7435}.items():
+        assert tr.parse(f"{name}.1=2,3=9").score(scores, grades).item() == pytest.approx(want, abs=5e-5)
+
+
+@pytest.mark.parametrize("gain", [[0, 1, 3.5], (0, 1, 3.5), numpy.array([0, 1, 3.5]), torch.tensor([0, 1, 3.5])])
+def test_a_table_of_gains_may_be_a_list_from_grade_0_on(gain):
+    for measure in (tr.NDCG, tr.MAP, tr.CG):
+        assert measure(gain=gain).label == measure(gain={0: 0, 1: 1, 2: 3.5}).label
+    assert tr.parse("cg(gain=[0, 1,3.5])@3").label == "cg(gain={0:0,1:1,2:3.5})@3"
+    values = tr.CG(gain=gain).score(torch.tensor([[4.0, 3.0, 2.0, 1.0]]), torch.tensor([[2, 2, 1, 5]]))
+    assert values.item() == 3.5 + 3.5 + 1 + 5  # the list has none for grade 5
+
+
+@pytest.mark.parametrize("gain", [[], [[0, 1]], [0, -1], ["a"], numpy.zeros((2, 2)), torch.tensor(3.0)])
+def test_a_list_of_gains_has_one_number_for_each_grade(gain):
+    with pytest.raises(ValueError, match=r"Expected .*gain"):
+        tr.NDCG(gain=gain)
 
 
 @pytest.mark.parametrize("table", [{}, {1: -1}, {-1: 1}, {1: math.nan}, {"a": 1}, {1: True}])
@@ -773,7 +821,7 @@ def test_names_have_a_largest_length_and_number_of_cutoffs():
     with pytest.raises(ValueError, match="Expected at most 1000 cutoffs after ndcg, got '@1-1001'"):
         tr.RankingCollection("ndcg@1-1001")
     assert list(tr.RankingCollection(f"ndcg@{2**53}")) == [f"ndcg@{2**53}"]
-    with pytest.raises(ValueError, match="Expected top_k to be an integer <= 9007199254740992 or None"):
+    with pytest.raises(ValueError, match=r"Expected top_k to be an integer <= 9007199254740992, .*, or None"):
         tr.RankingCollection("ndcg@" + "9" * 18)
     with pytest.raises(ValueError, match="Expected cutoffs like '@10', '@5,10' or '@1-5' after ndcg"):
         tr.RankingCollection("ndcg@" + "9" * 19)

@@ -14,7 +14,7 @@ from tests.support.cases import cases
 from tests.support.optional import pytrec_eval
 from tests.support.peer_queries import assert_agree, by_trec_eval, collection, graded_batch
 from torchrank.names.parse import required
-from torchrank.names.presets import ALWAYS, CUTOFFS, LIBRARIES, rows
+from torchrank.names.presets import ALWAYS, CUTOFFS, EXCEPT, LIBRARIES, rows
 from torchrank.names.registry import measures
 
 CUTS = (1, 3, 40)
@@ -585,7 +585,8 @@ def by_lightgbm(theirs, scores, grades, sizes):
     name, k = name_and_cut(theirs)
     quiet = {"verbose": -1, "num_threads": 1}
     rows = lightgbm.Dataset(np.zeros((len(scores), 1)), grades, group=sizes, init_score=scores, params=quiet)
-    settings = {"objective": "lambdarank", "metric": name, "eval_at": [k], **quiet}
+    objective = "lambdarank" if (grades == grades.round()).all() else "regression"  # which takes labels with fractions
+    settings = {"objective": objective, "metric": name, "eval_at": [k], **quiet}
     return lightgbm.Booster(settings, rows).eval_train()[0][2]
 
 
@@ -627,7 +628,7 @@ def by_definition(library, theirs, scores, grades, sizes):
     options = dict(option.split("=") for option in options.split(";") if option)
     exponential = library != "catboost" or options.get("type") == "Exp"
     # a list without a relevant row has the value 1, unless the name ends in "-" or the measure is a sum of hits
-    of_empty = 0 if theirs.endswith("-") or name in ("pre", "PrecisionAt", "MRR", "DCG") else 1
+    of_empty = 0 if theirs.endswith("-") or name in ("pre", "PrecisionAt", "MRR", "DCG", "ERR") else 1
     of_empty = 0 if (library, name) == ("catboost", "MAP") else of_empty
     values, stop = [], 0
     for size in sizes:
@@ -638,8 +639,9 @@ def by_definition(library, theirs, scores, grades, sizes):
         relevant = [int(grade > 0) for _, grade in rows]
         hits = [sum(relevant[: rank + 1]) for rank in range(k)]
         gains = [2**grade - 1 if exponential else grade for _, grade in rows]
+        discount = float if options.get("denominator") == "Position" else lambda rank: math.log2(1 + rank)
         dcg, ideal = (
-            sum(gain / math.log2(2 + rank) for rank, gain in enumerate(order[:k]))
+            sum(gain / discount(1 + rank) for rank, gain in enumerate(order[:k]))
             for order in (gains, sorted(gains, reverse=True))
         )
         if not any(relevant):
@@ -651,6 +653,9 @@ def by_definition(library, theirs, scores, grades, sizes):
         elif name.lower() == "map":
             precisions = [hits[rank] / (rank + 1) for rank in range(k) if relevant[rank]]
             values.append(sum(precisions) / min(sum(relevant), k))
+        elif name == "ERR":
+            stays = [math.prod(1 - grade for _, grade in rows[:rank]) for rank in range(k)]
+            values.append(sum(stays[rank] * rows[rank][1] / (rank + 1) for rank in range(k)))
         elif name == "MRR":
             values.append(1 / (1 + relevant.index(1)) if relevant.index(1) < k else 0)
         else:
@@ -667,6 +672,18 @@ def test_learning_to_rank_follows_the_documented_definitions(library, theirs, ou
     metric.update(np.array(scores), grades, group_sizes=sizes, **order)
     want = by_definition(library, theirs, scores, grades, sizes)
     assert metric.compute().item() == pytest.approx(want, abs=1e-6)
+
+
+@pytest.mark.parametrize("names", ["ndcg@10 ndcg@10-", "NDCG@5, mrr ndcg@10-", "map@10- map@10", "map ndcg@3 map@3-"])
+def test_names_that_only_xgboost_has_are_not_mixed_with_others(names):
+    qrels, run = {"q": {"a": 2, "b": 1}}, {"q": {"a": 1.0, "b": 2.0}}
+    for given in (names, names.replace(",", "").split(), dict(enumerate(names.replace(",", "").split()))):
+        for call in (tr.RankingCollection, lambda given: tr.evaluate(qrels, run, given)):
+            with pytest.raises(ValueError, match=r"differ in .* only, got .* and .*; pass tr.preset\('xgboost', \d+\)"):
+                call(given)
+    assert list(tr.RankingCollection("ndcg@10- mrr map")) == ["ndcg(gain=exponential)@10", "mrr", "map"]
+    assert list(tr.RankingCollection("ndcg@5- ndcg@10-"))[1] == "ndcg(gain=exponential)@10"
+    assert {"ndcg@10", "ndcg@10-"} <= {*tr.RankingCollection(tr.preset("xgboost", 10))}
 
 
 @pytest.mark.parametrize(
@@ -692,3 +709,87 @@ def test_presets_of_learning_to_rank_have_the_numbers_of_a_worked_example(librar
     metric = tr.RankingCollection(tr.preset(library, k))[theirs]
     assert metric.score(scores, grades, group_sizes=sizes, **order).mean().item() == pytest.approx(want)
     assert by_definition(library, theirs, scores, grades, sizes) == pytest.approx(want)
+
+
+ABOVE = float(np.nextafter(np.float32(0.5), np.float32(1)))  # the next number that labels there, float32, can have
+
+
+@rows_of("lightgbm", "catboost")
+def test_labels_with_fractions_have_the_numbers_of_catboost_and_lightgbm(library, theirs, ours):
+    if library == "lightgbm" and "ndcg" in theirs:
+        pytest.skip("LightGBM's NDCG refuses them")
+    scores, grades, sizes = rows_with_groups(tied=False)
+    grades = np.random.default_rng(5).choice([0, 0.2, 0.5, ABOVE, 0.6, 1], size=len(grades)) * (grades > 0)
+    metric = tr.parse(ours)
+    metric.update(scores, grades, group_sizes=sizes, tie_break=-np.arange(len(scores)))
+    want = LEARNING_TO_RANK[library](theirs, scores, grades, sizes)
+    assert metric.compute().item() == pytest.approx(want, abs=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_label_is_relevant_in_catboost_and_lightgbm_if_it_is_above_one_half(dtype):
+    scores = torch.tensor([[3.0, 2.0, 1.0]])
+    for label, relevant in ((0.5, 0), (ABOVE, 1), (0.6, 1), (1, 1), (2, 1)):
+        target = torch.tensor([[0.2, label, 0]], dtype=dtype)
+        for library, name, want in (
+            ("catboost", "MRR:top=2", relevant / 2),
+            ("catboost", "MAP", relevant / 2),
+            ("catboost", "MAP:top=2", relevant / 2),
+            ("catboost", "PrecisionAt:top=2", relevant / 2),
+            ("catboost", "RecallAt:top=2", 1),  # 1 also without a relevant row
+            ("catboost", "RecallAt:top=1", 1 - relevant),
+            ("lightgbm", "map@2", relevant / 2 or 1),
+        ):
+            metric = tr.parse(tr.preset(library, 1, 2)[name])
+            assert metric.score(scores, target).item() == pytest.approx(want), (label, name)
+            if library == "catboost" and ":" in name:  # a name that only CatBoost has
+                assert tr.parse(name).relevance_level == metric.relevance_level
+
+
+def test_weights_of_groups_count_in_catboost_but_for_three_measures():
+    pytest.importorskip("catboost")
+    from catboost.utils import eval_metric
+
+    scores, grades, weights = np.array([3.0, 2, 1] * 2), np.array([1.0, 0, 0, 0, 0, 1]), np.array([1.0, 3])
+    for theirs, ours in tr.preset("catboost", 1, 2).items():
+        given = {"group_id": [0] * 3 + [1] * 3, "group_weight": weights.repeat(3), "thread_count": 1}
+        metric, ignored = tr.parse(ours), theirs.startswith(("MAP", "PrecisionAt", "RecallAt"))
+        metric.update(scores, grades, group_sizes=[3, 3], **({} if ignored else {"weights": weights}))
+        assert metric.compute().item() == pytest.approx(eval_metric(grades, scores, theirs, **given)[0], abs=1e-6)
+    assert all(f"`{name}`" in EXCEPT["catboost"] for name in ("MAP", "PrecisionAt", "RecallAt"))
+
+
+#: names of CatBoost whose parameters are in another order, or are those that it takes by itself
+CATBOOST = {
+    "NDCG:top=2;type=Base": "ndcg@2",
+    "NDCG:type=Base": "ndcg",
+    "NDCG:type=Exp;top=3": "ndcg(gain=exponential)@3",
+    "NDCG:top=3;denominator=LogPosition": "ndcg@3",
+    "NDCG:top=3;denominator=Position;type=Exp": "ndcg(discount=reciprocal,gain=exponential)@3",
+    "DCG:denominator=Position": "dcg(discount=reciprocal)",
+    "DCG:top=2;type=Base;denominator=LogPosition": "dcg@2",
+    "ERR:top=10": "err(max_grade=1,gain=linear)@10",
+    "ERR:top=2": "err(max_grade=1,gain=linear)@2",
+}
+
+
+@cases("theirs", CATBOOST)
+@pytest.mark.parametrize("tied", [False, True])
+def test_names_of_catboost_are_read_with_their_parameters(theirs, tied):
+    assert tr.parse(theirs).label == CATBOOST[theirs]
+    assert list(tr.RankingCollection(f"mrr, {theirs} map")) == ["mrr", CATBOOST[theirs], "map"]
+    scores, grades, sizes = rows_with_groups(tied)
+    grades = grades / 4 if "ERR" in theirs else grades
+    metric = tr.parse(theirs, **{**ALWAYS["catboost"], "empty_target_action": "pos" if "NDCG" in theirs else "neg"})
+    metric.update(scores, grades, group_sizes=sizes)
+    want = by_definition("catboost", theirs, scores.tolist(), grades.tolist(), sizes.tolist())
+    assert metric.compute().item() == pytest.approx(want, abs=1e-6)
+    assert by_catboost(theirs, scores, grades, sizes) == pytest.approx(want, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name", ["NDCG:type=Cubic", "NDCG:top=-1", "MRR:hints=skip_train~false", "NDCG:top", "NDCG:=2"]
+)
+def test_other_parameters_of_catboost_are_refused(name):
+    with pytest.raises(ValueError, match="Expected"):
+        tr.parse(name)

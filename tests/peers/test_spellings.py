@@ -120,6 +120,21 @@ def test_names_of_ir_measures(names):
         assert_agree(tr.parse(name).score(ranking), [found[query] for query in qrels], name)
 
 
+COUNTS = {"NumQ": 2, "NumRel": 3, "NumRet": 4, "NumRet(rel=1)": 2, "NumRelRet": 2}
+
+
+def test_counts_of_ir_measures_are_sums_over_the_queries_of_the_run():
+    qrels = {"a": {"x": 1, "y": 2, "z": 1}, "b": {"x": 0, "z": 0}, "not in the run": {"x": 1}}
+    run = {"a": {"x": 2.0, "y": 1.0}, "b": {"x": 1.0, "w": 0.5}, "not judged": {"x": 1.0}}
+    found = tr.evaluate(qrels, run, " ".join(COUNTS))
+    assert found.means["run"] == COUNTS
+    assert found.means["run"] != tr.evaluate(qrels, run, " ".join(COUNTS).lower()).means["run"]  # means, our own
+    ir_measures = pytest.importorskip("ir_measures")
+    for name, want in COUNTS.items():
+        measure = ir_measures.parse_measure(name)
+        assert ir_measures.calc_aggregate([measure], qrels, run)[measure] == want
+
+
 # ---- ranx ------------------------------------------------------------------------------------------------------------
 
 RANX = """hit_rate@3 precision@3 recall@3 f1@3 r-precision mrr@3 map@3 dcg@3 dcg_burges ndcg@3 ndcg_burges@3 map@3-l2

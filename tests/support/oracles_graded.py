@@ -15,6 +15,7 @@ STOPS: list[dict[str, Any]] = [
     {"top_k": 2, "max_grade": 2},
     {"max_grade": 1},
     {"max_grade": 2.5},
+    {"max_grade": 3, "gain": "linear"},
     SKIPPED,
 ]
 
@@ -52,20 +53,28 @@ def gain_of(grade: float, gain: Any) -> float:
 # ---- a reader who stops at what satisfies ----------------------------------------------------------------------------
 
 
-def satisfaction(grade: float, max_grade: float) -> float:
+def satisfaction(grade: float, max_grade: float, gain: str = "exponential") -> float:
+    if gain == "linear":
+        return min(max(grade, 0.0), max_grade) / max_grade
     return (2.0 ** min(grade, max_grade) - 1) / 2.0**max_grade if grade > 0 else 0.0
 
 
-@oracle("err", of="grades", few=WHOLE_OR_CUT, many=STOPS, baseline=stops, others={"max_grade": [3, 2.5]})
+@oracle(
+    "err", of="grades", few=WHOLE_OR_CUT, many=STOPS, baseline=stops, others={"max_grade": [3, 2.5], "gain": ["linear"]}
+)
 def reciprocal_rank_of_stop(
-    grades: Sequence[float], missing: Sequence[float], top_k: int | None = None, max_grade: float = 4
+    grades: Sequence[float],
+    missing: Sequence[float],
+    top_k: int | None = None,
+    max_grade: float = 4,
+    gain: str = "exponential",
 ) -> float | None:
     if max([0, *grades, *missing]) <= 0:
         return None
     total, still_there = 0.0, 1.0
     for rank, grade in enumerate(grades[:top_k], 1):
-        total += still_there * satisfaction(grade, max_grade) / rank
-        still_there *= 1 - satisfaction(grade, max_grade)
+        total += still_there * satisfaction(grade, max_grade, gain) / rank
+        still_there *= 1 - satisfaction(grade, max_grade, gain)
     return total
 
 
@@ -75,12 +84,13 @@ def reciprocal_rank_of_stop(
     few=[{}, {"top_k": 3, "max_grade": 3}],
     many=STOPS,
     baseline=lambda n, r, k: stops(n, r, k) / best_stops(r, k),
+    others={"gain": ["linear"]},
 )
 def normalised_reciprocal_rank(
-    grades: Sequence[float], missing: Sequence[float], top_k: int | None = None, max_grade: float = 4
+    grades: Sequence[float], missing: Sequence[float], top_k: int | None = None, **of_grades: Any
 ) -> float | None:
-    best = reciprocal_rank_of_stop(sorted([*grades, *missing], reverse=True), (), top_k, max_grade)
-    found = reciprocal_rank_of_stop(grades, missing, top_k, max_grade)
+    best = reciprocal_rank_of_stop(sorted([*grades, *missing], reverse=True), (), top_k, **of_grades)
+    found = reciprocal_rank_of_stop(grades, missing, top_k, **of_grades)
     return None if best is None else found / best
 
 

@@ -103,7 +103,7 @@ SINGLE: dict[str, dict[Any, str]] = {
         " Spearman WeightedTau",
     },
     "false_alarm": {-1: "Utility"},
-    "gain": {None: "MAP APIA OPA", "exponential": "UMeasure"},
+    "gain": {None: "MAP APIA OPA", "exponential": "ERR NERR UMeasure"},
     "log_base": {2: "DCG NDCG PSNDCG Entropy", math.e: "Miscalibration AWRF"},
     "max_grade": {4: "ERR NERR", 1: "ERRIA NERRIA"},
     "min_precision": {0.5: "RecallAtPrecision"},

@@ -36,7 +36,7 @@ def keyed(metrics: Metrics, *more: Member, options: Mapping[str, Any] | None = N
 
     Raises:
         ValueError: an element is none of these, needs arguments that a collection does not pass, or was made with other
-            options.
+            options; or names of XGBoost are beside names that mean something else there.
     """
     options = options or {}
     if isinstance(metrics, Mapping) and not isinstance(metrics, MetricCollection):
@@ -47,10 +47,26 @@ def keyed(metrics: Metrics, *more: Member, options: Mapping[str, Any] | None = N
             for name, metric in pairs:
                 yield f"{key}_{name}" if isinstance(value, MetricCollection) else str(key), metric
         arguments: tuple[Any, ...] = more
+        check_one_library([*metrics.values(), *more])
     else:
         arguments = (*metrics, *more) if several(metrics) else (metrics, *more)
+        check_one_library(arguments)
     for value in arguments:
         yield from _metrics(value, options)
+
+
+def check_one_library(elements: Iterable[Any]) -> None:
+    """Raise ValueError for XGBoost's ``ndcg@10-`` beside ``ndcg@10``, whose gain is exponential in XGBoost alone."""
+    names = [name.lower() for value in elements if isinstance(value, str) for name in split(value)]
+    plain = {name.partition("@")[0]: name for name in names if not name.endswith("-")}
+    for name in names:
+        measure, _, cut = name.removesuffix("-").partition("@")
+        if name.endswith("-") and measure in plain:
+            here = " and ".join(metric.label for one in (plain[measure], name) for metric in parse_all(one)[:1])
+            raise ValueError(
+                f"Expected {plain[measure]!r} and XGBoost's {name!r} to differ in queries without a relevant row only,"
+                f" got {here}; pass tr.preset('xgboost', {cut}), which has both"
+            )
 
 
 def _metrics(value: Any, options: Mapping[str, Any]) -> list[tuple[str, Metric]]:

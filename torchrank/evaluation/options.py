@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from torchrank.collection.members import keyed, several
+from torchrank.collection.members import check_one_library, keyed, several
 from torchrank.names.arguments import integer, one_of
 from torchrank.names.labels import split
 from torchrank.names.nearest import did_you_mean
@@ -132,6 +132,7 @@ def with_parameters(measures: Suite, **parameters: Any) -> Any:
         return {key: metrics[0] if len(metrics) == 1 else measures[key] for key, metrics in several_of.items()}
     measures = list(measures) if several(measures) else measures  # a generator is read once
     every = measures if isinstance(measures, list) else [measures]
+    check_one_library(every)
     if wanted:
         return [metric for name in every for metric in _named(name, wanted)]
     # A measure has the name by which it is asked for.

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -203,11 +204,15 @@ def discount_of(discount: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor]
 
 
 def checked_gain(gain: object) -> object:
-    """Check the argument ``gain`` of :class:`torchrank.metrics.GradedMetric`: a name, a callable or a table.
+    """Check the argument ``gain`` of :class:`torchrank.metrics.GradedMetric`: a name, a callable, a table or a list.
 
     Raises:
         ValueError: the name is unknown, the callable has no name, or the table is not valid.
     """
+    if isinstance(gain, Tensor | np.ndarray):
+        gain = gain.tolist()
+    if isinstance(gain, list | tuple):
+        gain = dict(enumerate(gain))
     if isinstance(gain, Mapping):
         return checked_gains(gain)
     one_of("gain", gain, GAINS, or_callable=True)

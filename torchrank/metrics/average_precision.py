@@ -74,11 +74,11 @@ class MAP(BinaryMetric):
         "mteb": "map",
         "ranx": "map",
         "rax": "ap_metric",
-        "lightgbm": {"map": "(normalize=min)"},
+        "lightgbm": {"map": "(normalize=min,relevance_level=0.50000003)"},
         "xgboost": {"map": "(normalize=min)", "map@{k}-": "(normalize=min,empty_target_action=neg)@{k}"},
         "catboost": {
-            "MAP": "(empty_target_action=neg)",
-            "MAP:top={k}": "(normalize=min,empty_target_action=neg)@{k}",
+            "MAP": "(relevance_level=0.50000003,empty_target_action=neg)",
+            "MAP:top={k}": "(normalize=min,relevance_level=0.50000003,empty_target_action=neg)@{k}",
         },
         "TensorFlow Ranking": {
             "MeanAveragePrecisionMetric": "with item weights `gain=linear` of grades that are 0 or the weight",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
 from torchrank.formulas.cascades import Reader
-from torchrank.formulas.gains import RECIPROCAL, UNDISCOUNTED, Satisfying
+from torchrank.formulas.gains import RECIPROCAL, UNDISCOUNTED, Satisfying, Scaled
 from torchrank.hardware.devices import running_sum
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
-from torchrank.names.parameters import number
+from torchrank.names.parameters import number, one_of
 from torchrank.ranking.arithmetic import only, ratio
 from torchrank.ranking.derived import cached
 from torchrank.ranking.gain import Gain
@@ -22,8 +24,9 @@ __all__ = ["ERR", "NERR"]
 class ERR(RankingMetric):
     r"""Expected reciprocal rank: :math:`\sum_{i \le k} \frac{1}{i} R_i \prod_{j < i} (1 - R_j)`.
 
-    The reader stops at a candidate with probability :math:`R = (2^{grade} - 1) / 2^{max\_grade}`. Grades above
-    ``max_grade`` count as ``max_grade``, because no probability exceeds 1. Under ``ties="expected"`` it is the exact
+    The reader stops at a candidate with probability :math:`R = (2^{grade} - 1) / 2^{max\_grade}`, or, with
+    ``gain="linear"``, :math:`R = grade / max\_grade`. Grades above ``max_grade`` count as ``max_grade``, because no
+    probability exceeds 1. Under ``ties="expected"`` it is the exact
     mean over all orders of the tied candidates. On an accelerator this takes one pass for each candidate of a list,
     because reading the sizes of tie groups would make the host wait.
 
@@ -32,9 +35,11 @@ class ERR(RankingMetric):
 
     Args:
         max_grade: the largest possible grade, not only of this batch; > 0.
+        gain: "exponential" or "linear", from a grade to the probability that the reader stops. Grades that are
+            probabilities, as in CatBoost, need ``gain="linear", max_grade=1``.
 
     Raises:
-        ValueError: ``max_grade`` is not a number > 0.
+        ValueError: ``max_grade`` is not a number > 0, or ``gain`` is unknown.
 
     Example:
         >>> import torch, torchrank as tr
@@ -45,16 +50,21 @@ class ERR(RankingMetric):
     known_as = {
         "parse": "expected_reciprocal_rank",
         "ir_measures": {"ERR": "through TREC's gdeval, which has `max_grade=4` and rounds to 5 decimals"},
+        "catboost": {
+            "ERR": "(max_grade=1,gain=linear,empty_target_action=neg) where grades are from 0 to 1",
+            "ERR:top={k}": "(max_grade=1,gain=linear,empty_target_action=neg)@{k} where grades are from 0 to 1",
+        },
     }
     name = "err"
     monotone_behind = True
 
     max_grade: float = number(default=4, above=0)
+    gain: Literal["exponential", "linear"] = one_of(default="exponential")
 
     @property
     def gain_function(self) -> Gain:
         """The function from grades to the probability that the reader stops."""
-        return Satisfying(self.max_grade)
+        return Scaled(self.max_grade) if self.gain == "linear" else Satisfying(self.max_grade)
 
     def need(self) -> Need:
         return Need(self.top_k, relevant=True)
@@ -100,7 +110,7 @@ class NERR(ERR):
 
     :math:`nERR@k = \frac{1}{IERR@k} \sum_{i \le k} \frac{1}{i} R_i \prod_{j < i} (1 - R_j)`. This is :class:`ERR`
     divided by IERR, the ERR of the best order of all judged candidates, retrieved or not, cut at k. The best order is
-    by descending grade. The reader stops at a candidate with probability :math:`R = (2^{grade} - 1) / 2^{max\_grade}`.
+    by descending grade. The reader stops at a candidate with probability R, as for :class:`ERR`.
 
     Source:
         Clarke, Craswell, Soboroff and Ashkan, A comparative analysis of cascade measures for novelty and diversity,

@@ -35,7 +35,7 @@ class NumRel(BinaryMetric):
 
     known_as = {
         "trec_eval": {"num_rel": "(aggregation=sum)"},
-        "ir_measures": {"NumRel": "whose result is the sum, `aggregation=sum`"},
+        "ir_measures": {"NumRel": "(aggregation=sum,empty_target_action=listed)"},
     }
     name = "numrel"
     value_range = (0.0, math.inf)
@@ -66,7 +66,7 @@ class NumRelRet(BinaryMetric):
     known_as = {
         "trec_eval": {"num_rel_ret": "(aggregation=sum)"},
         "ir_measures": {
-            "NumRelRet": "whose result is the sum, `aggregation=sum`",
+            "NumRelRet": "(aggregation=sum)",
             "NumRet(rel={x})": "(relevance_level={x},aggregation=sum)",
         },
         "ranx": {"hits": "a name that other libraries have for `HitRate`"},
@@ -96,7 +96,7 @@ class NumRet(RetrievedMetric):
     known_as = {
         "parse": "list_length",
         "trec_eval": {"num_ret": "(aggregation=sum)"},
-        "ir_measures": {"NumRet": "whose result is the sum, `aggregation=sum`"},
+        "ir_measures": {"NumRet": "(aggregation=sum)"},
         "lenskit": {"": "`ListLength`"},
     }
     name = "numret"
@@ -166,7 +166,7 @@ class NumQ(RankingMetric):
         tensor(2.)
     """
 
-    known_as = {"parse": "num_queries", "trec_eval": "num_q", "ir_measures": "NumQ"}
+    known_as = {"parse": "num_queries", "trec_eval": "num_q", "ir_measures": {"NumQ": "(empty_target_action=listed)"}}
     name = "numq"
     value_range = (0.0, math.inf)
     takes_unjudged_for = ("irrelevant", "condensed")

@@ -40,7 +40,8 @@ class GradedMetric(RankingMetric):
     Args:
         gain: the function from grades to gains: "linear", the grade itself; "exponential", 2 ** grade - 1; a callable
             with a name, from float64 grades to gains, which should not be negative; or a table of gains by grade, as
-            ``{1: 1, 2: 4}``. A grade that the table lacks is its own gain. Unjudged candidates always gain 0, and so
+            ``{1: 1, 2: 4}``, or a list of the gains of grades 0, 1, 2, ... A grade that the table lacks is its own
+            gain, as in trec_eval, whose ``ndcg.1=1,2=4`` is read, too. Unjudged candidates always gain 0, and so
             does grade 0, unless a table has a gain for it.
 
     Raises:

@@ -335,7 +335,10 @@ class MRR(PositionMetric):
         "lenskit": "RecipRank",
         "rax": "mrr_metric",
         "trulens": "GroundTruthAgreement.mrr",
-        "catboost": {"MRR": "(empty_target_action=neg)", "MRR:top={k}": "(empty_target_action=neg)@{k}"},
+        "catboost": {
+            "MRR": "(relevance_level=0.50000003,empty_target_action=neg)",
+            "MRR:top={k}": "(relevance_level=0.50000003,empty_target_action=neg)@{k}",
+        },
         "TensorFlow Ranking": "MRRMetric",
         "torcheval": "",
         "metrax": "",

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from torchrank.names.labels import name_of
+from torchrank.names.labels import name_of, write
 from torchrank.names.nearest import closest, did_you_mean
 from torchrank.names.registry import measures
 
@@ -67,8 +67,10 @@ def plain(value: Any) -> Any:
 MOST = 2**53
 
 
-def integer(argument: str, value: object, least: int, or_none: bool = True, most: int = MOST) -> int | None:
-    """Return an argument as a Python int, or as None if ``or_none``.
+def integer(
+    argument: str, value: object, least: int, or_none: bool = True, most: int = MOST, others: str = ""
+) -> int | None:
+    """Return an argument as a Python int, or as None if ``or_none``. ``others`` are further values, for the message.
 
     Raises:
         ValueError: it is not an integer of Python or NumPy, or it is out of bounds.
@@ -77,18 +79,30 @@ def integer(argument: str, value: object, least: int, or_none: bool = True, most
         return None
     if not isinstance(value, Integral) or isinstance(value, bool) or not least <= int(value) <= most:
         bound = f"<= {most}" if isinstance(value, Integral) and int(value) > most else f">= {least}"
-        also = " or None" if or_none else ""
-        several = argument == "top_k" and isinstance(value, list | tuple)
-        way_out = "; give several to RankingCollection, as 'ndcg@5,10'" if several else ""
+        also = f"{others} or None" if or_none else others
+        way_out, whole = "", str(value).removesuffix(".0")
+        if argument == "top_k" and isinstance(value, list | tuple):
+            way_out = "; give several to RankingCollection, as 'ndcg@5,10'"
+        elif not isinstance(value, Integral) and whole.isdecimal() and least <= int(whole) <= most:
+            way_out = f"; pass {whole}"
         raise ValueError(f"Expected {argument} to be an integer {bound}{also}, got {value!r}{way_out}")
     return int(value)
 
 
-#: where the parameters of measures are given
-IN_MEASURE = "pass {} to the measure, as NDCG(top_k=10, gain='linear') or 'ndcg(gain=linear)@10'"
+def _to_measure(name: str) -> str:
+    """The way to pass a parameter to a measure, with an example of it."""
+    if name == "top_k":
+        return "pass top_k to the measure, as NDCG(top_k=10) or 'ndcg@10'"
+    every = sorted(measures().values(), key=lambda measure: measure.name != "ndcg")
+    measure = next(measure for measure in every if name in measure.declared)
+    value, label = measure.declared[name].default, ""
+    if name in measure.definition():
+        label = f" or {write(measure.name, {name: value}, None)!r}"
+    value = "..." if value is inspect.Parameter.empty else repr(value)
+    return f"pass {name} to the measure, as {measure.__name__}({name}={value}){label}"
 
 
-def unknown(call: str, name: str, known: Iterable[str], others: Iterable[str] = (), way: str = IN_MEASURE) -> str:
+def unknown(call: str, name: str, known: Iterable[str], others: Iterable[str] = (), way: str = "") -> str:
     """The error message for an unknown argument: the known one that is meant, or the ``way`` to pass it elsewhere.
 
     Args:
@@ -96,13 +110,13 @@ def unknown(call: str, name: str, known: Iterable[str], others: Iterable[str] = 
         name: the unknown argument.
         known: the arguments of the call.
         others: arguments that are passed elsewhere; by default the parameters of all measures.
-        way: where these are passed, a template.
+        way: where these are passed, a template; by default to a measure.
     """
     known = list(known)
     others = others or dict.fromkeys(name for measure in measures().values() for name in measure.declared)
     hint = did_you_mean(name, known)
     if not hint and (meant := closest(name, others)):
-        hint = f"; {way.format(meant[0])}"
+        hint = f"; {way.format(meant[0]) if way else _to_measure(meant[0])}"
     expected = f"an argument of {call}" if hint else f"{call} to have arguments {', '.join(known)}"
     return f"Expected {expected}, got {name!r}{hint}"
 

@@ -16,13 +16,19 @@ _SHAPE = re.compile(
 )
 
 
-_PARAMETER = re.compile(r"\s*(\w+)\s*=\s*('[^']*'|\"[^\"]*\"|{[^{}]*}|[^\s,'\"{}](?:[^,'\"{}]*[^\s,'\"{}])?)\s*(?:,|$)")
+_PARAMETER = re.compile(
+    r"\s*(\w+)\s*=\s*('[^']*'|\"[^\"]*\"|{[^{}]*}|\[[^][]*\]|[^\s,'\"{}[](?:[^,'\"{}]*[^\s,'\"{}])?)\s*(?:,|$)"
+)
 
 
-# The commas and spaces between labels in one string, but not beside an @, before another cutoff or in parentheses,
-# which match as a whole.
+#: trec_eval's gains of grades behind a name: ndcg.1=3.5,2=9
+_GAINS = re.compile(r"(?P<name>[^=]*[^=\d])[._](?P<gains>\d+=[\d.]+(?:,\d+=[\d.]+)*)")
+
+
+# The commas and spaces between labels in one string, but not beside an @, before another cutoff or gain (ndcg.1=2,2=4)
+# or in parentheses, which match as a whole.
 _BETWEEN = re.compile(
-    r"\([^()]*\)|(?P<between>(?<![@,\s])(?:\s*,\s*|\s+)(?![@(,\s])(?!-?[\d.]+(?:-\d+|%|tok)?\s*(?:,|\s|$)))"
+    r"\([^()]*\)|(?P<between>(?<![@,\s])(?:\s*,\s*|\s+)(?![@(,\s])(?!-?[\d.]+(?:=|(?:-\d+|%|tok)?\s*(?:,|\s|$))))"
 )
 
 
@@ -107,7 +113,12 @@ def read(text: str) -> Label:
     parts = _SHAPE.fullmatch(text)
     if parts is None:
         raise ValueError(f"Expected a label like 'ndcg@10' or 'map(normalize=min)@5,10', got {text!r}")
-    inside = parts["inside"] or ""
+    name, inside = parts["name"], parts["inside"] or ""
+    if ":" in name and "=" in name:  # CatBoost's parameters: NDCG:top=10;type=Exp
+        name, _, options = name.partition(":")
+        inside = f"{options.replace(';', ',')},{inside}"
+    elif of_grades := _GAINS.fullmatch(name):
+        name, inside = of_grades["name"], f"gain={{{of_grades['gains'].replace('=', ':')}}},{inside}"
     parameters: dict[str, object] = {}
     end = 0
     while inside[end:].strip():
@@ -116,7 +127,7 @@ def read(text: str) -> Label:
             raise ValueError(f"Expected parameters like 'beta=2, ties=optimistic' in {text!r}, got {inside[end:]!r}")
         parameters[parameter[1].lower()] = _literal(parameter[2])
         end = parameter.end()
-    return Label(parts["name"], parameters, parts["cutoff"] or "")
+    return Label(name, parameters, parts["cutoff"] or "")
 
 
 def name_of(function: Callable) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Iterable
 
@@ -19,6 +20,13 @@ def nearest(names: Iterable[str], known: dict[str, str]) -> list[str]:
         if likeness[near] >= 0.7 and likeness[near] > max(likeness.values()) - 0.15:
             hints.setdefault(known[near], near)
     return list(hints.values())[:3]
+
+
+def keeps_words(name: str, other: str) -> bool:
+    """Whether another name has at least half of each word of a name in a row, if the name has several words."""
+    blocks = [{*range(b.b, b.b + b.size)} for b in difflib.SequenceMatcher(None, other, name).get_matching_blocks()]
+    words = [{*range(*word.span())} for word in re.finditer(r"[^\W_]+", name)]
+    return len(words) == 1 or all(2 * max(len(word & block) for block in blocks) >= len(word) for word in words)
 
 
 def _likeness(name: str, other: str) -> float:

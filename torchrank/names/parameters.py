@@ -88,12 +88,12 @@ class _Integer(Parameter):
 @dataclass(frozen=True)
 class _Cutoff(_Integer):
     def checked(self, owner: type, name: str, value: Any) -> Any:
-        if not isinstance(value, str) or not owner.takes_top_k:  # type: ignore[attr-defined]
+        if not owner.takes_top_k:  # type: ignore[attr-defined]
             return super().checked(owner, name, value)
-        number, unit = quantity_of(value)
+        number, unit = quantity_of(value) if isinstance(value, str) else (math.nan, "")
         if math.isnan(number):
-            wanted = "an integer >= 1, a share as '10%', a cost as '2000tok', or None"
-            raise ValueError(f"Expected {name} to be {wanted}, got {value!r}")
+            others = ", a share as '10%', a cost as '2000tok',"
+            return arguments.integer(name, value, self.least, self.or_none, self.most, others)
         return f"{number:.12g}{unit}"
 
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from torchrank.names.labels import Label, read, split, write
-from torchrank.names.nearest import did_you_mean, nearest
+from torchrank.names.nearest import did_you_mean, keeps_words, nearest
 from torchrank.names.registry import measures
 from torchrank.names.spellings import PARAMETERS, PARSE, Known, known, without_optional
 
@@ -38,7 +38,7 @@ def parse(name: str, **overrides: Any) -> Any:
 
     Args:
         name: a label, for example ``"ndcg@10"`` or ``"map(normalize=min,relevance_level=2)@100"``, or another library's
-            spelling. Case does not matter.
+            spelling. Case does not matter, but for ir_measures' sums: ``NumRel``, ``NumRet``, ``NumRelRet``, ``NumQ``.
         overrides: arguments of the metric, which replace those in the name. Measures of recommended lists require some:
             ``tr.parse("coverage@10", num_items=1000)``.
 
@@ -123,8 +123,11 @@ def resolve(name: str) -> list[Label]:
     lower = label.name.lower()
     spellings = _ordered(tuple(registry.values()))
     if lower in registry:
-        # Our own name wins over a spelling of the same name, unless that has parameters or a cutoff: IPrec@0.1.
-        spellings = [x for x in spellings if x.literal == lower and (x.cutoff or x.parameters)]
+        # Our own name wins over a spelling of the same name, unless that has parameters or a cutoff, as IPrec@0.1, or
+        # is ir_measures' in the same letters: NumRel is the sum, numrel the mean.
+        spellings = [
+            x for x in spellings if x.literal == lower and (x.cutoff or x.parameters or x.of_ir_measures == label.name)
+        ]
     for spelling in spellings:
         if labels := spelling.fit(label):
             return labels
@@ -160,7 +163,9 @@ def _suggestions(label: Label, cut: re.Match[str] | None, spellings: Sequence[_S
     for example, measure in examples.items():
         text = example.removesuffix("@{k}").replace("{k}", cutoff or "10")
         known[text], after[text] = measure, f"@{cutoff}" if cutoff and example.endswith("@{k}") else ""
-    return [write(near, label.parameters, None) + after[near] for near in nearest((lower, stem), known)]
+    # A word more, as in cv_recall, is another measure.
+    same = [near for near in nearest((lower, stem), known) if keeps_words(stem, near)]
+    return [write(near, label.parameters, None) + after[near] for near in same]
 
 
 @functools.lru_cache(maxsize=8)  # a new measure makes a new list
@@ -229,7 +234,7 @@ def _arguments(label: Label) -> dict[str, Any]:
             if other in arguments:
                 raise ValueError(f"Expected one value of {other} for {label.name}, got another by {key}={value!r}")
             arguments[other] = value
-        elif value in other:
+        elif value in list(other):  # a table of gains has no hash
             if twice := [name for name in other[value] if name in arguments]:
                 raise ValueError(f"Expected one value of {twice[0]} for {label.name}, got another by {key}={value!r}")
             arguments |= other[value]
@@ -258,6 +263,8 @@ class _Spelling:
     example: str
     #: the name in lower case, as it is written there
     literal: str
+    #: the name as ir_measures writes it; empty if it is another library's
+    of_ir_measures: str
     #: the name of the measure
     measure: str
     #: the smallest wins: most parameters first, then names under "parse"
@@ -276,7 +283,8 @@ class _Spelling:
         cutoff = re.compile(_pattern(parts.cutoff)) if parts.cutoff else None
         rank = (-len(parts.parameters) - bool(cutoff), entry.library != PARSE)
         pattern = re.compile(_pattern(theirs), re.IGNORECASE)
-        return cls(pattern, parts.parameters, cutoff, labels, example, parts.name.lower(), measure.name, rank)
+        exact = parts.name if entry.library == "ir_measures" and labels != [measure.name] else ""
+        return cls(pattern, parts.parameters, cutoff, labels, example, parts.name.lower(), exact, measure.name, rank)
 
     def fit(self, label: Label) -> list[Label]:
         """The labels of a name in this spelling; nothing if the name does not fit."""

@@ -79,6 +79,7 @@ EXCEPT = {
     "rax": "a list in which all scores are -inf counts as 0, and a batch in which all lists are masked is 0",
     "lightgbm": "equal scores rank in the order of rows: pass `tie_break=-numpy.arange(len(scores))`",
     "xgboost": "as LightGBM, and scores are rounded to float32",
+    "catboost": "`PrecisionAt`, `RecallAt` and `MAP` ignore weights of groups: pass none",
     "ragas": "grades are its judge's verdicts on the retrieved contexts, whose number is k; ids count once",
     "deepeval": "grades are its judge's verdicts on the retrieved contexts, whose number is k",
     "trulens": "precision and recall take all ties at k, if there are scores; 0 is relevant, but in NDCG",

@@ -20,10 +20,13 @@
 - In a name ``{k}`` is a cutoff or a list of cutoffs. ``{x}`` is a number or a list of numbers, each of which makes its
   own label; ``{xs}`` is a list of numbers for one label. Any other name in braces is one number. A setting may use
   them, and ``{root}``, the square root of ``{x}``. A cutoff in brackets may be left out.
+- CatBoost's ``Name:key=value;key=value`` has the parameters in any order.
+- CatBoost and LightGBM round labels to float32, and those above 0.5 are relevant: at or above 0.50000003.
 
-Case does not matter. An underscore may also be a dot, as on trec_eval's command line (``ndcg_cut.5,10``), a hyphen or
-nothing, as in names of classes (``RecipRank``). Parameters in a name must be given with the same values. All other
-parameters, and a cutoff after ``@``, are passed on.
+Case does not matter, except for names of ir_measures that mean something else in lower case: ``NumRel`` is a sum. An
+underscore may also be a dot, as on trec_eval's command line (``ndcg_cut.5,10``), a hyphen or nothing, as in names of
+classes (``RecipRank``). Parameters in a name must be given with the same values. All other parameters, and a cutoff
+after ``@``, are passed on.
 
 If two names fit, the name with parameters or a cutoff wins, then the name under "parse". A measure's own name wins over
 all names without parameters or a cutoff.
@@ -89,6 +92,9 @@ PARAMETERS: dict[str, str | dict[Any, dict[str, Any]]] = {
     "t": "target",
     "max_rel": "max_grade",
     "dcg": {"log2": {}, "exp-log2": {"gain": "exponential"}},
+    "top": "top_k",
+    "type": {"Base": {}, "Exp": {"gain": "exponential"}},
+    "denominator": {"LogPosition": {}, "Position": {"discount": "reciprocal"}},
     "judged_only": {True: {"unjudged": "condensed"}, False: {}},
 }
 

@@ -75,6 +75,11 @@ class SafeMetric(Metric):
         # torch.nn.Module tries whether each value is a parameter, a module or a buffer: a third of the time to make a
         # metric. An attribute of the class may be a property, or one that torchmetrics refuses to change.
         attributes = self.__dict__
+        if ":" in name and (own := attributes.get("_state")) and not name.startswith(f"{own}:"):
+            raise ValueError(  # MetricCollection writes the state of the first metric of a group into the others
+                f"Expected {own} to keep its own state, got that of {name.rpartition(':')[0]}; leave compute_groups"
+                " out of MetricCollection, which finds equal states by itself"
+            )
         simple = type(value) in PLAIN or name in attributes.get("_defaults", ())
         known = (
             name in attributes.get("_parameters", ())
