@@ -48,7 +48,7 @@ HINTS = [
     (lambda **more: tr.PerQuery(tr.MRR()).update(SCORES, GRADES, **more), "query_id", "query_ids", [3, 4]),
     (lambda **more: tr.evaluate(FRAME, **more), "metrics", "measures", "mrr"),
     (lambda **more: tr.evaluate(FRAME, "mrr", **more), "query_id", "query", "user"),
-    (lambda **more: tr.evaluate(FRAME, "mrr", **more), "slices", "by", "user"),
+    (lambda **more: tr.evaluate(FRAME | {"country": [1, 1, 2]}, "mrr", **more), "slices", "by", "country"),
     (lambda **more: tr.evaluate(QRELS, measures="mrr", **more), "predictions", "run", RUN),
     (lambda **more: tr.Ranking.from_table(FRAME, **more), "user_id", "query", "user"),
     (lambda **more: tr.compare(tables(), **more), "reference", "baseline", "a"),

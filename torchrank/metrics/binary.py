@@ -89,7 +89,7 @@ class Precision(BinaryMetric):
         "ranking-metrics-torch": "precision_at",
         "rax": {"precision_metric": "(adaptive_k=True)"},
         "xgboost": {"pre": "(adaptive_k=True,empty_target_action=neg)"},
-        "catboost": {"PrecisionAt:top={k}": "(adaptive_k=True,relevance_level=0.50000003,empty_target_action=neg)@{k}"},
+        "catboost": {"PrecisionAt:top={k}": "(adaptive_k=1,relevance_level=0.50000003,empty_target_action=neg)@{k}"},
         "TensorFlow Ranking": {"PrecisionMetric": "(adaptive_k=True)"},
         "metrax": {"": "(adaptive_k=True)"},
         "lenskit": {"Precision": "(adaptive_k=True,empty_target_action=listed)"},
