@@ -13,7 +13,7 @@ from torchrank.formulas.gains import RECIPROCAL, OfRelevant, checked_weighing, g
 from torchrank.formulas.reciprocals import reciprocal_sums
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.parameters import one_of, parameter
-from torchrank.names.types import GainOption
+from torchrank.names.types import Described, GainOption
 from torchrank.ranking.arithmetic import only, per, ratio, row_sum
 from torchrank.ranking.derived import cached
 from torchrank.ranking.gain import Gain
@@ -99,7 +99,7 @@ class MAP(BinaryMetric):
     monotone_behind = True
 
     normalize: Literal["relevant", "min", "length", "k", "retrieved"] = one_of(default="relevant")
-    gain: GainOption | None = parameter(default=None, check=checked_weighing)
+    gain: Described[GainOption | None] = parameter(default=None, check=checked_weighing)
 
     def __post_init__(self) -> None:
         super().__post_init__()

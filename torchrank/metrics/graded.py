@@ -25,7 +25,7 @@ from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import number, one_of, parameter
-from torchrank.names.types import EmptyAction, GainOption
+from torchrank.names.types import Described, EmptyAction, GainOption
 from torchrank.ranking.arithmetic import only, ratio
 from torchrank.ranking.gain import Gain
 from torchrank.ranking.intervals import sum_over_ranks
@@ -50,7 +50,7 @@ class GradedMetric(RankingMetric):
 
     value_range = (0.0, math.inf)
 
-    gain: GainOption = parameter(default="linear", check=checked_gain)
+    gain: Described[GainOption] = parameter(default="linear", check=checked_gain)
 
     @functools.cached_property
     def required(self) -> Need:

@@ -17,7 +17,7 @@ from torchrank.metrics.average_precision import precisions
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.binary import BinaryMetric, nothing_irrelevant
 from torchrank.names.parameters import one_of, parameter
-from torchrank.names.types import GainOption
+from torchrank.names.types import Described, GainOption
 from torchrank.ranking.arithmetic import as_numbers, marked_rows, only, ratio
 from torchrank.ranking.derived import cached
 from torchrank.ranking.entries import run_bounds, run_starts
@@ -199,7 +199,7 @@ class OPA(RankingMetric):
     top_k: None = None
 
     pairs: Literal["all", "retrieved"] = one_of(default="all")
-    gain: GainOption | None = parameter(default=None, check=checked_weighing)
+    gain: Described[GainOption | None] = parameter(default=None, check=checked_weighing)
     average: Literal["query", "pair"] = one_of(default="query")
 
     @property

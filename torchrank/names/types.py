@@ -26,11 +26,11 @@ Repeats = Literal["error", "first", "hold"]
 #: the treatment of unjudged candidates
 Unjudged = Literal["irrelevant", "condensed", "lower", "upper"]
 
+#: the gain of a grade
+GainOption = Literal["linear", "exponential"] | Callable[[Tensor], Tensor] | Mapping[float, float]
+
 #: a tensor; or what becomes a tensor: an array, a list of numbers, a list of equally long lists
 Array = Tensor | numpy.ndarray | list[Any]
-
-#: the gain of a grade
-GainOption = Literal["linear", "exponential"] | Callable[[Tensor], Tensor] | Mapping[float, float] | Array
 
 #: grades; a label, or ids, of each query; (query, item) or (query, item, grade), each 1-D; a list of ids of each query
 Target = Array | tuple[Array, Array] | tuple[Array, Array, Array]
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class Described(Generic[T]):
-    """The type of an attribute that is a tensor, or also None, and is set to any array."""
+    """The type of an attribute that is also set to any array."""
 
     if TYPE_CHECKING:
 
