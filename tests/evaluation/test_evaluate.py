@@ -340,6 +340,51 @@ def test_leaving_out_identical_ids_is_advised_until_it_is_done():
         assert any("ignore_identical_ids=True" in note for note in notes) != ignore
 
 
+@pytest.mark.parametrize("queries", ["abcd", "ab", "b", "cd"])
+def test_queries_with_nothing_to_measure_are_empty_in_every_table(queries):
+    qrels = {"a": {"x": 1}, "b": {"x": 0}, "c": {"y": 1, "z": 0}, "d": {"y": 1}}
+    run = {"a": {"x": 1.0, "y": 0.5}, "b": {"x": 1.0, "y": 0.5}, "c": {}, "d": {"z": 1.0, "y": 0.5}}
+    qrels = {query: qrels[query] for query in queries}
+    skipped = ["mrr(empty_target_action=skip)", "map(empty_target_action=pos)", "auroc"]
+    measures = ["mrr", "ndcg@5", *skipped, "mr", "mr(empty_target_action=neg)", "fallout@2", "kendalltau"]
+    ranking = tr.Ranking.from_run(qrels, run)
+    suite, kept, sliced = tr.RankingCollection(measures), tr.PerQuery(measures), tr.Sliced(measures, ["all"])
+    for metric, more in ((suite, {}), (kept, {}), (sliced, {"slices": ["all"] * len(queries)})):
+        metric.update(ranking, **more)
+    halves = [
+        tr.partial(qrels, {q: docs for q, docs in run.items() if (q in "ac") == half}, measures) for half in (0, 1)
+    ]
+    found = tr.evaluate(qrels, run, measures)
+    wanted = [(row["measure"], row["queries"], row["empty"]) for row in suite.summary()]
+    for rows in (
+        found.summary(),
+        found.by(dict.fromkeys(queries, "all")),
+        kept.compute().summary(),
+        kept.compute().where(np.ones(len(queries), dtype=bool)).sliced(dict.fromkeys(queries, "all")).summary(),
+        tr.QueryTable.of(ranking, measures).summary(),
+        tr.merge(halves).summary(),
+        [row for row in sliced.summary() if row["measure"].endswith("/all")],
+    ):
+        shown = {row["measure"].removesuffix("/all"): (row["queries"], row["empty"]) for row in rows}
+        assert [(measure, *shown[measure]) for measure in measures] == wanted
+    plain = [queries.count("b")] * 7  # "b" has no relevant document
+    assert [empty for *_, empty in wanted][:7] == plain
+    assert [count for _, count, _ in wanted][:6] == [len(queries)] * 5 + [len(queries.replace("c", ""))]
+
+
+def test_a_table_of_values_has_the_empty_queries_that_it_is_told():
+    values = {"mrr": [0.0, 1.0, np.nan]}
+    for empty, wanted in (
+        (None, (3, 1)),
+        ({"mrr": [True, False, True]}, (3, 2)),
+        ({"mrr": [True, False, False]}, (2, 1)),
+    ):
+        (row,) = tr.QueryTable(list("abc"), values, empty=empty).summary()
+        assert (row["queries"], row["empty"]) == wanted
+    with pytest.raises(ValueError, match=r"Expected mrr of shape \[3\]"):
+        tr.QueryTable(list("abc"), values, empty={"mrr": [True]})
+
+
 def test_missing_queries_have_no_value_where_low_values_are_good():
     qrels, runs = two_runs()
     found, both = (tr.evaluate(qrels, runs, "mrr mr", queries=queries) for queries in ("judged", "both"))

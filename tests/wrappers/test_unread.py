@@ -54,7 +54,7 @@ def test_a_wrapper_sums_values_in_its_way_only(name, monkeypatch):
     monkeypatch.setattr(scoring, "reduce", None)  # the sums of metrics by themselves
     filled(name)
     ranking = tr.Ranking.from_scores(torch.rand(3, 4), torch.ones(3, 4))
-    values, weights = values_of({"mrr": tr.MRR()}, ranking)
+    values, weights, _ = values_of({"mrr": tr.MRR()}, ranking)
     assert (values["mrr"].tolist(), weights) == ([1, 1, 1], None)
 
 

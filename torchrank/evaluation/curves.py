@@ -171,7 +171,7 @@ def _means(ranking: Ranking, metrics: Sequence[RankingMetric]) -> tuple[tuple[fl
     """The aggregate of each metric over the queries of a ranking, and the largest number of queries with a value."""
     keyed = {str(n): metric for n, metric in enumerate(metrics)}
     # A copy of the ranking has a cache of its own, which is freed.
-    values, weights = values_of(keyed, copy.copy(ranking))
+    values, weights, _ = values_of(keyed, copy.copy(ranking))
     table = QueryTable(range(ranking.num_queries), values, weights, keyed)
     return tuple(table.values().values()), max(int((~np.isnan(column)).sum()) for column in table.columns.values())
 

@@ -270,11 +270,13 @@ def _joined(
     all_parts = [*parts, *([evaluator.absent(missing)] if len(missing) else [])]
     columns = {label: np.zeros(number, dtype=np.float64) for label in evaluator.metrics}
     weights = {label: np.ones(number, dtype=np.float64) for label in evaluator.metrics}
+    empty = {label: np.zeros(number, dtype=bool) for label in evaluator.metrics}
     judged = np.zeros(number, dtype=np.float64)
     for part in all_parts:
         judged[part.query_numbers] = part.judged
         for label, column in columns.items():
             column[part.query_numbers] = part.values[label]
+            empty[label][part.query_numbers] = part.empty[label]
             if part.weights is not None:
                 weights[label][part.query_numbers] = part.weights[label]
     alike = all(part.weights is None for part in all_parts)
@@ -288,7 +290,8 @@ def _joined(
         "not retrieved": evaluator.num_judged - sum(part.retrieved for part in parts),
         "same id as query": sum(part.retrieved_itself for part in parts),
     }
-    table = QueryTable(_ids(evaluator.qrels), columns, None if alike else weights, dict(evaluator.metrics), groups)
+    ids, metrics = _ids(evaluator.qrels), dict(evaluator.metrics)
+    table = QueryTable(ids, columns, None if alike else weights, metrics, groups, empty)
     return table, ranking, inside, row
 
 

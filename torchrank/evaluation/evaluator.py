@@ -46,6 +46,8 @@ class Part:
     values: Mapping[str, Array]
     #: float [query] by label; None = all are 1
     weights: Mapping[str, Array] | None
+    #: bool [query] by label: whether the query has nothing to measure
+    empty: Mapping[str, Array]
     #: float64 [query]: the share of judged documents in the first ranks
     judged: Array
     #: rankings of the judged documents, with the numbers of their queries in the judgments
@@ -186,13 +188,14 @@ class Evaluator:
         example = run.queries.take(np.arange(1)).tolist()[0] if len(run.queries) else None
         counts = len(run.queries), len(np.unique(with_itself)), example
         if not len(numbers):
-            return Part(numbers, {label: np.zeros(0) for label in self.metrics}, None, np.zeros(0), (), *counts)
+            nothing = {label: np.zeros(0) for label in self.metrics}
+            return Part(numbers, nothing, None, nothing, np.zeros(0), (), *counts)
         qrels = self._judgments(numbers)
         pairs = Pairs.of(qrels, run, in_run)
         matches = bool(pairs.common or (uncut is not None and Pairs.of(qrels, uncut, in_run).common))
         retrieved = int(((pairs.score > -np.inf) & (qrels.value >= 0)).sum())
         ranking = ranking_of(pairs)
-        values, weights = (
+        values, weights, empty = (
             {label: column.numpy() for label, column in (by_label or {}).items()}
             for by_label in values_of(self.metrics, ranking)
         )
@@ -202,7 +205,7 @@ class Evaluator:
             # Without the run, which takes far more memory.
             rankings.append(replace(part, queries=torch.from_numpy(numbers)[part.queries]))
         disjoint = "" if matches else pairs.disjoint
-        return Part(numbers, values, weights or None, judged, rankings, *counts, retrieved, matches, disjoint)
+        return Part(numbers, values, weights or None, empty, judged, rankings, *counts, retrieved, matches, disjoint)
 
     def _judgments(self, numbers: Array) -> Qrels:
         """The judgments of some queries."""

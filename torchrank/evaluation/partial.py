@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,7 @@ from torchrank.names.arguments import with_hints
 from torchrank.state.estimates import Estimate, Interval, estimate, estimate_table
 from torchrank.state.exact import ExactSums
 from torchrank.state.query_mean import QueryMean
+from torchrank.state.values import FILLS
 from torchrank.statistics.table import Table
 from torchrank.tables.errors import NothingInCommonError, no_common_query
 from torchrank.tables.id_columns import SECOND, ObjectIds, mixed
@@ -46,6 +48,10 @@ class PartialEvaluation:
     facts: Mapping[str, Any]
     #: sums of the values of the queries in the parts, minus those that the same queries have in `absent`, by label
     sums: Mapping[str, ExactSums]
+    #: by label the number of queries in the parts that have nothing to measure, minus that of the same queries in
+    #: `absent`; and of all judged queries without a run
+    empty: Mapping[str, int]
+    absent_empty: Mapping[str, int]
     #: sums of the values that all judged queries have without a run, by label; of no query if means are over both
     absent: Mapping[str, ExactSums]
     #: int32 [bucket]: number of judged queries, and of judged queries in the parts
@@ -95,7 +101,9 @@ class PartialEvaluation:
     def _estimate(self, label: str, level: float) -> Estimate:
         sums = self.sums[label] + self.absent[label]
         result = estimate(self.metrics[label], sums.vector(), None, level, "auto")
-        return replace(result, queries=self.num_queries, empty=self.num_queries - sums.count)
+        empty = self.empty[label] + self.absent_empty[label]
+        skipped = math.isnan(FILLS[self.metrics[label].empty_target_action])
+        return replace(result, queries=sums.count + empty * skipped, empty=empty)
 
     @property
     def coverage(self) -> Table:
@@ -185,6 +193,8 @@ def partial(
         dict(evaluator.metrics),
         facts,
         {label: sums - replaced[label] for label, sums in _sums(evaluator, in_run.values).items()},
+        {label: int(x.sum()) - int(everything.empty[label][answered].sum()) for label, x in in_run.empty.items()},
+        {label: int(x.sum()) for label, x in everything.empty.items()},
         _sums(evaluator, everything.values),
         np.bincount(judged, minlength=BUCKETS).astype(np.int32),
         np.bincount(judged[in_run.query_numbers], minlength=BUCKETS).astype(np.int32),
@@ -243,6 +253,7 @@ def _added(first: PartialEvaluation, second: PartialEvaluation) -> PartialEvalua
     return replace(
         first,
         sums=both("sums"),
+        empty=both("empty"),
         counts=both("counts"),
         seen=first.seen + second.seen,
         shares=first.shares + second.shares,

@@ -136,12 +136,13 @@ def plot_intervals(tables: Mapping[str, QueryTable], measure: str, ax: Any = Non
     ``tables`` are the values of all queries, by the name of the run. The rest is as in
     :meth:`torchrank.Evaluation.plot_intervals`.
     """
-    rows = []
+    rows, counts = [], []
     for table in tables.values():
         one_of("measure", measure, table.labels)
         rows += [row for row in table.summary(level) if row["measure"] == measure]
+        counts.append(int((~np.isnan(table.columns[measure])).sum()))
     axes = axes_of(ax, height=1.2 + 0.3 * len(rows))
-    queries = curves.queries_of([row["queries"] - row["empty"] for row in rows])
+    queries = curves.queries_of(counts)
     mean = "" if "aggregation=" in measure else "mean "
     lower = False in (table.higher_is_better[measure] for table in tables.values())
     direction = " (lower is better)" if lower else ""

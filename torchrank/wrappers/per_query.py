@@ -22,12 +22,13 @@ from torchrank.state.scoring import score_batch
 from torchrank.state.summed import SummedMetric
 from torchrank.state.synchronisation import DIGEST, WorkersDifferError, all_gather, appended, place_in
 from torchrank.state.torchmetrics_fixes import LOCK
-from torchrank.state.values import Values
+from torchrank.state.values import Status, Values
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.suites import Suite, check_ids, collection_of, measures_of
 
 #: the lists of the state, each [query, column]; the last two have no column as long as all queries count alike, the
-#: first has one, and those of :func:`_words` as soon as an id is a text
+#: first has one, and those of :func:`_words` as soon as an id is a text; the first column of the last says whether a
+#: query counts, the others for each metric whether it has something to measure
 FIELDS = ("ids", "values", "weights", "counted")
 
 
@@ -38,7 +39,8 @@ class PerQuery(SummedMetric):
     repeat queries, as those of torch, Lightning and Accelerate do, give the right number. Ids are integers or texts; if
     one of all batches and workers is a text, an integer is its decimal text. The state has 8 bytes for each id and 8
     for each value (4 with ``dtype=torch.float32``), and as many for weights, if there are any. If ids are texts, each
-    also has the bytes of the longest text. ``compute`` gathers the state in two collectives.
+    also has the bytes of the longest text. If a query has nothing to measure, each id and each value has one byte more.
+    ``compute`` gathers the state in two collectives.
 
     Args:
         suite: a metric, names of metrics, or a collection. Its measures are copied; their states stay empty.
@@ -114,7 +116,9 @@ class PerQuery(SummedMetric):
         with torch.no_grad():
             values = batch_values.values.mT
             final_weights = torch.where(values.isnan(), 1.0, batch_values.final_weights.mT)
-            rows = self._rows(ids, values, final_weights, batch_values.counted, batch.weights is None)
+            full = batch_values.status.mT != Status.EMPTY
+            counted = torch.cat([batch_values.counted.unsqueeze(1), full], dim=1)
+            rows = self._rows(ids, values, final_weights, counted, batch.weights is None)
         with LOCK:
             self._set("sums", self.sums + batch_values.errors.amax(0).to(self.sums))
             self._append(rows)
@@ -127,9 +131,11 @@ class PerQuery(SummedMetric):
         if values.is_cpu:
             if alike and bool((weights == 1).all()):
                 weights = weights[:, :0]
-            row = counted.nonzero().squeeze(1)
-            return dict(zip(FIELDS, (ids[row], values[row], weights[row], counted.new_empty((len(row), 0)))))
-        return dict(zip(FIELDS, (ids, values, weights, counted.unsqueeze(1))))
+            row = counted[:, 0].nonzero().squeeze(1)
+            counted = counted[row]
+            counted = counted[:, :0] if bool(counted.all()) else counted
+            return dict(zip(FIELDS, (ids[row], values[row], weights[row], counted)))
+        return dict(zip(FIELDS, (ids, values, weights, counted)))
 
     def _dtype_on(self, device: torch.device) -> torch.dtype:
         """The dtype of values on a device, which may have no float64."""
@@ -166,7 +172,7 @@ class PerQuery(SummedMetric):
         self._errors = self.sums
         rows = {field: x.cpu() for field, x in self._fields().items()}
         if rows["counted"].shape[1]:
-            rows = {field: x[rows["counted"].squeeze(1)] for field, x in rows.items()}
+            rows = {field: x[rows["counted"][:, 0]] for field, x in rows.items()}
         ids = _named(rows["ids"].numpy())
         order = np.argsort(ids, kind="stable")
         ids, values, weights = ids[order], rows["values"].numpy()[order], rows["weights"].numpy()[order]
@@ -177,7 +183,9 @@ class PerQuery(SummedMetric):
             values = np.full_like(values, np.nan)
         columns = {key: values[first, n] for n, key in enumerate(self.metrics)}
         weight = {key: weights[first, n] for n, key in enumerate(self.metrics)} if weights.shape[1] else None
-        return QueryTable(ids[first], columns, weight, self.metrics)
+        full = _wide(rows["counted"], 1 + len(self.metrics)).numpy()[order][first]
+        empty = {key: ~full[:, 1 + n] for n, key in enumerate(self.metrics)}
+        return QueryTable(ids[first], columns, weight, self.metrics, empty=empty)
 
     def raise_errors(self) -> None:
         super().raise_errors()
@@ -222,7 +230,7 @@ class PerQuery(SummedMetric):
 
     def fits(self, name: str, rows: Tensor) -> bool:
         number = len(self.metrics)
-        widths = {"ids": range(1, 2**31), "values": (number,), "weights": (0, number), "counted": (0, 1)}
+        widths = {"ids": range(1, 2**31), "values": (number,), "weights": (0, number), "counted": (0, 1, 1 + number)}
         return rows.dim() == 2 and rows.shape[1] in widths[name.rpartition(":")[2]]
 
     def moved(self, x: Tensor, device: torch.device) -> Tensor:

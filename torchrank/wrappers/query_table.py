@@ -54,6 +54,8 @@ class QueryTable:
         metrics: the metrics by label, which define aggregation and direction; a label without one has a mean, and
             higher values are better.
         groups: the group of each query, a text or number, over which :meth:`by` takes means; None = in none.
+        empty: which queries have nothing to measure, bool [query] of each metric, by its label, whatever their values
+            are; None = those without a value.
 
     Raises:
         ValueError: an id is repeated, a column has another length, or weights are missing, negative or infinite.
@@ -72,6 +74,7 @@ class QueryTable:
         weights: Mapping[str, Any] | None = None,
         metrics: Mapping[str, QueryMean] | None = None,
         groups: Sequence[Any] | np.ndarray | None = None,
+        empty: Mapping[str, Any] | None = None,
     ) -> None:
         self.ids = np.asarray(ids)
         self.groups = None if groups is None else np.array(groups, dtype=object)
@@ -81,7 +84,9 @@ class QueryTable:
         self.weights = None if weights is None else {label: _floats(values) for label, values in weights.items()}
         if "id" in self.columns:
             raise ValueError("Expected labels of metrics, got 'id', the name of the column of ids; rename it")
-        for label, values in [*self.columns.items(), *(self.weights or {}).items()]:
+        given = {label: np.isnan(values) for label, values in self.columns.items()} | dict(empty or {})
+        self.empty = {label: np.asarray(given[label], dtype=bool) for label in self.columns}
+        for label, values in [*self.columns.items(), *(self.weights or {}).items(), *self.empty.items()]:
             if values.shape != self.ids.shape or self.ids.ndim != 1:
                 raise ValueError(
                     f"Expected {label} of shape {list(self.ids.shape)}, one per id, got {list(values.shape)}"
@@ -124,8 +129,8 @@ class QueryTable:
                 " from_run, or update a PerQuery with query_ids"
             )
         metrics = measures_of(collection_of(suite), "QueryTable", means=False)
-        values, weights = values_of(metrics, ranking)
-        return cls(_array(ranking.query_ids), values, weights, metrics, ranking.groups)
+        values, weights, empty = values_of(metrics, ranking)
+        return cls(_array(ranking.query_ids), values, weights, metrics, ranking.groups, empty)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -162,7 +167,8 @@ class QueryTable:
             )
         weights = None if self.weights is None else {label: values[rows] for label, values in self.weights.items()}
         groups = None if self.groups is None else self.groups[rows]
-        return QueryTable(self.ids[rows], {k: v[rows] for k, v in self.columns.items()}, weights, self._metrics, groups)
+        columns, empty = ({k: v[rows] for k, v in found.items()} for found in (self.columns, self.empty))
+        return QueryTable(self.ids[rows], columns, weights, self._metrics, groups, empty)
 
     def named(self, names: Iterable[str] | Ranking) -> QueryTable:
         """The table with texts as ids, in the place of their numbers by :func:`torchrank.hash_ids`.
@@ -188,7 +194,7 @@ class QueryTable:
         if ranking is not None and ranking.groups is not None:
             group = dict(zip(names, ranking.groups))
             groups = np.array([group[key] for key in ids.tolist()], dtype=object)
-        return QueryTable(ids, self.columns, self.weights, self._metrics, groups)
+        return QueryTable(ids, self.columns, self.weights, self._metrics, groups, self.empty)
 
     def _aligned(self, keys: Any, name: str) -> list[Any]:
         """One key for each query, from a dict by id, or by the texts whose hashes are the ids.
@@ -251,8 +257,7 @@ class QueryTable:
                 is not a mean has no interval.
 
         Returns:
-            A table with the columns of :meth:`torchrank.RankingCollection.summary`. Queries without a value are
-            counted as empty.
+            A table with the columns of :meth:`torchrank.RankingCollection.summary`.
 
         Source:
             Liang and Zeger, Longitudinal data analysis using generalized linear models, Biometrika 1986.
@@ -355,7 +360,9 @@ class QueryTable:
         }
         spread = [(f"{label}{name}", label) for label in self.columns for name in inside]
         weights = None if self.weights is None else {key: self.weights[label] for key, label in spread}
-        return QueryTable(self.ids, columns, weights, {key: self._metrics[label] for key, label in spread}, self.groups)
+        empty = {f"{label}{name}": rows & found for label, found in self.empty.items() for name, rows in inside.items()}
+        metrics = {key: self._metrics[label] for key, label in spread}
+        return QueryTable(self.ids, columns, weights, metrics, self.groups, empty)
 
     def _slices(self, slices: Any) -> dict[str, np.ndarray]:
         """bool [query] by the name of the slice: whether a query is in it."""
@@ -438,8 +445,10 @@ class QueryTable:
 
     def _estimate(self, label: str, level: float, method: str) -> Estimate:
         estimated = estimate(self._metrics[label], *self._scored(label), level, method)
-        empty = int(np.isnan(self.columns[label]).sum())
-        return replace(estimated, queries=len(self.ids), empty=empty)
+        empty = self.empty[label]
+        # A query without a value that is not empty does not count, as a list without documents in ``mr``.
+        queries = int((empty | ~np.isnan(self.columns[label])).sum())
+        return replace(estimated, queries=queries, empty=int(empty.sum()))
 
     def _clustered(self, label: str, estimated: Estimate, cluster: np.ndarray, level: float) -> Estimate:
         metric = self._metrics[label]

@@ -20,6 +20,7 @@ from torchrank.state.measure import Measure
 from torchrank.state.query_mean import QueryMean
 from torchrank.state.scoring import score_batch
 from torchrank.state.sums import SIZE, Sum
+from torchrank.state.values import Status
 from torchrank.wrappers.hashing import hash_ids
 
 #: a metric, a name or names, or a collection
@@ -77,8 +78,12 @@ def is_plain_mean(metric: QueryMean) -> bool:
     return metric.aggregation == "mean" and float(metric.value_of(sums)) == 0.25
 
 
-def values_of(metrics: Mapping[str, Any], ranking: Ranking) -> tuple[dict[str, Tensor], dict[str, Tensor] | None]:
-    """The values [query] of each metric by key, NaN for skipped queries, and their weights; None = all weights are 1.
+def values_of(
+    metrics: Mapping[str, Any], ranking: Ranking
+) -> tuple[dict[str, Tensor], dict[str, Tensor] | None, dict[str, Tensor]]:
+    """The values [query] of each metric by key, NaN for skipped queries; their weights; and which queries are empty.
+
+    Weights are None if all are 1.
 
     Raises:
         ValueError: the ranking has bad values.
@@ -87,7 +92,8 @@ def values_of(metrics: Mapping[str, Any], ranking: Ranking) -> tuple[dict[str, T
     results = dict(zip(metrics, score_batch(list(metrics.values()), batch, total=False)))
     values = {key: metric.scored(batch, results[key]) for key, metric in metrics.items()}
     weights = {key: torch.where(value.isnan(), 1.0, results[key].final_weights) for key, value in values.items()}
-    return values, None if all(bool((weight == 1).all()) for weight in weights.values()) else weights
+    empty = {key: results[key].status == Status.EMPTY for key in metrics}
+    return values, None if all(bool((weight == 1).all()) for weight in weights.values()) else weights, empty
 
 
 def listed(x: Any) -> Any:
