@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 #: options of the command that are arguments of :func:`torchrank.evaluate`
 ARGUMENTS = (
     *("preset", "queries", "ignore_identical_ids", "precision", "ties"),
-    *("depth", "relevance_level", "unjudged", "duplicates", "expansion", "parent"),
+    *("depth", "relevance_level", "unjudged", "duplicates", "expansion", "parent", "exclude"),
 )
 
 #: those that are parameters of measures
@@ -296,9 +296,10 @@ def _read(options: argparse.Namespace) -> tuple[Qrels, dict[str, Any]]:
     """The judgments, and the sources of all runs, of which the first is read; PyTorch is imported meanwhile."""
     importing = threading.Thread(target=_import_torch)
     runs = _named(options.runs)
-    if [options.qrels, getattr(options, "human", None), *runs.values()].count(STANDARD) > 1:
+    pairs = list(filter(None, (options.qrels, options.exclude, getattr(options, "human", None))))
+    if [*pairs, *runs.values()].count(STANDARD) > 1:
         raise ValueError("Expected standard input, -, for one file, got it for several")
-    for path in filter(None, (options.qrels, getattr(options, "human", None))):
+    for path in pairs:
         check_readable(path)
     for path in runs.values():
         check_readable(path, folder=True)
@@ -343,6 +344,7 @@ def _evaluation(options: argparse.Namespace, least: int = 1) -> tuple[Evaluation
         from torchrank.evaluation.evaluate import evaluate  # not all of torchrank
 
         arguments = {name: getattr(options, name) for name in ARGUMENTS}
+        arguments["exclude"] = options.exclude and source_of(options.exclude)
         if getattr(options, "human", None):
             arguments |= {"human": source_of(options.human), "strata": strata}
         elif strata is not None:

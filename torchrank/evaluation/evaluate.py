@@ -55,6 +55,7 @@ def evaluate(
     duplicates: Duplicates = "error",
     expansion: int = EXPANSION,
     parent: Parent | None = None,
+    exclude: Any = None,
     human: Any = None,
     strata: Mapping[Any, Any] | None = None,
     progress: bool = False,
@@ -104,6 +105,11 @@ def evaluate(
             the last one is the document), a dictionary or a function from the id of a chunk to that of its document.
             A document has the best score and the largest grade of its chunks. Ids without a parent, or with the parent
             None or NaN, are documents.
+        exclude: pairs of query and document that leave the judgments and all runs before anything is ranked, as the
+            documents that a user has seen in residual evaluation, or the excluded ids of BRIGHT: any source of
+            :func:`torchrank.read_qrels`, e.g. ``{query: [documents]}``, pairs, a frame or a file; grades are not read.
+            The documents below move up. A query without a judgment left counts as one with nothing relevant. Chunks
+            leave with their document.
         human: judgments of people for some of the queries, as ``qrels``, which are then those of a cheap judge, as a
             language model. The queries must be a random sample, or one of each of the ``strata``. Means, intervals and
             comparisons are those of :class:`torchrank.Rectified`; values of queries stay those of the judge.
@@ -139,10 +145,13 @@ def evaluate(
     options = Options.of(
         preset, queries=queries, ignore_identical_ids=ignore_identical_ids, precision=precision, depth=depth,
         ties=ties, duplicates=duplicates, expansion=expansion, parent=parent,
+        exclude=exclude,
     )  # fmt: skip
     if single:
         measures = run if measures is None else measures
-        qrels, run, names, rows = tables_of_frame(qrels, columns, options.ties or "document", duplicates)
+        qrels, run, names, rows = tables_of_frame(
+            qrels, columns, options.ties or "document", duplicates, item=exclude is not None or parent is not None
+        )
         if missing := int((rows < 0).sum()):
             warn(
                 f"{missing} of {len(rows)} rows with a grade have no score (NaN or missing), so they count as not"

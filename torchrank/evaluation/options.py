@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -16,8 +17,9 @@ from torchrank.names.parse import parse_all
 from torchrank.names.presets import LIBRARIES, OPTIONS
 from torchrank.tables.file_readers import EXPANSION
 from torchrank.tables.id_columns import KeyIds
+from torchrank.tables.joining import without
 from torchrank.tables.pair_tables import Duplicates, Parent, Qrels, Run, Ties
-from torchrank.tables.sources import read_qrels, read_run
+from torchrank.tables.sources import read_pairs, read_qrels, read_run
 from torchrank.wrappers.suites import Suite
 
 Queries = Literal["judged", "both"]
@@ -39,6 +41,7 @@ class Options:
     duplicates: Duplicates = "error"
     expansion: int = EXPANSION
     parent: Parent | None = None
+    exclude: Any = None
 
     @classmethod
     def of(cls, preset: str | None, **arguments: Any) -> Options:
@@ -62,12 +65,17 @@ class Options:
     def judgments(self, source: Any) -> Qrels:
         """The judgments of a source."""
         qrels = read_qrels(source, duplicates=self.duplicates, expansion=self.expansion)
-        return qrels.by_parent(self.parent)
+        return without(qrels.by_parent(self.parent), self.excluded)
 
     def run(self, source: Any) -> Run:
         """The run of a source."""
         run = read_run(source, ties=self.ties, duplicates=self.duplicates, expansion=self.expansion)
-        return run.by_parent(self.parent)
+        return without(run.by_parent(self.parent), self.excluded)
+
+    @cached_property
+    def excluded(self) -> Qrels | None:
+        """The pairs that leave the judgments and all runs."""
+        return None if self.exclude is None else read_pairs(self.exclude, self.expansion).by_parent(self.parent)
 
     def apply(self, run: Run, itself: np.ndarray) -> Run:
         """The part of a run that is evaluated, with its scores as they are compared.

@@ -135,6 +135,7 @@ def partial(
     precision: Precision = "double",
     ties: Ties | None = None,
     duplicates: Duplicates = "error",
+    exclude: Any = None,
 ) -> PartialEvaluation:
     """Evaluate a part of a run: some of its queries, each with all its documents.
 
@@ -152,6 +153,7 @@ def partial(
         precision: as there.
         ties: as there.
         duplicates: as there.
+        exclude: as there.
 
     Raises:
         ReadingError: a source cannot be read, or there are no judgments.
@@ -167,7 +169,7 @@ def partial(
     """
     options = Options.of(
         None, queries=queries, ignore_identical_ids=ignore_identical_ids, precision=precision, ties=ties,
-        duplicates=duplicates,
+        duplicates=duplicates, exclude=exclude,
     )  # fmt: skip
     evaluator = Evaluator.of(qrels, measures, "partial", True, options)
     in_run = evaluator.part(part)
@@ -185,6 +187,7 @@ def partial(
         "precision": precision,
         "ties": ties or "document",
         "duplicates": duplicates,
+        "exclude": None if options.excluded is None else _digest(options.excluded.columns)[0],
         "depth": evaluator.depth,
         "no relevant": evaluator.no_relevant,
         "judged documents": evaluator.num_judged,

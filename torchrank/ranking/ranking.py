@@ -516,7 +516,9 @@ class Ranking(Intended):
 
     @classmethod
     @eager
-    def from_run(cls, qrels: Any, run: Any, *, duplicates: str = "error", parent: Any = None) -> Ranking:
+    def from_run(
+        cls, qrels: Any, run: Any, *, duplicates: str = "error", parent: Any = None, exclude: Any = None
+    ) -> Ranking:
         """Rank a run with judgments, as trec_eval does.
 
         Queries are in the order of ``qrels``; ``query_ids`` has their ids. Scores are compared in double precision.
@@ -532,6 +534,8 @@ class Ranking(Intended):
                 largest.
             parent: the way from a chunk to its document, as in :func:`torchrank.evaluate`: "#" for ids such as
                 ``doc#chunk``, a dictionary or a function.
+            exclude: pairs of query and document that leave the judgments and the run, as in
+                :func:`torchrank.evaluate`.
 
         Raises:
             ReadingError: a source cannot be read, contains NaN, or contains a document twice.
@@ -542,7 +546,7 @@ class Ranking(Intended):
             >>> tr.MRR().score(ranking), ranking.grade[ranking.valid]  # c, b, a
             (tensor([0.3333], dtype=torch.float64), tensor([-2.,  0.,  1.], dtype=torch.float64))
         """
-        return cls.join_run(qrels, run, duplicates, parent)
+        return cls.join_run(qrels, run, duplicates, parent, exclude)
 
     @classmethod
     @eager

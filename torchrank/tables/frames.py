@@ -169,8 +169,10 @@ def of_dictionary(
     return of_lists(tables, value, name)
 
 
-def of_both(source: Any, chosen: Mapping[str, str | None], ties: str) -> tuple[Any, Any, Any, Any, Any]:
+def of_both(source: Any, chosen: Mapping[str, str | None], item: bool) -> tuple[Any, Any, Any, Any, Any]:
     """Queries, items and groups (None if there are none), scores and grades of one frame; NaN = missing.
+
+    ``item`` says whether items must be there.
 
     Raises:
         ReadingError: a column is missing or has other types.
@@ -178,20 +180,20 @@ def of_both(source: Any, chosen: Mapping[str, str | None], ties: str) -> tuple[A
     frame = frame_of(source, "frame")
     named = {name: column for name, column in chosen.items() if column is not None}
     way_out = "pass {}= with the name of its column"
-    numbers = names.find(named, frame.labels, "both", "frame", ties == "document", way_out)
+    numbers = names.find(named, frame.labels, "both", "frame", item, way_out)
 
     def error(message: str, row: int) -> ReadingError:
         return ReadingError(message, "frame", row + 1, frame.row(row), "row")
 
     query = id_column(frame.ids(numbers["query"]), "query ids", error)
-    item = id_column(frame.ids(numbers["item"]), "item ids", error) if "item" in numbers else None
+    items = id_column(frame.ids(numbers["item"]), "item ids", error) if "item" in numbers else None
     column = "score" if "score" in numbers else "rank"
     score = float_column(frame.values(numbers[column]), column, error, or_missing=True)
     grade = float_column(frame.values(numbers["grade"]), "grade", error, or_missing=True)
     if len(bad := np.flatnonzero(np.isinf(grade))):
         raise error(f"Expected grade to be a finite number, got {grade[bad[0]]}", int(bad[0]))
     groups = frame.ids(numbers["group"]) if "group" in numbers else None
-    return query, item, score if column == "score" else -score, grade, groups
+    return query, items, score if column == "score" else -score, grade, groups
 
 
 def with_groups(queries: Any, query: np.ndarray, groups: Any, column: str) -> QueryNames:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from torchrank.tables.id_columns import KeyIds, blocks, pair_hashes
 from torchrank.tables.pair_tables import PairTable, Qrels, Run
 
 Array = np.ndarray
+T = TypeVar("T", bound=PairTable)
 
 # Buckets for each judgment in the hash table that rules out most unjudged documents.
 BUCKETS = 32
@@ -207,7 +208,22 @@ def _dictionary_scores(judged: KeyIds, retrieved: KeyIds, number: Array) -> Arra
     return np.array([float(score) for score in scores], dtype=np.float64)
 
 
-def _no_common(what: str, run_ids: Any, judged_ids: Any, run_row: int, judged_row: int) -> str:
+def without(table: T, excluded: PairTable | None) -> T:
+    """A table without some pairs of query and document, with all its queries; warns if no query is judged."""
+    if excluded is None or not len(excluded):
+        return table
+    table, excluded = table.columns, excluded.columns
+    numbers: dict[Hashable, int] = {key: number for number, key in enumerate(table.queries.to_keys())}
+    number = np.array([numbers.get(key, -1) for key in excluded.queries.to_keys()], dtype=np.int64)
+    if isinstance(table, Qrels) and len(table) and (number < 0).all():
+        warn(_no_common("query", excluded.queries, table.queries, 0, 0, "exclude"))
+    keep = np.ones(len(table), dtype=bool)
+    rows = matches(excluded, table, number[excluded.query])
+    keep[rows[rows >= 0]] = False
+    return table.with_rows(np.flatnonzero(keep))
+
+
+def _no_common(what: str, run_ids: Any, judged_ids: Any, run_row: int, judged_row: int, of: str = "the run") -> str:
     """A warning that no id is in both the run and the judgments, with an example of each."""
     retrieved, judged = run_ids.take(np.array([run_row])), judged_ids.take(np.array([judged_row]))
     run_id, judged_id = retrieved.tolist()[0], judged.tolist()[0]
@@ -216,7 +232,7 @@ def _no_common(what: str, run_ids: Any, judged_ids: Any, run_row: int, judged_ro
         ", or parent='#' (--parent '#') to evaluate chunks as their documents" if "#" in f"{run_id}{judged_id}" else ""
     )
     return (
-        f"No {what} of the run is judged: a {what} of the run is {run_id!r}, a judged {what} is {judged_id!r};"
+        f"No {what} of {of} is judged: a {what} of {of} is {run_id!r}, a judged {what} is {judged_id!r};"
         f" use {way_out} in both{chunks}"
     )
 
@@ -235,7 +251,7 @@ def _warn_if_exchanged(qrels: Qrels, run: Run) -> None:
 # ---- documents that are in both --------------------------------------------------------------------------------------
 
 
-def matches(qrels: Qrels, run: Run, number: Array) -> Array:
+def matches(qrels: PairTable, run: PairTable, number: Array) -> Array:
     """The row of the run of each judgment: int64 [judgment], -1 = not in the run.
 
     Hashes of 64 bits select the rows. The ids of every selected row are then compared byte for byte.
@@ -273,7 +289,7 @@ def _candidates(hashes: Array, among: Array) -> Array:
     return np.concatenate([np.flatnonzero(marked[among[part] >> shift]) + part.start for part in blocks(len(among))])
 
 
-def _matches_by_dictionary(qrels: Qrels, run: Run, number: Array) -> Array:
+def _matches_by_dictionary(qrels: PairTable, run: PairTable, number: Array) -> Array:
     """As :func:`matches`, without hashes: for hashes that collide, and for ids of any type."""
     judged = {pair: judgment for judgment, pair in enumerate(zip(number.tolist(), qrels.items.to_keys()))}
     row_of = np.full(len(qrels), -1, dtype=np.int64)

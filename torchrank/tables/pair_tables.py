@@ -176,6 +176,12 @@ class PairTable:
         """This table with its documents as a column, also if they are keys of dictionaries."""
         return replace(self, items=of_objects(self.items.tolist())) if isinstance(self.items, KeyIds) else self
 
+    def with_rows(self, rows: Array) -> Self:
+        """The chosen rows, int64 [n], with all queries."""
+        return replace(
+            self, query=self.query[rows], items=self.items.take(rows), value=self.value[rows], known_hashes=None
+        )
+
     def by_parent(self, parent: Parent | None) -> Self:
         """The table of the documents that the items are parts of, each with its largest number; None = the items.
 
@@ -377,6 +383,9 @@ class Qrels(PairTable):
         grades[row, rows.subtopic] = rows.value
         return replace(super().of_distinct(rows.take(first[order])), value=value, subtopics=grades)
 
+    def with_rows(self, rows: Array) -> Self:
+        return replace(super().with_rows(rows), subtopics=None if self.subtopics is None else self.subtopics[rows])
+
     def by_parent(self, parent: Parent | None) -> Self:
         if parent is None or self.subtopics is None:
             return super().by_parent(parent)
@@ -421,12 +430,6 @@ class Run(PairTable):
     def with_ties(self, ties: Ties) -> Run:
         """This run with another rule for equal scores."""
         return replace(self, ties=ties)
-
-    def with_rows(self, rows: Array) -> Run:
-        """The chosen rows, int64 [n], with all queries."""
-        return replace(
-            self, query=self.query[rows], items=self.items.take(rows), value=self.value[rows], known_hashes=None
-        )
 
     def first(self, depth: int) -> Run:
         """The first documents of each query; equal scores are cut by id."""

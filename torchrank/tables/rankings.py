@@ -12,15 +12,18 @@ from torchrank.ranking.query_names import QueryNames
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables import frames
 from torchrank.tables.id_columns import NumberIds, factorise
-from torchrank.tables.joining import Pairs, join, ranking_of
+from torchrank.tables.joining import Pairs, join, ranking_of, without
 from torchrank.tables.pair_tables import Duplicates, Parent, Qrels, Rows, Run, Ties
-from torchrank.tables.sources import read_qrels, read_run
+from torchrank.tables.sources import read_pairs, read_qrels, read_run
 
 
-def rank_run(qrels: Any, run: Any, duplicates: Duplicates = "error", parent: Parent | None = None) -> Ranking:
+def rank_run(
+    qrels: Any, run: Any, duplicates: Duplicates = "error", parent: Parent | None = None, exclude: Any = None
+) -> Ranking:
     """The ranking of two tables, or of their sources."""
-    tables = read_qrels(qrels, duplicates=duplicates), read_run(run, duplicates=duplicates)
-    return join(tables[0].by_parent(parent), tables[1].by_parent(parent))
+    judgments, retrieved = read_qrels(qrels, duplicates=duplicates), read_run(run, duplicates=duplicates)
+    excluded = None if exclude is None else read_pairs(exclude).by_parent(parent)
+    return join(without(judgments.by_parent(parent), excluded), without(retrieved.by_parent(parent), excluded))
 
 
 def rank_frame(frame: Any, *, ties: Ties, duplicates: Duplicates, **columns: str | None) -> Ranking:
@@ -32,7 +35,7 @@ def rank_frame(frame: Any, *, ties: Ties, duplicates: Duplicates, **columns: str
 
 
 def tables_of_frame(
-    frame: Any, columns: Mapping[str, str | None], ties: Ties, duplicates: Duplicates
+    frame: Any, columns: Mapping[str, str | None], ties: Ties, duplicates: Duplicates, item: bool = False
 ) -> tuple[Qrels, Run, QueryNames, np.ndarray]:
     """The judgments and the run of one frame, both with all queries, and the row of the run of each judgment.
 
@@ -41,10 +44,11 @@ def tables_of_frame(
         columns: the names of the columns query, item, score, grade and group; None = usual names, and no groups.
         ties: the order of equal scores.
         duplicates: "error", or the row to keep of an item that a query has twice.
+        item: whether the column of items must be there, also without an order by id.
     """
     one_of("ties", ties, get_args(Ties))
     one_of("duplicates", duplicates, get_args(Duplicates))
-    ids, items, scores, grades, groups = frames.of_both(frame, columns, ties)
+    ids, items, scores, grades, groups = frames.of_both(frame, columns, item or ties == "document")
     number, queries = factorise(ids)
     names = QueryNames(queries)
     if groups is not None:

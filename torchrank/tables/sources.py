@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -110,6 +111,17 @@ def read_run(
         one_of("ties", ties, get_args(Ties))
     run = _read(Run, source, Reading("score", columns, format, subset, split, expansion), duplicates)
     return run if ties is None else run.with_ties(ties)
+
+
+def read_pairs(source: Any, expansion: int = file_readers.EXPANSION) -> Qrels:
+    """Read pairs of query and document, whatever their number: any source of judgments, without grades if need be."""
+    if isinstance(source, tuple) and len(source) == 2 and not any(isinstance(part, tuple | str) for part in source):
+        source = dict(zip(("query", "item"), source))  # two columns, as in `update`
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The judgments .* have no grades")
+        reading = Reading("grade", expansion=expansion)
+        table = source if isinstance(source, PairTable) else _read(Qrels, source, reading, "first")
+    return Qrels(table.queries, table.query, table.items, np.zeros(len(table)), table.source)
 
 
 def stem(path: str | Path) -> str:
