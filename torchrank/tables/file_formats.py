@@ -81,11 +81,6 @@ def _field(name: Any, blank: str = " ") -> str:
     return text
 
 
-def _tabs(reading: Reading) -> bool | None:
-    """Whether fields of lines are between tabs; None = to be recognised."""
-    return None if reading.format == "auto" else False
-
-
 def _read_json(text: Text, reading: Reading) -> Content:
     tables = records.json_tables(text, reading.value, reading.subset, reading.split)
     of = records.of_tuples if isinstance(tables, list) else frames.of_dictionary
@@ -96,9 +91,13 @@ FORMATS: dict[Format, FileFormat] = {
     "trec": FileFormat(
         "fields between any white space: query, subtopic, document, grade of judgments; query, Q0, document, rank,"
         ' score, and a tag or none of a run; a line that begins with "# " is a comment',
-        lambda text, reading: file_readers.delimited(text, reading.value, reading.columns, _tabs(reading)),
+        lambda text, reading: file_readers.delimited(
+            text, reading.value, reading.columns, tabs=None if reading.format == "auto" else False
+        ),
         lambda text: True,
-        lambda text, reading: file_readers.header_of(text, reading.value, reading.columns, _tabs(reading)),
+        lambda text, reading: file_readers.header_of(
+            text, reading.value, reading.columns, tabs=None if reading.format == "auto" else False
+        ),
         (".run", ".trec", ".txt"),
         _write_trec,
     ),

@@ -290,9 +290,10 @@ def _without_header(text: Text, width: int, value: str, chosen: names.Columns, b
 
 def is_comma_separated(text: Text) -> bool:
     """Whether the first line has commas and no other separators, or several usual names of columns between commas."""
-    line = decode(_from_first_row(text).first_line_bytes())
-    header = [field.strip(' "') for field in line.split(",")]
-    return len(header) > 1 and "\t" not in line and (len(line.split()) == 1 or sum(map(names.is_usual, header)) > 1)
+    line = _from_first_row(text).first_line_bytes()
+    if b"," not in line or b"\t" in line:
+        return False
+    return len(line.split()) == 1 or sum(names.is_usual(field.strip(' "')) for field in decode(line).split(",")) > 1
 
 
 def comma_separated(text: Text, value: str, chosen: names.Columns) -> Rows:
