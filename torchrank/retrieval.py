@@ -102,6 +102,7 @@ from torchrank.hardware.graphs import eager
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import explain
 from torchrank.layouts.canonical import BLOCK, Need
+from torchrank.layouts.checks import tensor_of
 from torchrank.layouts.cutting import groups
 from torchrank.metrics.average_precision import MAP
 from torchrank.metrics.base import RankingMetric
@@ -180,7 +181,7 @@ class Retrieval(KeepsRows):
         """
         self._ranked = None
         _check(preds, target, indexes)
-        rows = Rows(*(x.detach().flatten() for x in (preds, target, indexes)))
+        rows = Rows(*(tensor_of(x).detach().flatten() for x in (preds, target, indexes)))
         if self.ignore_index is not None:  # compare as int64: ignore_index may be out of range of a narrow dtype
             accepted = (rows.target if target.is_floating_point() else rows.target.long()) != self.ignore_index
             rows = Rows(*(x.index_select(0, accepted.nonzero().squeeze(1)) for x in rows))

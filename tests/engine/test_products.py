@@ -174,7 +174,9 @@ def test_items_within_the_tolerance_are_tied_with_a_relevant_one(kind, exclude, 
         got = tr.Ranking.from_embeddings(*batch, chunk_size=64, atol=0.3, rtol=1 / 64, **pairs, **given)
         metrics = tr.RankingCollection(["ndcg@5", "mrr@5", "recall@5", "precision@5"])
         for one, other in zip(metrics.score(got).values(), metrics.score(want).values()):
-            torch.testing.assert_close(one.as_subclass(torch.Tensor), other, rtol=1e-12, atol=1e-14, equal_nan=True)
+            torch.testing.assert_close(
+                torch.Tensor.as_subclass(one, torch.Tensor), other, rtol=1e-12, atol=1e-14, equal_nan=True
+            )
 
 
 def test_labels_with_a_neighbour_within_rounding_are_counted_and_reported():

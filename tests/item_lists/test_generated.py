@@ -163,7 +163,7 @@ def test_identifiers_in_the_place_of_items_are_refused_and_several_items_are_not
 
 def test_unknown_items_and_policies_raise():
     beams, ids_of = torch.zeros(1, 2).long(), torch.zeros(4).long()
-    with pytest.raises(ValueError, match="outside the batch or the catalogue"):
+    with pytest.raises(ValueError, match="out of range"):
         tr.MRR().score(tr.Ranking.from_generated(beams, torch.tensor([4]), ids_of))
     with pytest.raises(ValueError, match="invalid"):
         tr.Ranking.from_generated(beams, torch.tensor([0]), ids_of, invalid="skip")

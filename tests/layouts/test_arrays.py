@@ -1,9 +1,13 @@
 """Arrays, lists and arguments of the whole catalogue count as the tensors that they stand for, at every entry point."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import torch
 from torch import tensor
+from torchmetrics import Metric
 from torchmetrics.regression import MeanAbsoluteError
 
 import torchrank as tr
@@ -124,8 +128,34 @@ def test_a_sparse_matrix_of_all_users_is_cut_to_those_of_the_batch(name):
     ):
         tr.MRR().score(SCORES, **arguments)
     tr.MRR().score(SCORES, **{**arguments, name: matrix[users]})
-    with pytest.raises(TypeError, match=r"got csr_array; pass preds\.toarray\(\)"):
-        tr.MRR().score(matrix, GRADES)
+
+
+@pytest.mark.parametrize("name", ["target", "exclude"])
+@pytest.mark.parametrize("columns", [4, 6])
+def test_a_sparse_matrix_of_other_items_is_refused(name, columns):
+    arguments, matrix = {"target": tensor([1, 2, 3])}, sparse.coo_array(np.eye(3, columns, dtype=int))
+    with pytest.raises(ValueError, match=rf"{name} with 5 columns.*got a sparse matrix \[3, {columns}\].*\[:, items\]"):
+        tr.MRR().score(SCORES, **arguments | {name: matrix})
+    embedded = {"queries": SCORES, "items": SCORES[:, :5].T @ SCORES, "relevant": tensor([1, 2, 3])}
+    with pytest.raises(ValueError, match=rf"with 5 columns, one per item, got a sparse matrix \[3, {columns}\]"):
+        tr.Ranking.from_embeddings(**embedded | {{"target": "relevant"}.get(name, name): matrix})
+    tr.MRR().score(SCORES.argsort(), **arguments | {name: matrix})  # ids are of any catalogue
+    tr.Ranking.from_score_blocks([SCORES], arguments["target"], exclude=matrix)
+
+
+@cases("form", ["csr_array", "csc_array", "coo_array", "bsr_array"])
+def test_elements_that_a_sparse_matrix_stores_twice_are_summed_as_scipy_does(form):
+    indices, start = np.array([3, 3, 0, 4, 4]), np.array([0, 2, 3, 5])
+    twice = sparse.csr_array((np.array([1, 2, 1, 1, -1]), indices, start), shape=(3, 5))
+    dense = twice.toarray()
+    given = twice if form == "csr_array" else getattr(sparse, form)(twice)
+    if form == "coo_array":
+        given = sparse.coo_array((twice.data, (np.repeat([0, 1, 2], np.diff(start)), indices)), shape=(3, 5))
+    assert_same(tr.NDCG().score(SCORES, given), tr.NDCG().score(SCORES, dense))
+    assert_same(
+        tr.NDCG().score(SCORES, GRADES, exclude=given), tr.NDCG().score(SCORES, GRADES, exclude=dense.nonzero())
+    )
+    assert given.nnz == (5 if form in ("csr_array", "coo_array") else given.nnz)  # the matrix stays as it is
 
 
 def test_the_query_with_a_bad_value_is_named_beside_sparse_matrices():
@@ -326,3 +356,117 @@ def test_arrays_that_are_reversed_along_one_axis_are_read(dtype):
 def test_a_tensor_of_too_many_dimensions_has_no_way_out():
     with pytest.raises(ValueError, match=r"or a list of 2 1-D id tensors, one per query, got Tensor$"):
         tr.MRR().score(torch.rand(2, 3), torch.tensor([0, 1]), exclude=torch.ones(2, 3, 2))
+
+
+#: arguments with a masked element, and how their errors end
+MASKED = {
+    "preds": (SCORES.double().numpy(), "; pass preds.filled(-numpy.inf) or preds.data, and mask=~preds.mask"),
+    "target": (GRADES.numpy(), "; pass target.filled(-1)"),
+    "mask": (MASK.repeat(3, 1).numpy(), "; pass mask.filled(False)"),
+    "tie_break": (ORDER.repeat(3, 1).numpy(), " with masked elements"),
+    "weights": (WEIGHTS.numpy(), "; pass weights.filled(0)"),
+    "groups": (np.arange(5), "; pass groups.filled(-1)"),
+}
+
+
+@cases("name", MASKED)
+@cases("entry", ["score", "update", "collection", "from_scores"])
+def test_masked_elements_of_an_array_are_refused_and_not_read(name, entry):
+    array, end = MASKED[name]
+    array = np.ma.array(array, mask=np.zeros_like(array, dtype=bool))
+    calls = {"score": tr.NDCG().score, "update": tr.NDCG().update, "collection": tr.RankingCollection("ndcg").update}
+    call = calls.get(entry) or (lambda preds, target, weights=None, **options: tr.NDCG().score(
+        tr.Ranking.from_scores(preds, target, **options), weights=weights))  # fmt: skip
+    arguments = {"preds": SCORES, "target": GRADES} | {name: array}
+    call(**arguments)  # nothing is masked
+    array.mask[(0,) * array.ndim] = True
+    with pytest.raises(TypeError, match=rf"{name}.* got MaskedArray of \w+ with masked elements") as error:
+        call(**arguments)
+    assert str(error.value).endswith(end)
+    if "; pass" in end:
+        filled = eval(end.removeprefix("; pass ").split(" or ")[0], {"numpy": np, name: array})
+        call(**arguments | {name: filled})
+
+
+def test_masked_elements_of_arrays_in_lists_are_refused():
+    ids = [np.ma.array([3, 1], mask=[False, True]), np.array([2]), np.array([0])]
+    with pytest.raises(ValueError, match=r"; pass \[numpy.ma.compressed\(x\) for x in target\]$"):
+        tr.MRR().score(SCORES, ids)
+    tr.MRR().score(SCORES, [np.ma.compressed(x) for x in ids])
+    rows = [np.ma.array(row, mask=row > 0.5) for row in SCORES.numpy()]
+    with pytest.raises(TypeError, match=r"got list of masked arrays; pass numpy.ma.stack\(preds\)"):
+        tr.MRR().score(rows, GRADES)
+
+
+def test_masked_ids_of_queries_are_refused_and_masked_values_are_missing():
+    with pytest.raises(TypeError, match="query_ids with None or masked elements"):
+        tr.PerQuery("mrr").update(SCORES, GRADES, query_ids=np.ma.array([1, 2, 3], mask=[False, True, False]))
+    a, b = np.array([0.2, 0.5, 0.4, 0.9]), np.array([0.3, 0.4, 0.8, 0.1])
+    masked = np.ma.array(b, mask=[False, False, False, True])
+    missing = tr.compare({"a": a, "b": [0.3, 0.4, 0.8, np.nan]}, test="t")
+    assert str(tr.compare({"a": a, "b": masked}, test="t")) == str(missing)
+
+
+def test_masked_scores_are_not_retrieved_or_no_candidates_by_the_two_ways_out():
+    scores = np.ma.array([[0.9, 0.8, 0.7]], mask=[[True, False, False]])
+    for target in (tensor([1]), tensor([[0, 1, 0]])):
+        assert tr.MRR().score(scores.filled(-np.inf), target).tolist() == [1]
+        assert tr.MRR().score(scores.data, target, mask=~scores.mask).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("array", "way_out"),
+    [
+        (SCORES.numpy().astype(np.longdouble), "numpy.asarray(preds, 'float64')"),
+        (SCORES.numpy().astype(object), "preds.tolist()"),
+    ],
+    ids=["long double", "objects"],
+)
+def test_arrays_that_torch_lacks_have_a_way_out(array, way_out):
+    with pytest.raises(TypeError, match="got ndarray of") as error:
+        tr.MRR().score(array, GRADES)
+    assert str(error.value).endswith(f"; pass {way_out}")
+    same = eval(way_out, {"numpy": np, "preds": array})
+    assert tr.MRR().score(same, GRADES).tolist() == tr.MRR().score(SCORES, GRADES).tolist()
+
+
+def test_a_column_of_lists_or_decimals_of_polars_has_a_way_out():
+    polars = pytest.importorskip("polars")
+    target = polars.Series([[1, 2], [3], [0]])
+    with pytest.raises(TypeError, match=r"got Series of .*; pass target.to_list\(\)$"):
+        tr.MRR().score(SCORES, target)
+    assert tr.MRR().score(SCORES, target.to_list()).tolist() == tr.MRR().score(SCORES, [[1, 2], [3], [0]]).tolist()
+    weights = polars.Series(["1.5", "1", "2"]).cast(polars.Decimal(10, 2))
+    with pytest.raises(
+        TypeError, match=r"weights .*got Series of Decimal.*; pass numpy.asarray\(weights, 'float64'\)$"
+    ):
+        tr.MRR().score(SCORES, GRADES, weights=weights)
+    assert np.asarray(weights, "float64").tolist() == [1.5, 1, 2]
+
+
+class Subclass(torch.Tensor):
+    """A tensor whose class cannot be made of a shape, so that a copy of such a state would fail."""
+
+    def __new__(cls, x, name):
+        return x.as_subclass(cls)
+
+
+@cases("entry", ["metric", "collection", "PerQuery", "queue"])
+def test_tensors_of_a_subclass_are_plain_ones_in_the_state(entry):
+    metric = {"collection": tr.RankingCollection("ndcg mrr"), "PerQuery": tr.PerQuery("mrr")}.get(entry, tr.NDCG())
+    more = {"query_ids": Subclass(tensor([1, 2, 3]), "c")} if entry == "PerQuery" else {}
+    arguments = (Subclass(SCORES, "a"), Subclass(GRADES, "b"))
+    metric.update(*arguments, weights=torch.nn.Parameter(WEIGHTS.float()), **more)
+    if entry == "metric":
+        assert type(metric.score(*arguments)) is torch.Tensor
+        assert type(metric.compute()) is torch.Tensor
+    copied = copy.deepcopy(metric)  # of a batch that waits, too
+    pickle.loads(pickle.dumps(metric))
+    for one in (metric, copied):
+        parts = [part for part in one.modules() if isinstance(part, Metric)]
+        states = [x for part in parts for x in getattr(part, "metric_state", {}).values() if not isinstance(x, dict)]
+        assert all(type(x) is torch.Tensor for value in states for x in (value if isinstance(value, list) else [value]))
+    plain = tr.NDCG()
+    plain.update(SCORES, GRADES, weights=WEIGHTS)
+    if entry in ("metric", "queue"):
+        assert copied.compute() == plain.compute()

@@ -233,7 +233,7 @@ KINDS = {
 WAYS = {
     "nested": ["to_padded_tensor", "nested"],
     "jagged": ["to_padded_tensor", "nested"],
-    "sparse": ["to_dense"],
+    "sparse": ["to_dense", "x.values()"],
     "8 bits": [".float()"],
 }
 
@@ -296,53 +296,53 @@ VALUES = {
         "2 queries with NaN among the scores or tie breaks",
         0,
     ),
-    "label out of range": ((SCORES, torch.tensor([1, 3])), {}, "1 label, id or (query, item) index outside", 1),
+    "label out of range": ((SCORES, torch.tensor([1, 3])), {}, "1 label, id or (query, item) index out of range", 1),
     "item out of range": (
         (SCORES, (torch.tensor([0, 1, 0]), torch.tensor([0, 3, 1]))),
         {},
-        "1 label, id or (query, item) index outside",
+        "1 label, id or (query, item) index out of range",
         1,
     ),
     "pair out of range": (
         (SCORES, (torch.tensor([0, 2, -1]), torch.tensor([0, 0, 0]))),
         {},
-        "2 labels, ids or (query, item) indices outside",
+        "2 labels, ids or (query, item) indices out of range",
         None,
     ),
     "excluded pair out of range": (
         (SCORES, torch.tensor([0, 1])),
         {"exclude": (torch.tensor([0, 5]), torch.tensor([3, 0]))},  # columns are 0, 1 and 2
-        "2 labels, ids or (query, item) indices outside",
+        "2 labels, ids or (query, item) indices out of range",
         0,
     ),
     "excluded pair with a negative item": (
         (SCORES, torch.tensor([0, 1])),
         {"exclude": (torch.tensor([0]), torch.tensor([-1]))},
-        "1 label, id or (query, item) index outside",
+        "1 label, id or (query, item) index out of range",
         0,
     ),
     "excluded pair with a query behind the last": (
         (SCORES, torch.tensor([0, 1])),
         {"exclude": (torch.tensor([2]), torch.tensor([0]))},
-        "1 label, id or (query, item) index outside",
+        "1 label, id or (query, item) index out of range",
         None,
     ),
     "excluded pair with a negative query": (
         (SCORES, torch.tensor([0, 1])),
         {"exclude": (torch.tensor([-1]), torch.tensor([0]))},
-        "1 label, id or (query, item) index outside",
+        "1 label, id or (query, item) index out of range",
         None,
     ),
     "excluded id of a list out of range": (
         (SCORES, torch.tensor([0, 1])),
         {"exclude": [torch.tensor([0, -1]), torch.tensor([3])]},
-        "1 label, id or (query, item) index outside",
+        "1 label, id or (query, item) index out of range",
         1,
     ),
     "excluded pair of ids with a query behind the last": (
         (IDS, torch.tensor([5, 4])),
         {"exclude": (torch.tensor([2]), torch.tensor([5]))},
-        "1 label, id or (query, item) index outside",
+        "1 label, id or (query, item) index out of range",
         None,
     ),
     "the same target twice": (
@@ -369,6 +369,20 @@ VALUES = {
 }
 
 
+#: what ``score`` says of indices that are out of range
+OUTSIDE = {
+    "label out of range": "label 3 of query 1 is out of range: preds has 3 columns, 0 to 2",
+    "item out of range": "item 3 of query 1 is out of range: preds has 3 columns, 0 to 2",
+    "pair out of range": "item 0 of query 2 is out of range: preds has 2 queries, 0 to 1 (the first of 2)",
+    "excluded pair out of range": "excluded item 3 of query 0 is out of range: preds has 3 columns, 0 to 2 (the first",
+    "excluded pair with a negative item": "excluded item -1 of query 0 is out of range: preds has 3 columns, 0 to 2",
+    "excluded pair with a query behind the last": "excluded item 0 of query 2 is out of range: preds has 2 queries, 0",
+    "excluded pair with a negative query": "excluded item 0 of query -1 is out of range: preds has 2 queries, 0 to 1",
+    "excluded id of a list out of range": "excluded item 3 of query 1 is out of range: preds has 3 columns, 0 to 2",
+    "excluded pair of ids with a query behind the last": "excluded item 5 of query 2 is out of range: preds has 2 quer",
+}
+
+
 @cases("case", VALUES)
 def test_bad_values_are_counted_and_raise_in_compute(case):
     arguments, keywords, said, _ = VALUES[case]
@@ -391,6 +405,9 @@ def test_score_names_the_first_query_with_a_bad_value(case, call):
     metric = tr.NDCG(top_k=2) if call == "metric" else tr.RankingCollection(["ndcg@2"])
     with pytest.raises(ValueError, match=r"^ndcg@2: ") as caught:
         metric.score(*arguments, **keywords)
+    if case in OUTSIDE:
+        assert f"ndcg@2: {OUTSIDE[case]}" in str(caught.value)
+        return
     assert f"ndcg@2: {said}" in str(caught.value)
     assert (f", first in query {query};" in str(caught.value)) is (query is not None)
     assert ("first in" in str(caught.value)) is (query is not None)
@@ -456,7 +473,7 @@ def test_a_matrix_of_excluded_pairs_may_be_marks_pairs_or_ids(exclude, ways):
 
 def test_a_grade_of_a_pair_that_is_nan_is_counted_and_that_of_a_pair_outside_is_not():
     scores, pairs = torch.rand(2, 3), (torch.tensor([0, 1, 5]), torch.tensor([0, 1, 0]))
-    with pytest.raises(ValueError, match=r"2 relevance grades.* 1 label, id or|1 label, id or.* 2 relevance grades"):
+    with pytest.raises(ValueError, match=r"2 relevance grades.*; item 0 of query 5 is out of range: preds has 2 que"):
         tr.NDCG().score(scores, (*pairs, torch.full((3,), math.nan)))
 
 
@@ -507,7 +524,7 @@ def test_bad_values_add_up_over_batches_and_kinds():
     metric = tr.MRR()
     for _ in range(3):
         metric.update(SCORES, torch.tensor([7, 7]), weights=torch.tensor([-1.0, 1]))
-    with pytest.raises(ValueError, match=r"6 .*indices outside.*; 3 query weights"):
+    with pytest.raises(ValueError, match=r"6 .*indices out of range.*; 3 query weights"):
         metric.compute()
 
 
@@ -610,7 +627,7 @@ RANKINGS = {
     ),
     "item outside the catalogue": (
         lambda: tr.Ranking.from_embeddings(torch.ones(2, 3), torch.ones(4, 3), torch.tensor([0, 4])),
-        ["1 label, id or (query, item) index outside"],
+        ["1 label, id or (query, item) index out of range"],
     ),
 }
 
@@ -694,9 +711,11 @@ def test_labels_and_pairs_outside_the_catalogue_are_counted(queries, items):
             lambda: tr.Ranking.from_embeddings(*embeddings, label, exclude=(query, item)),
             lambda: tr.Ranking.from_scores(torch.rand(queries, items), label, exclude=(query, item)),
         ):
-            with pytest.raises(ValueError, match=f"mrr: {number} labels, ids or .* outside the batch or the catalogue"):
+            with pytest.raises(ValueError, match=f"mrr: {number} labels, ids or .* out of range"):
                 tr.MRR().score(ranking())
-    with pytest.raises(ValueError, match=r"mrr: 4 labels, ids or .* outside the batch or the catalogue"):
+    with pytest.raises(
+        ValueError, match=r"mrr: excluded item 0 of query .* preds has . queries, .* \(the first of 4\)"
+    ):
         tr.MRR().score(torch.rand(queries, items), torch.ones(queries, items), exclude=(query, item))
 
 

@@ -3,6 +3,7 @@
 import math
 import re
 
+import numpy
 import pytest
 import torch
 from torch import tensor
@@ -11,11 +12,13 @@ from torch.masked import masked_tensor
 
 import torchrank as tr
 from tests.support.cases import cases
+from tests.support.optional import sparse
 
 SCORES = tensor([[0.9, 0.8, 0.7, 0.6, 0.5], [0.9, 0.8, 0.7, 0.6, 0.5]])
 GRADES = tensor([[0, 0, 1, 0, 0], [0, 0, 1, 0, 0]])
 SEEN = tensor([[0, 1, 0, 0, 0], [1, 1, 0, 0, 0]])
 ITEMS = torch.eye(5)
+INF = math.inf
 
 
 def way_out(error, number=0, **names):
@@ -183,9 +186,11 @@ def test_ranks_that_count_from_0_are_an_error():
 def test_ids_of_a_catalogue_in_the_place_of_columns_have_a_way_out():
     ids = tensor([[70, 30, 20, 90, 10], [40, 30, 70, 80, 50]])  # of the candidates
     excluded = tensor([[30, -1], [40, 30]])
-    with pytest.raises(ValueError, match=r"indices outside .*item \(a column") as error:
+    with pytest.raises(
+        ValueError, match=r"excluded item 30 of query 0 is out of range: .* 0 to 4 \(the first of 3\); to "
+    ) as error:
         tr.MRR().score(SCORES, GRADES, exclude=list(excluded))
-    mask = eval(re.search(r"mask=(.+)\)$", str(error.value))[1], {"ids": ids, "excluded": excluded})
+    mask = eval(re.search(r"mask=(.+)$", str(error.value))[1], {"ids": ids, "excluded": excluded})
     assert tr.MRR().score(SCORES, GRADES, mask=mask).tolist() == [0.5, 1]
 
 
@@ -289,3 +294,58 @@ def test_sets_of_relevant_ids_have_a_way_out():
     with pytest.raises((TypeError, ValueError), match=r"pass \[list\(x\) for x in target\]") as error:
         tr.MRR().score(SCORES, target)
     assert len(tr.MRR().score(SCORES, way_out(error, target=target))) == 2
+
+
+def sparse_scores(form):
+    """Scores of three items of each query, of which one is stored and negative, and one stored and 0."""
+    rows, columns, values = [0, 0, 1, 1], [0, 2, 1, 3], [-0.5, 0.0, 0.25, 0.75]
+    if form == "torch":
+        return torch.sparse_coo_tensor(tensor([rows, columns]), tensor(values), (2, 5))
+    if form == "torch csr":
+        return torch.sparse_coo_tensor(tensor([rows, columns]), tensor(values, dtype=float), (2, 5)).to_sparse_csr()
+    return getattr(sparse, form)((values, (rows, columns)), shape=(2, 5))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+@pytest.mark.parametrize("form", ["torch", "torch csr", "csr_array", "coo_matrix"])
+def test_sparse_scores_have_a_way_out_by_which_only_stored_ones_are_retrieved(form):
+    preds, names = sparse_scores(form), {"torch": torch, "numpy": numpy}
+    with pytest.raises(TypeError, match=r"; make x = preds\.to") as error:
+        tr.MRR().score(preds, tensor([0, 1]))
+    first, last = re.search(r"; make (.+?)(?:,|) and (.+)$", str(error.value)).groups()
+    exec(first, names | {"preds": preds}, names)
+    for step in re.sub("^pass ", "set scores = ", last).split(", and pass scores")[0].split(", set "):
+        exec(step.removeprefix("set "), names)
+    scores = torch.as_tensor(names["scores"])
+    assert scores.tolist() == [[-0.5, -INF, 0.0, -INF, -INF], [-INF, 0.25, -INF, 0.75, -INF]]
+    assert tr.MRR().score(scores, tensor([0, 1])).tolist() == [0.5, 0.5]
+    assert tr.MRR().score(scores, tensor([1, 4])).tolist() == [0, 0]  # not retrieved
+
+
+@pytest.mark.parametrize("queries", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32])
+def test_a_column_of_labels_has_a_way_out(queries, dtype):
+    labels = tensor([[2], [0], [4]], dtype=dtype)[:queries]
+    with pytest.raises(ValueError, match=r"; pass target\.(long\(\)\.)?squeeze\(1\)$") as error:
+        tr.MRR().score(SCORES[[0, 0, 0]][:queries], labels)
+    found = tr.MRR().score(SCORES[[0, 0, 0]][:queries], way_out(error, target=labels))
+    assert found.tolist() == pytest.approx([1 / 3, 1, 1 / 5][:queries])
+
+
+def test_labels_with_fractions_are_not_made_integers():
+    with pytest.raises(TypeError, match=r"got torch\.float32; pass target\.long\(\)$"):
+        tr.MRR().score(SCORES, tensor([2.0, 0.0]))
+    with pytest.raises(TypeError, match=r"got torch\.float32 with fractions$"):
+        tr.MRR().score(SCORES, tensor([0.5, 0.0]))
+    with pytest.raises(TypeError, match=r"integer indexes .* got torch\.float32 with fractions$"):
+        tr.MRR().score(SCORES[0], GRADES[0], indexes=SCORES[0])
+    with pytest.raises(ValueError, match=r"got shape \[2, 3\]$"):  # not the ids of each query
+        tr.MRR().score(SCORES, SCORES[:, :3])
+
+
+@pytest.mark.parametrize("door", EXCLUDING)
+def test_pairs_in_the_rows_of_a_tensor_have_a_way_out(door):
+    pairs = tensor([[0, 1], [1, 0], [1, 1], [1, 4]])  # a query and an item in each row
+    with pytest.raises(ValueError, match=r"; pass tuple\(exclude\.T\)") as error:
+        EXCLUDING[door](pairs)
+    assert EXCLUDING[door](way_out(error, exclude=pairs)).tolist() == [0.5, 1]

@@ -18,6 +18,7 @@ from torch import Tensor
 from torchrank.layouts.bad_values import Problem
 from torchrank.layouts.canonical import CatalogueLayout, DenseLayout, FlatRows, Layout, RankedIds
 from torchrank.layouts.checks import (
+    as_integers,
     bad_tie_break,
     check_floating,
     check_not_exchanged,
@@ -32,7 +33,7 @@ from torchrank.layouts.checks import (
     tensor_of,
 )
 from torchrank.layouts.grouping import grouped
-from torchrank.layouts.judged_items import excluded_pairs, judged_items, way_out
+from torchrank.layouts.judged_items import excluded_pairs, given_pairs, judged_items, way_out
 from torchrank.layouts.ranked_ids import without_repeats
 from torchrank.names.arguments import warn
 from torchrank.names.types import Array, Pairs, Repeats
@@ -94,7 +95,7 @@ class Batch:
 
     def __post_init__(self) -> None:
         for name, x in list(vars(self).items()):
-            stays = x is None or isinstance(x, Tensor | dict | str)
+            stays = x is None or type(x) is Tensor or isinstance(x, dict | str)
             if not stays and not (isinstance(x, list) and name in ("target", "exclude")):
                 vars(self)[name] = tensor_of(x)
         if self.group_sizes is not None:
@@ -143,6 +144,43 @@ class Batch:
         options |= {name: cut(x) for name, x in self.options.items() if name not in options}
         weights = None if self.weights is None else self.weights[start:stop]
         return Batch(cut(self.preds), cut(self.target), weights, **options)
+
+    def outside(self, number: int) -> str:
+        """A clause on the first of a number of labels, ids and pairs that are out of range; "" if none is found."""
+        preds, width, allowed = self.preds, 2**63 - 1, "ids are 0 or more"
+        if not isinstance(preds, Tensor) or preds.dim() != 2:
+            return ""
+        queries, scores = len(preds), preds.is_floating_point()
+        if scores or self.groups is not None:
+            width, of = (preds.shape[1], "preds has {} columns") if scores else (len(self.groups), "groups has {} ids")
+            allowed = f"{of.format(width)}, 0 to {width - 1}"
+        kind = "label" if isinstance(self.target, Tensor) and self.target.dim() == 1 else "item"
+        for name, x in {kind: self.target, "excluded item": self.exclude, "id": preds}.items():
+            if x is None or (scores and isinstance(x, Tensor) and x.dim() > 1):  # grades, or the scores
+                continue
+            if isinstance(x, Tensor):
+                item = x.flatten()
+                query = torch.arange(queries, device=x.device).repeat_interleave(len(item) // max(1, queries))
+            else:
+                query, item = given_pairs(x[:2] if isinstance(x, tuple) else x, "target", preds)
+            no_query = (query < 0) | (query >= queries)
+            bad = no_query | (item >= width) | ((item < 0) if isinstance(x, tuple) else no_query)
+            if not bad.any():
+                continue
+            at, first = int(bad.nonzero()[0]), "" if number == 1 else f" (the first of {number})"
+            where = f"{name} {int(item[at])} of query {int(query[at])} is out of range"
+            if no_query[at]:
+                return f"{where}: preds has {queries} queries, 0 to {queries - 1}{first}"
+            way_out = ""
+            if scores and name == "excluded item":
+                way_out = (
+                    "; to exclude ids [Q, M] among candidates with ids [Q, D], pass"
+                    " mask=(ids.unsqueeze(-1) != excluded.unsqueeze(1)).all(-1)"
+                )
+            elif scores and bool((preds == preds.round()).all()):
+                way_out = "; if preds are ranked ids, pass preds.long()"
+            return f"{where}: {allowed}{first}{way_out}"
+        return ""
 
     def first(self, kind: Problem, errors: Callable[[Batch], Tensor]) -> int | None:
         """The number of the first query in which ``errors`` counts a problem; None if no single query has it.
@@ -306,7 +344,9 @@ def _flat(
     mask = None if mask is None else on_grid(mask, "mask", preds, dtype=torch.bool)
     tie_break = None if tie_break is None else on_grid(tie_break, "tie_break", preds)
     if indexes.is_floating_point() or indexes.is_complex() or indexes.dtype in (torch.bool, torch.uint64):
-        raise TypeError(f"Expected integer indexes that int64 can hold, got {indexes.dtype}; pass indexes.long()")
+        raise TypeError(
+            f"Expected integer indexes that int64 can hold, got {indexes.dtype}{as_integers(indexes, 'indexes')}"
+        )
     (grade, errors), indexes = grades(target, preds.device, mask), comparable(indexes)
     if tie_break is not None:
         errors = errors + bad_tie_break(tie_break, mask, indexes=indexes)

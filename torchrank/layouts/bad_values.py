@@ -42,11 +42,9 @@ MEANING = {
         "finite numbers",
     ),
     Problem.OUT_OF_RANGE: (
-        "label, id or (query, item) index outside the batch or the catalogue",
-        "labels, ids or (query, item) indices outside the batch or the catalogue",
-        "query (a row of the batch) in 0 ... Q - 1, item (a column, or for from_generated a row of ids_of) in"
-        " 0 ... D - 1 for preds [Q, D] (if preds are ranked ids, pass preds.long(); to exclude ids [Q, M] among"
-        " candidates with ids [Q, D], pass mask=(ids.unsqueeze(-1) != excluded.unsqueeze(1)).all(-1))",
+        "label, id or (query, item) index out of range",
+        "labels, ids or (query, item) indices out of range",
+        "0 to Q - 1 for Q queries, and 0 to D - 1 for D items",
     ),
     Problem.DUPLICATE_TARGETS: (
         "target given more than once for its query",
@@ -114,18 +112,26 @@ def _one(kind: Problem, device: torch.device) -> Tensor:
     return torch.tensor([int(one is kind) for one in Problem], dtype=torch.int64, device=device)
 
 
-def explain(counters: Tensor, first: Callable[[Problem], int | None] = lambda kind: None) -> str:
+def explain(
+    counters: Tensor,
+    first: Callable[[Problem], int | None] = lambda kind: None,
+    outside: Callable[[int], str] = lambda number: "",
+) -> str:
     """Message with a clause for every kind that was counted; empty if there is none. Reads the counters on the host.
 
     Args:
         counters: int64 [kind].
         first: returns the number of the first query with a problem of a kind, or None if unknown.
+        outside: returns a clause on the first index that is out of range, of a number of them, or "" if unknown.
     """
     found, clauses = [int(n) for n in counters.tolist()], []
     if found[Problem.DUPLICATE_IDS]:
         found[Problem.DUPLICATE_TARGETS] = 0  # both are integer scores with grades, and one message is enough
     for kind in (kind for kind in Problem if found[kind]):
         one, several, expected = MEANING[kind]
+        if kind is Problem.OUT_OF_RANGE and (named := outside(found[kind])):
+            clauses.append(named)
+            continue
         query = first(kind)
         where = "" if query is None else f", first in query {query}"
         clauses.append(f"{found[kind]} {one if found[kind] == 1 else several}{where}; expected {expected}")

@@ -14,7 +14,7 @@ from torchrank.hardware import costs
 from torchrank.hardware.devices import autocast_off
 from torchrank.layouts.canonical import EmbeddedLayout, StreamedLayout
 from torchrank.layouts.checks import check_floating, check_tensor, tensor_of
-from torchrank.layouts.judged_items import excluded_pairs, judged_items
+from torchrank.layouts.judged_items import UNKNOWN, excluded_pairs, judged_items
 from torchrank.names.arguments import integer
 
 
@@ -114,8 +114,8 @@ def streamed(blocks: object, relevant: object, exclude: object, top_k: int | Non
             yield _checked_block(block, first)
 
     # The number of columns is unknown before the reading. The engine counts the items beyond it then.
-    grid = first.new_empty(1).expand(len(first), 2**31)
-    judged, errors = judged_items(relevant, grid, "blocks [Q, item] of scores", limit=2**31)
+    grid = first.new_empty(1).expand(len(first), UNKNOWN)
+    judged, errors = judged_items(relevant, grid, "blocks [Q, item] of scores", limit=UNKNOWN)
     pairs, bad = excluded_pairs(exclude, grid)
     return StreamedLayout(errors + bad, True, read, judged, first.dtype, again, pairs)
 

@@ -20,6 +20,9 @@ DTYPES = (
     *(torch.uint16, torch.uint32, torch.uint64),
 )
 
+# Names of arguments that are scores, as they are in errors and in their ways out.
+SCORES = {"preds": "preds", "each of blocks": "block"}
+
 
 def grades(target: Tensor, device: torch.device, where: Tensor | None) -> tuple[Tensor, Tensor]:
     """Check relevance grades, a dense tensor, and move them to a device, in their dtype; bool becomes int8.
@@ -62,7 +65,7 @@ def integer_ids(ids: Tensor, name: str, beside: str) -> Tensor:
     """
     ids = check_tensor(ids, name)
     if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
-        way_out = f"; pass {name}.long()" if name.isidentifier() else ""
+        way_out = as_integers(ids, name) if name.isidentifier() else ""
         if beside.startswith("integer preds"):
             way_out = (
                 ". Integer preds are ids, never scores; if yours are scores of graded candidates, pass preds.float()"
@@ -74,6 +77,13 @@ def integer_ids(ids: Tensor, name: str, beside: str) -> Tensor:
             " as int64"
         )
     return ids.detach()
+
+
+def as_integers(x: Tensor, name: str) -> str:
+    """The end of an error on numbers that are not integers: a way out, or that some have a fraction."""
+    if x.is_complex():
+        return ""
+    return f"; pass {name}.long()" if x.dtype == torch.bool or bool((x == x.round()).all()) else " with fractions"
 
 
 def check_not_exchanged(preds: Tensor, target: Tensor) -> None:
@@ -124,7 +134,7 @@ def check_floating(x: Tensor, name: str, what: str = "scores") -> None:
 
 def check_tensor(x: object, name: str, wanted: str = "a tensor") -> Tensor:
     """An argument as a tensor. Raises TypeError unless it is dense, of a dtype that torch can compare."""
-    x = x if isinstance(x, Tensor) else tensor_of(x)
+    x = tensor_of(x)
     if not isinstance(x, Tensor):
         raise TypeError(f"Expected {name} to be {wanted}, got {type_of(x, name)}")
     if type(x) is not Tensor or torch._C._functorch.is_functorch_wrapped_tensor(x):
@@ -135,10 +145,13 @@ def check_tensor(x: object, name: str, wanted: str = "a tensor") -> Tensor:
             " torch.nested.to_padded_tensor(...), and mask for its padding"
         )
     if x.layout is not torch.strided:
-        raise TypeError(
-            f"Expected {name} to be a dense tensor, got {x.layout}; pass it as .to_dense(), or (query, item) pairs as a"
-            " tuple"
-        )
+        way_out = f"pass {name}.to_dense()"
+        if name in SCORES:  # a score that is not stored is none
+            way_out = (
+                f"make x = {SCORES[name]}.to_sparse_coo().coalesce(), and pass"
+                " x.values().new_full(x.shape, -torch.inf).index_put(tuple(x.indices()), x.values())"
+            )
+        raise TypeError(f"Expected {name} to be a dense tensor, got {x.layout}; {way_out}")
     if x.dtype not in DTYPES and not x.is_complex():
         raise TypeError(f"Expected {name} in a dtype that torch can compare, got {x.dtype}; pass it as .float()")
     return x
@@ -160,8 +173,15 @@ def _check_values(x: Tensor, name: str) -> None:
 
 
 def tensor_of(x: Any) -> Any:
-    """A tensor on the CPU for an array, or for a list of numbers or of equally long lists; anything else as it is."""
-    if isinstance(x, Tensor) or not (isinstance(x, list) or hasattr(x, "__array__")):
+    """A tensor on the CPU for an array, or for a list of numbers or of equally long lists; anything else as it is.
+
+    A tensor of a subclass becomes a plain one, because the state takes its type; not if the subclass has no values of
+    its own. Arrays with masked elements stay, because the tensor would lose the mask.
+    """
+    if isinstance(x, Tensor):
+        plain = type(x) is Tensor or type(x).__torch_dispatch__ is not Tensor.__torch_dispatch__
+        return x if plain else x.as_subclass(Tensor)
+    if not (isinstance(x, list) or hasattr(x, "__array__")) or _masked(x):
         return x
     try:
         if isinstance(x, list) and x and isinstance(x[0], Tensor):
@@ -176,6 +196,12 @@ def tensor_of(x: Any) -> Any:
         return torch.from_numpy(array)
     except (TypeError, ValueError, RuntimeError):  # lists of several lengths, texts
         return x
+
+
+def _masked(x: Any) -> bool:
+    """Whether an array of numpy, or an array of a list, has masked elements."""
+    arrays = x if isinstance(x, list) and x and hasattr(x[0], "__array__") else [x]
+    return any(isinstance(one, numpy.ma.MaskedArray) and numpy.ma.is_masked(one) for one in arrays)
 
 
 def indexes_of(sizes: Any, preds: Any, indexes: Any) -> Tensor:
@@ -201,12 +227,18 @@ def type_of(x: Any, name: str) -> str:
     if isinstance(getattr(x, "indices", None), Tensor):  # the result of torch.topk or sort
         return f"{type(x).__name__}; pass {name}.indices"
     if hasattr(x, "__array__"):
-        numbered = f"numpy.unique({name}, return_inverse=True)[1]" if name == "indexes" else f"{name}.tolist()"
-        return f"{type(x).__name__} of {getattr(x, 'dtype', 'objects')}; pass {numbered}"
-    if hasattr(x, "toarray"):  # a sparse matrix
-        return f"{type(x).__name__}; pass {name}.toarray()"
+        return f"{type(x).__name__} of {getattr(x, 'dtype', 'objects')}{_of_array(x, name)}"
+    if hasattr(x, "toarray"):  # a sparse matrix; a score that is not stored is none
+        if name not in SCORES:
+            return f"{type(x).__name__}; pass {name}.toarray()"
+        return (
+            f"{type(x).__name__}; make x = {SCORES[name]}.tocoo() and scores = numpy.full(x.shape, -numpy.inf), set"
+            " scores[x.row, x.col] = x.data, and pass scores"
+        )
     if isinstance(x, tuple):
         return f"tuple; pass list({name})"
+    if isinstance(x, list) and _masked(x):
+        return f"list of masked arrays; pass numpy.ma.stack({name})"
     lengths = {len(one) for one in x if hasattr(one, "__len__")} if isinstance(x, list) else set()
     if len(lengths) > 1:
         return (
@@ -214,6 +246,32 @@ def type_of(x: Any, name: str) -> str:
             f"[torch.as_tensor(x) for x in {name}], True, {_padding(x)})"
         )
     return type(x).__name__
+
+
+def _of_array(x: Any, name: str) -> str:
+    """The way out of an error on an array that cannot become a tensor; "" if none is known."""
+    if _masked(x):
+        kind = numpy.ma.asarray(x).dtype.kind
+        fills = {"preds": -1 if kind in "iu" else "-numpy.inf", "target": False if kind == "b" else -1, "groups": -1}
+        fill = (fills | {"mask": False, "weights": 0}).get(name)
+        way_out = "" if fill is None else f"; pass {name}.filled({fill})"
+        return f" with masked elements{way_out}{' or preds.data, and mask=~preds.mask' if name == 'preds' else ''}"
+    if name in ("indexes", "groups"):
+        return f"; pass numpy.unique({name}, return_inverse=True)[1]"
+    for method in ("tolist", "to_list"):
+        made: Any = getattr(x, method, list)()
+        ids = (
+            name in ("target", "exclude")
+            and isinstance(made, list)
+            and made
+            and all(hasattr(one, "__len__") for one in made)
+        )
+        if (isinstance(tensor_of(made), Tensor) and made) or ids:
+            return f"; pass {name}.{method}()"
+    try:
+        return f"; pass numpy.asarray({name}, 'float64')" if numpy.asarray(x, "float64").size else ""
+    except (TypeError, ValueError):
+        return ""
 
 
 def _padding(lists: list) -> object:

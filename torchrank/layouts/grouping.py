@@ -22,7 +22,7 @@ from torchrank.layouts.canonical import (
     RankedIds,
     StreamedLayout,
 )
-from torchrank.layouts.checks import integer_ids, tensor_of
+from torchrank.layouts.checks import integer_ids, tensor_of, type_of
 from torchrank.layouts.items import IGNORED, JudgedItems, Padded, Ragged
 from torchrank.layouts.ranked_ids import listed_ids, removed, repeated, spread
 
@@ -44,7 +44,8 @@ def grouped(layout: Layout, groups: Any, all_candidates: bool = False) -> Layout
         TypeError, ValueError: groups are not integers, or have another shape.
     """
     if not isinstance(groups := tensor_of(groups), Tensor):
-        got = f"{type(groups).__name__}; pass numpy.unique(groups, return_inverse=True)[1]"
+        got = type_of(groups, "groups")
+        got = got if "; pass" in got else f"{got}; pass numpy.unique(groups, return_inverse=True)[1]"
         raise TypeError(f"Expected groups to be integers, got {got}")
     groups = integer_ids(groups, "groups", "preds").to(layout.errors.device).long()
     if isinstance(layout, RankedIds):

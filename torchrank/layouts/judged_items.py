@@ -13,9 +13,12 @@ from torch import Tensor
 
 from torchrank.hardware.devices import every, scalar
 from torchrank.layouts.bad_values import Problem, count, no_errors
-from torchrank.layouts.checks import check_tensor, grades, integer_ids, shape_of, tensor_of, type_of
+from torchrank.layouts.checks import as_integers, check_tensor, grades, integer_ids, shape_of, tensor_of, type_of
 from torchrank.layouts.items import JudgedItems, Padded, Pairs, Ragged
 from torchrank.names.arguments import warn
+
+# Number of columns of blocks of scores, until they are read.
+UNKNOWN = 2**31
 
 
 def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) -> tuple[JudgedItems, Tensor]:
@@ -31,7 +34,9 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
     num_queries, device, dense = preds.shape[0], preds.device, beside.startswith("preds [Q, D]")
     errors = no_errors(device)
     judged: JudgedItems
-    target = target if isinstance(target, list | Tensor) else tensor_of(_of_sparse(target, "target", num_queries))
+    target = (
+        target if isinstance(target, list | Tensor) else tensor_of(_of_sparse(target, "target", num_queries, limit))
+    )
     if isinstance(target, Tensor):
         check_tensor(target, "target")
     if isinstance(target, tuple):
@@ -134,6 +139,8 @@ def _are_1d(tensors: Sequence[Any]) -> bool:
 
 def _to_ids(lists: list, name: str) -> str:
     """Advice for an error on a list that has no ids for each query."""
+    if any(isinstance(x, numpy.ma.MaskedArray) for x in lists):
+        return f"; pass [numpy.ma.compressed(x) for x in {name}]"
     if any(isinstance(x, set | frozenset) for x in lists):
         return f"; pass [list(x) for x in {name}]"
     if not any(hasattr(x, "__len__") and shape_of(x) for x in lists):  # one number per query
@@ -166,8 +173,11 @@ def _of_pairs(pairs: tuple, num_queries: int, device: torch.device) -> tuple[Rag
     return Ragged(item[order], grade[order], start), errors
 
 
-def _of_sparse(x: Any, name: str, queries: int) -> Any:
-    """A sparse matrix of SciPy as a (query, item) or, for the target, (query, item, grade) tuple; else ``x`` itself."""
+def _of_sparse(x: Any, name: str, queries: int, limit: int | None) -> Any:
+    """A sparse matrix of SciPy as a (query, item) or, for the target, (query, item, grade) tuple; else ``x`` itself.
+
+    Elements that are stored more than once are summed, as SciPy does. The matrix has ``limit`` columns, if it is known.
+    """
     if not hasattr(x, "tocsr"):
         return x
     if x.shape[0] != queries:
@@ -175,9 +185,15 @@ def _of_sparse(x: Any, name: str, queries: int) -> Any:
             f"Expected {name} with {queries} rows, one per query, got a sparse matrix {list(x.shape)}; pass the rows of"
             f" the batch, as {name}[users]"
         )
+    if limit is not None and limit < UNKNOWN and list(x.shape[1:]) != [limit]:
+        raise ValueError(
+            f"Expected {name} with {limit} columns, one per item, got a sparse matrix {list(x.shape)}; pass the columns"
+            f" of these items, as {name}[:, items]"
+        )
+    entries = x.tocoo(copy=True)
+    entries.sum_duplicates()
     if name == "exclude":
-        return x.nonzero()  # without zeros that are stored
-    entries = x.tocsr().tocoo()
+        return tuple(part[entries.data != 0] for part in (entries.row, entries.col))
     return entries.row, entries.col, entries.data
 
 
@@ -189,7 +205,7 @@ def excluded_pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tu
     """
     if exclude is None:
         return None, no_errors(preds.device)
-    query, item = _excluded(exclude, preds)
+    query, item = given_pairs(exclude, "exclude", preds, preds.shape[1] if catalogue else None)
     if not catalogue:  # ids may be any numbers
         outside = (query < 0) | (query >= preds.shape[0]) | (item < 0)
         query, order = query.masked_fill(outside, -1).sort(stable=True)
@@ -226,25 +242,25 @@ def _out_of_range(exclude: object, outside: Tensor, item: Tensor) -> Tensor:
     return count(Problem.OUT_OF_RANGE, outside & (item >= 0) if isinstance(exclude, list) else outside)
 
 
-def _excluded(exclude: object, preds: Tensor) -> tuple[Tensor, Tensor]:
-    """Queries and items of the excluded pairs, int64 [pair] each, in the given order."""
+def given_pairs(x: object, name: str, preds: Tensor, limit: int | None = None) -> tuple[Tensor, Tensor]:
+    """Queries and items of pairs, or of a list with the ids of each query, int64 [pair] each, in the given order."""
     queries, device = preds.shape[0], preds.device
-    if isinstance(exclude, list):
-        item, sizes = _id_lists(exclude, "exclude", queries, device)
+    if isinstance(x, list):
+        item, sizes = _id_lists(x, name, queries, device)
         query = torch.repeat_interleave(
             torch.arange(queries, device="cpu"), torch.tensor(sizes, dtype=torch.int64, device="cpu")
         )
         return query.to(device, non_blocking=True), item
-    exclude = tensor_of(_of_sparse(exclude, "exclude", queries))
-    pairs: Any = tuple(map(tensor_of, exclude)) if isinstance(exclude, tuple) else ()
+    x = tensor_of(_of_sparse(x, name, queries, limit))
+    pairs: Any = tuple(map(tensor_of, x)) if isinstance(x, tuple) else ()
     if len(pairs) != 2 or not _are_1d(pairs) or len(pairs[0]) != len(pairs[1]):
-        got = [shape_of(x) for x in pairs] if pairs else type(exclude).__name__
-        hint = way_out(exclude, "exclude", preds) if isinstance(exclude, Tensor) else ""
+        got = [shape_of(one) for one in pairs] if pairs else type_of(x, name) if not isinstance(x, Tensor) else "Tensor"
+        hint = way_out(x, name, preds) if isinstance(x, Tensor) else ""
         raise ValueError(
-            "Expected exclude to be a (query, item) tuple of equally long 1-D tensors, or a list of"
+            f"Expected {name} to be a (query, item) tuple of equally long 1-D tensors, or a list of"
             f" {queries} 1-D id tensors, one per query, got {got}{hint}"
         )
-    query, item = (integer_ids(x, "exclude", "a tuple").to(device).long() for x in pairs)
+    query, item = (integer_ids(one, name, "a tuple").to(device).long() for one in pairs)
     return query, item
 
 
@@ -260,15 +276,20 @@ def way_out(x: Tensor, name: str, preds: Tensor) -> str:
         return f"; pass list({f'{name}.unsqueeze(-1)' if whole and len(x) == queries else for_all})"
     if x.dim() != 2:
         return ""
+    if not whole and not as_integers(x, name).startswith("; pass"):
+        return ""
+    ids = name if whole else f"{name}.long()"
+    if name == "target" and x.shape[1] == 1:
+        return f"; pass {ids}.squeeze(1)"
     marks = name == "exclude" and len(x) == queries and bool(((x == 0) | (x == 1)).all())
     if marks and x.shape == preds.shape:
         return f"; pass {name}.nonzero(as_tuple=True)"
     matrix = marks and (not whole or x.shape[1] > 2)  # ids are different, so three of them are not all 0 or 1
-    ids = name if whole else f"{name}.long()"
     ways = {
         f"{name}.nonzero(as_tuple=True) if it is a matrix of 0 and 1": matrix,
         f"tuple({ids}) if its rows are queries and items": len(x) == 2,
         f"list({ids}) if its rows are the ids of each query": len(x) == queries and not matrix,
+        f"tuple({ids}.T) if its columns are queries and items": x.shape[1] == 2 and not marks,
     }
     fitting = [way for way, fits in ways.items() if fits]
     return f"; pass {', or '.join(fitting)}" if fitting else ""

@@ -194,7 +194,9 @@ class Measure(Parametrised, QueryMean):
             return score_batch([self], part, total=False)[0]
 
         result = result or of(batch)
-        if faults := explain(result.errors, lambda kind: batch.first(kind, lambda part: of(part).errors)):
+        if faults := explain(
+            result.errors, lambda kind: batch.first(kind, lambda part: of(part).errors), batch.outside
+        ):
             raise ValueError(f"{self.label}: {faults}")
         return self.shown(result)
 

@@ -229,6 +229,8 @@ def _by_id(runs: Sequence[_Run], missing: str) -> tuple[list[Hashable], list[Arr
 
 def _vector(name: str, values: Any) -> Array:
     values = values.detach().cpu() if hasattr(values, "detach") else values
+    if isinstance(values, np.ma.MaskedArray):
+        values = np.ma.filled(values.astype(np.float64), np.nan)
     try:
         column = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torchrank.collection.collection import RankingCollection
 from torchrank.collection.members import Metrics
 from torchrank.layouts.arrange import Batch
+from torchrank.layouts.checks import tensor_of
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.item_lists import PerUserMetric
 from torchrank.ranking.ranking import Ranking
@@ -117,6 +118,8 @@ def check_ids(ids: Any, queries: int, device: torch.device, user: str) -> tuple[
     ids, texts = listed(ids), None
     if isinstance(ids, list | tuple):
         ids = [x.item() if hasattr(x, "item") else x for x in ids]  # numbers of numpy or torch
+        if any(x is None for x in ids):  # a masked element
+            raise TypeError("Expected an id of each query, got query_ids with None or masked elements; give them ids")
         if all(isinstance(x, int) and not isinstance(x, bool) for x in ids):
             ids = torch.tensor(ids, dtype=torch.int64, device="cpu")
         else:
@@ -131,4 +134,4 @@ def check_ids(ids: Any, queries: int, device: torch.device, user: str) -> tuple[
         )
     if ids.shape != (queries,):
         raise ValueError(f"Expected query_ids of shape [{queries}], one per query, got {list(ids.shape)}")
-    return ids.detach().to(device, torch.int64), texts
+    return tensor_of(ids).detach().to(device, torch.int64), texts
