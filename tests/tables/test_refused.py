@@ -162,6 +162,17 @@ def test_a_missing_id_is_refused_in_every_source_with_its_place(read, missing):
         assert "rows" not in str(caught.value) or not isinstance(source, dict)
 
 
+@pytest.mark.parametrize("missing", [None, np.nan, ""], ids=repr)
+def test_a_missing_id_is_found_in_large_dictionaries_too(missing, monkeypatch):
+    monkeypatch.setattr("torchrank.tables.pair_tables.TYPED", 3)
+    tables = {q: {"a": 1, "b": 0.5} for q in ("q1", "q2", "q3")}
+    assert tr.read_run(tables).to_dict() == tables
+    with pytest.raises(tr.ReadingError, match="document ids of query 'q3' to be text or integers, got"):
+        tr.read_run(tables | {"q3": {"a": 1, missing: 1}})
+    with pytest.raises(tr.ReadingError, match="query ids to be text or integers, got"):
+        tr.read_run(tables | {missing: {"a": 1}})
+
+
 def test_a_missing_id_of_json_is_refused():
     for text in ('{"q": {"": 1}}', '{"": {"a": 1}}', '{"q": [null, "a"]}', '{"q": ["", "a"]}', '{"": ["a"]}'):
         with pytest.raises(tr.ReadingError, match=r"ids.* to be text"):
