@@ -3,6 +3,7 @@
 import json
 import math
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -467,15 +468,125 @@ def test_one_frame_takes_the_columns_ties_and_options_of_tables_and_runs():
     assert tr.evaluate(frame, preset="trec_eval").means == tr.evaluate(frame, frame, preset="trec_eval").means
 
 
+class Names(Sequence):
+    """Names as OmegaConf has them: a sequence that is no list."""
+
+    def __getitem__(self, place):
+        return ["ndcg@5", "map"][place]
+
+    def __len__(self):
+        return 2
+
+
+@pytest.mark.parametrize(
+    "measures",
+    [
+        Names,
+        lambda: {"ndcg@5", "map"},
+        lambda: (name for name in Names()),
+        lambda: dict.fromkeys(Names()).keys(),
+        lambda: np.array(Names()),
+        lambda: pandas.Series(Names()),
+        lambda: iter([tr.NDCG(5), "map"]),
+    ],
+)
+def test_any_iterable_of_names_and_metrics_has_the_measures_of_one_frame(measures):
+    want = tr.evaluate(rated(), "ndcg@5 map").means
+    assert tr.evaluate(rated(), measures()).means == tr.evaluate(rated(), measures=measures()).means == want
+
+
+@pytest.mark.parametrize("form", ["records", "tuple", "generator", "named tuples", "array", "recarray"])
+def test_records_and_arrays_with_named_columns_are_one_frame(form):
+    frame = pandas.DataFrame(rated())
+    source = {
+        "records": lambda: frame.to_dict("records"),
+        "tuple": lambda: tuple(frame.to_dict("records")),
+        "generator": lambda: iter(frame.to_dict("records")),
+        "named tuples": lambda: list(frame.itertuples(index=False)),
+        "array": lambda: np.array(frame.astype({"country": "S2"}).to_records(index=False)),
+        "recarray": lambda: frame.to_records(index=False),
+    }[form]
+    want = tr.evaluate(frame, "ndcg@5 map")
+    assert tr.evaluate(source(), "ndcg@5 map").means == tr.evaluate(source(), measures="ndcg@5 map").means == want.means
+    assert tr.evaluate(source(), source(), "map", ties="expected").means["run"]["map"] == want.means["run"]["map"]
+    if form != "generator":
+        assert tr.QueryTable.of(tr.Ranking.from_table(source()), "map")["map"].tolist() == want["run"]["map"].tolist()
+    assert tr.evaluate([{"user": 1, "score": 0.5, "label": 1}, {"user": 1, "score": 0.7, "label": 0}], "mrr", by=None)
+
+
+def test_a_second_argument_with_rows_is_a_run():
+    frame = pandas.DataFrame(rated())
+    rows = list(frame[["user_id", "item_id", "score"]].itertuples(index=False, name=None))
+    want = tr.evaluate(frame, frame).means
+    runs = [frame, frame.to_dict("records"), rows, iter(rows), tr.read_chunks([rows]), frame.to_records(index=False)]
+    for run in runs:
+        assert tr.evaluate(frame, run).means == want
+
+
+def first_rows(frame, k=5):
+    """NDCG@k and reciprocal ranks of each user in plain Python, whose sort keeps the order of equal scores."""
+    found = {}
+    for user in dict.fromkeys(frame["user_id"].tolist()):
+        rows = np.flatnonzero(frame["user_id"] == user)
+        grades = [int(frame["label"][row]) for row in sorted(rows, key=lambda row: -frame["score"][row])]
+        dcg, best = (sum(g / math.log2(2 + n) for n, g in enumerate(x[:k])) for x in (grades, sorted(grades)[::-1]))
+        found[user] = dcg / best if best else 0, next((1 / n for n, g in enumerate(grades, 1) if g), 0)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_equal_scores_rank_in_the_order_of_the_rows_if_asked(seed, tmp_path):
+    frame = rated()
+    order = np.random.default_rng(seed).permutation(len(frame["score"]))  # users are interleaved
+    frame = {name: column[order] for name, column in frame.items()}
+    want = {user: pytest.approx(values, abs=1e-12) for user, values in first_rows(frame).items()}
+    rows = list(zip(*(frame[name].tolist() for name in ("user_id", "item_id", "score"))))
+    nested = {user: {item: score for other, item, score in rows if other == user} for user in want}
+    (tmp_path / "run.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(f"{u}\t{i}\t{s}\n" for u, i, s in rows))
+    texts = pandas.DataFrame(frame).astype({"user_id": str, "item_id": str})
+    without_items = {name: column for name, column in frame.items() if name != "item_id"}
+    kept = {"user_id": [*frame["user_id"], 0], "item_id": [*frame["item_id"], 0]}  # a row that is dropped
+    kept |= {"score": [*frame["score"], -1.0], "label": [*frame["label"], 0]}
+    for found in (
+        tr.evaluate(frame, "ndcg@5 mrr", ties="rows"),
+        tr.evaluate(without_items, "ndcg@5 mrr", ties="rows"),
+        tr.evaluate(frame, frame, "ndcg@5 mrr", ties="rows"),
+        tr.evaluate(frame, frame, "ndcg@5 mrr", ties="rows", depth=8),
+        tr.evaluate(frame, tr.read_run(rows, ties="rows"), "ndcg@5 mrr"),
+        tr.evaluate(frame, nested, "ndcg@5 mrr", ties="rows"),
+        tr.evaluate(frame, tr.read_chunks([nested], ties="rows"), "ndcg@5 mrr"),
+        tr.evaluate(texts, tmp_path / "run.tsv", "ndcg@5 mrr", ties="rows"),
+        tr.evaluate(frame, frame, "ndcg@5 mrr", ties="rows", parent=lambda item: item),
+        tr.evaluate(kept, "ndcg@5 mrr", ties="rows", duplicates="best"),
+    ):
+        table = found[found.runs[0]]
+        assert dict(zip(map(int, table.ids), zip(table["ndcg@5"], table["mrr"]))) == want
+        assert "equal scores rank in the order of the rows" in repr(found) or found.ties == "document"
+    ranking = tr.Ranking.from_table(frame, ties="rows")
+    assert tr.QueryTable.of(ranking, "mrr")["mrr"].tolist() == [mrr for _, mrr in first_rows(frame).values()]
+    first = tr.evaluate(frame, "recall@5", ties="rows", depth=3)["run"]["recall@5"]
+    assert first.tolist() == tr.evaluate(frame, "recall@3", ties="rows")["run"]["recall@3"].tolist()
+
+
+def test_the_chunks_of_a_document_rank_where_its_first_chunk_is():
+    run = tr.read_run([("q", "b#1", 0.5), ("q", "a#1", 1.0), ("p", "a#2", 1.0), ("q", "c", 1.0), ("q", "b#2", 1.0)])
+    for doc, rank in {"b": 1, "a": 2, "c": 3}.items():
+        means = tr.evaluate({"q": {doc: 1}}, run.with_ties("rows"), "mr", parent="#").means["run"]
+        assert means["mr"] == rank
+
+
 def test_rows_without_items_scores_or_grades_are_those_of_a_ranking():
     frame = {"user": [0, 0, 1, 2], "score": [0.5, 0.9, math.nan, 0.1], "label": [1, math.nan, 1, math.nan]}
-    with pytest.warns(UserWarning, match="1 of 2 rows with a grade have no score .* have the score -inf"):
+    messages = ["1 of 2 rows with a grade have no score .* the score -inf", "2 of 4 rows have no grade .* the grade -1"]
+    with pytest.warns(UserWarning, match=messages[0]), pytest.warns(UserWarning, match=messages[1]):
         found = tr.evaluate(frame, "mrr")
-    filled = frame | {"score": [0.5, 0.9, -math.inf, 0.1]}
+    with pytest.warns(UserWarning, match=messages[0]), pytest.warns(UserWarning, match=messages[1]):
+        assert tr.MRR().score(tr.Ranking.from_table(frame)).tolist() == [0.5, 0, 0]
+    filled = frame | {"score": [0.5, 0.9, -math.inf, 0.1], "label": [1, -1, 1, -1]}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert tr.evaluate(filled, "mrr").means == found.means
-    assert found["run"].columns["mrr"].tolist() == tr.MRR().score(tr.Ranking.from_table(frame)).tolist() == [0.5, 0, 0]
+    assert found["run"].columns["mrr"].tolist() == [0.5, 0, 0]
     assert found.coverage.rows[0]["same id as query"] == 0
 
 

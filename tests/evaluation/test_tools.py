@@ -245,7 +245,7 @@ def test_arguments_replace_options_of_a_preset_and_parameters_in_a_name_replace_
         ({"preset": "bier"}, r"preset to be one of .*did you mean 'beir'"),
         ({"preset": "sklearn"}, "preset to be one of trec_eval"),
         ({"depth": 0}, "depth to be an integer >= 1"),
-        ({"depth": 5, "ties": "expected"}, "ties='document' with depth"),
+        ({"depth": 5, "ties": "expected"}, "ties='document' or 'rows' with depth"),
         ({"unjudged": "never"}, "unjudged to be one of"),
         ({"relevance_level": 0}, "relevance_level to be a number > 0"),
         ({"measures": tr.MAP(), "relevance_level": 2}, "names of measures with relevance_level"),

@@ -620,6 +620,10 @@ def test_learning_to_rank(library, theirs, ours, tied):
     metric.update(scores, grades, group_sizes=sizes, **order)
     want = LEARNING_TO_RANK[library](theirs, scores, grades, sizes)
     assert metric.compute().item() == pytest.approx(want, abs=1e-6)
+    if library != "catboost":
+        frame = {"qid": np.arange(len(sizes)).repeat(sizes), "score": scores, "label": grades}
+        (value,) = tr.evaluate(frame, [metric], ties="rows").means["run"].values()
+        assert value == pytest.approx(want, abs=1e-6)
 
 
 def by_definition(library, theirs, scores, grades, sizes):

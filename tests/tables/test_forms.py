@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import math
 import warnings
 
@@ -136,6 +137,123 @@ def test_a_rank_goes_before_a_rating_which_is_said_and_ranks_are_no_scores(rated
         tr.evaluate(rated, "mrr", score="rating", rank="position")
     with pytest.raises(ValueError, match="got both"):
         tr.read_run(rated, columns={"score": "rating", "rank": "position"})
+
+
+# ---- lists in columns, columns of tensors ----------------------------------------------------------------------------
+
+LISTED = {
+    "qid": ["x", "y", "z", "w"],
+    "docnos": [["a", "b"], ["c"], [], ["b", "d", "a"]],
+    "scores": [[0.5, 0.75], [0.1], [], [0.5, 0.5, 0.25]],
+    "labels": [[1, 0], [1], [], [0, 1, 2]],
+}
+LIBRARIES = {
+    "columns": lambda columns: columns,
+    "arrays": lambda columns: {
+        name: [np.array(x) if isinstance(x, list) else x for x in column] for name, column in columns.items()
+    },
+    "records": lambda columns: pandas.DataFrame(columns).to_dict("records"),
+    "pandas": lambda columns: pandas.DataFrame(columns),
+    "polars": lambda columns: pytest.importorskip("polars").DataFrame(columns),
+    "pyarrow": lambda columns: pytest.importorskip("pyarrow").table(columns),
+}
+every_library = pytest.mark.parametrize("made", LIBRARIES.values(), ids=LIBRARIES)
+
+
+def long_rows(columns):
+    """A row for each item, and the rows of the queries that have items."""
+    lists = [name for name in columns if isinstance(columns[name][1], list)]
+    rows = {name: [x for entry in columns[name] for x in entry] for name in lists}
+    query = [q for q, entry in zip(columns["qid"], columns[lists[0]]) for _ in entry]
+    return {"qid": query, **rows}
+
+
+@every_library
+def test_a_row_can_be_a_query_with_lists_of_items_scores_and_grades(made):
+    frame, names = made(LISTED), {"docnos": "docno", "scores": "score", "labels": "label"}
+    rows = {names.get(name, name): column for name, column in long_rows(LISTED).items()}
+    wanted = tr.evaluate(rows, "mrr ndcg map")["run"].to_dict()
+    wanted = {name: [*column[:2], "z" if name == "id" else 0, column[2]] for name, column in wanted.items()}
+    for found in (tr.evaluate(frame, "mrr ndcg map"), tr.evaluate(frame, frame, "mrr ndcg map", ties="expected")):
+        assert found["run"].to_dict() == wanted  # the query without items has a row
+    ranking = tr.Ranking.from_table(frame)
+    assert tr.QueryTable.of(ranking, "mrr ndcg map").to_dict() == wanted
+    assert tr.read_run(frame).to_dict() == {**tr.read_run(rows).to_dict(), "z": {}}
+    assert tr.read_qrels(frame).to_dict() == {**tr.read_qrels(rows).to_dict(), "z": {}}
+
+
+def test_lists_of_json_lines_are_those_of_a_frame():
+    lines = "\n".join(json.dumps(dict(zip(LISTED, row))) for row in zip(*LISTED.values()))
+    assert tr.read_run(io.StringIO(lines)).to_dict() == tr.read_run(LISTED).to_dict()
+    assert tr.read_qrels(io.StringIO(lines)).to_dict() == tr.read_qrels(LISTED).to_dict()
+
+
+@every_library
+def test_lists_without_scores_are_ranked_as_they_are(made):
+    run = tr.read_run(made({"qid": LISTED["qid"], "docnos": LISTED["docnos"]}))
+    assert run.to_dict() == tr.read_run(dict(zip(LISTED["qid"], LISTED["docnos"]))).to_dict()
+    ranked = made({name: LISTED[name] for name in ("qid", "docnos", "labels")})
+    assert tr.evaluate(ranked, "mrr")["run"].to_dict() == {"id": ["x", "y", "z", "w"], "mrr": [1, 1, 0, 0.5]}
+    # As a retriever's log: other columns may be there if the items are named.
+    log = made({"user": ["u", "v"], "query": ["red", "blue"], "top": [["a", "b"], ["c"]], "gold": [["b"], ["d"]]})
+    with pytest.warns(
+        UserWarning, match=r"lists of column top are ranked as they are, .*read_run\(source, columns={'sc"
+    ):
+        run = tr.read_run(log, columns={"query": "query", "item": "top"})
+    with pytest.warns(UserWarning, match="no grades"):
+        qrels = tr.read_qrels(log, columns={"query": "query", "item": "gold"})
+    assert tr.evaluate(qrels, run, "mrr")["run"].to_dict() == {"id": ["red", "blue"], "mrr": [0.5, 0]}
+    unknown = made({"qid": ["x"], "docnos": [["a", "b"]], "logit": [[0.1, 0.2]]})
+    with pytest.raises(tr.ReadingError, match=r"a column of scores .* columns=\{'score': ...\}"):
+        tr.read_run(unknown)
+    assert tr.read_run(unknown, columns={"score": "logit"}).to_dict() == {"x": {"a": 0.1, "b": 0.2}}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"scores": [[0.5, 0.75], [0.1], [0.2], [0.5] * 3]},
+            "row 3: Expected lists of one length, got 0 of item and 1 of score",
+        ),
+        ({"scores": [0.5, 0.75, 0.1, 0.2]}, "row 1: Expected lists of one length, got 2 of item and 1 of score"),
+        ({"labels": [[1, 0], 3, [], [0, 1, 2]]}, "row 2: Expected grade to be a list, got 3"),
+        ({"scores": [[0.5, "x"], [0.1], [], [0.5] * 3]}, "row 1: Expected score to be a number, got 'x'"),
+        ({"docnos": [["a", "b"], ["c"], [], ["b", None, "a"]]}, "row 4: Expected item ids to be text, got None"),
+    ],
+)
+def test_an_error_in_a_list_names_the_row_of_the_frame(change, message):
+    with pytest.raises(tr.ReadingError, match=message):
+        tr.evaluate(LISTED | change, "mrr")
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 1), (2, 2)])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "numpy"])
+def test_columns_are_tensors_of_any_float_and_a_column_of_one_number_in_each_row_is_flat(dtype, shape):
+    def columns(**lists):
+        for name, numbers in lists.items():
+            made = torch.tensor(numbers)
+            made = made.to(getattr(torch, dtype, made.dtype)) if made.is_floating_point() else made
+            yield name, made.reshape(shape) if dtype != "numpy" else made.reshape(shape).numpy()
+
+    run = dict(columns(docno=[1, 2, 1, 2], score=[0.5, 0.25, 0.125, 1.5]))
+    run["qid"] = [7, 7, 8, 8] if len(shape) == 1 or shape[1] == 1 else [7, 8]
+    wanted = {7: {1: 0.5, 2: 0.25}, 8: {1: 0.125, 2: 1.5}}
+    assert tr.read_run(run).to_dict() == wanted
+    qrels = {7: {1: 1}, 8: {1: 1}}
+    assert (
+        tr.evaluate(qrels, run, "mrr").means == tr.evaluate(qrels, {"run": run}, "mrr").means == {"run": {"mrr": 0.75}}
+    )
+    assert tr.evaluate(run | dict(columns(label=[1, 0, 1, 0])), "mrr").means == {"run": {"mrr": 0.75}}
+    if shape == (4, 1):
+        assert tr.read_run(run | {"qid": torch.tensor(run["qid"])[:, None]}).to_dict() == wanted
+        assert tr.evaluate(qrels, run | {"qid": torch.tensor(run["qid"])[:, None]}, "mrr").means["run"]["mrr"] == 0.75
+
+
+def test_rows_of_a_tensor_of_small_floats_are_rows():
+    rows = torch.tensor([[1, 1, 0.5], [1, 2, 0.25]])
+    for dtype in (torch.bfloat16, torch.float8_e4m3fn):
+        assert tr.read_run(rows.to(dtype)).to_dict() == {1: {1: 0.5, 2: 0.25}}
 
 
 # ---- lists by query --------------------------------------------------------------------------------------------------
@@ -350,7 +468,7 @@ def test_the_name_of_a_run_is_that_of_its_file_without_the_ending(tmp_path):
 
 
 def test_one_document_in_common_is_enough():
-    frame = pandas.DataFrame({"qid": [1, 1], "docno": ["a", "b"], "score": [0.5, 0.4], "label": [1, None]})
+    frame = pandas.DataFrame({"qid": [1, 1], "docno": ["a", "b"], "score": [0.5, 0.4], "label": [1, -1]})
     assert tr.MRR().score(tr.Ranking.from_table(frame)).tolist() == [1]
     qrels = {"q": {"a": 1}, "p": {"b": 1}}
     tr.evaluate(qrels, {"q": {"x": 0.5}, "p": {"b": 0.1}}, "mrr")

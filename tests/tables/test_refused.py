@@ -95,7 +95,7 @@ RUN = [("q1", "a", 0.5), ("q1", "b", 0.7)]
         (
             lambda: tr.read_chunks(RUN, ties="documents"),
             ValueError,
-            "Expected ties to be one of 'document', 'expected', got 'documents'",
+            "Expected ties to be one of 'document', 'expected', 'rows', got 'documents'",
         ),
         (lambda: tr.read_chunks(RUN, format="text"), ValueError, "Expected format to be one of"),
         (lambda: tr.read_run(RUN, format="text"), ValueError, "Expected format to be one of"),

@@ -328,6 +328,20 @@ def named():
 
 
 @pytest.mark.needs("pandas")
+def test_the_values_of_a_measure_are_found_by_any_spelling_of_its_name():
+    table = tr.QueryTable(["b", "a"], {"P_5": [0.2, 0.4], "mrr": [1.0, 0.5]})
+    assert table["mrr"] is table.columns["mrr"]
+    assert table["precision@5"].tolist() == table["P_5"].tolist() == [0.2, 0.4]
+    results = tr.evaluate({"q": {"a": 1}, "p": {"a": 1}}, {"bm25": {"q": {"b": 2, "a": 1}}}, "P_5 mrr")
+    assert results["bm25"]["mrr"].tolist() == [0.5, 0]
+    assert results["bm25"]["P@5"].tolist() == [0.2, 0]
+    with pytest.raises(KeyError, match=r"Expected one of 'P_5', 'mrr', got 'mr'; did you mean 'mrr'"):
+        table["mr"]
+    for use in (iter, list, lambda table: "mrr" in table):  # neither a sequence of queries nor of measures
+        with pytest.raises(TypeError, match="iterable"):
+            use(table)
+
+
 def test_pandas_and_dict_have_the_ids_and_the_columns():
     table = named()
     frame = table.to_pandas()

@@ -193,7 +193,9 @@ def _add_evaluations(commands: Any) -> None:
     )
     files.add_argument("--queries", choices=("judged", "both"), help="the queries of means (default: judged)")
     files.add_argument("--precision", choices=("double", "single"), help="single as in pytrec_eval (default: double)")
-    files.add_argument("--ties", choices=("document", "expected"), help="order of equal scores (default: document)")
+    files.add_argument(
+        "--ties", choices=("document", "rows", "expected"), help="order of equal scores (default: document)"
+    )
     files.add_argument(
         "--ignore-identical-ids",
         action=argparse.BooleanOptionalAction,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping, Sequence, Sized
+from collections.abc import Container, Iterator, Mapping, Sequence, Sized
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from torchrank.collection.members import several
 from torchrank.evaluation.evaluation import Evaluation
 from torchrank.evaluation.evaluator import Evaluator, Part, check_common
 from torchrank.evaluation.options import MEASURES, Options, Precision, Queries, with_parameters
@@ -22,7 +24,7 @@ from torchrank.ranking.ranking import Ranking
 from torchrank.statistics.comparison import LABELS
 from torchrank.tables.chunks import Chunks
 from torchrank.tables.file_readers import EXPANSION
-from torchrank.tables.frames import is_columns, is_frame
+from torchrank.tables.frames import is_columns, is_frame, is_records
 from torchrank.tables.id_columns import ObjectIds, of_objects
 from torchrank.tables.pair_tables import Duplicates, Parent, Qrels, Ties
 from torchrank.tables.rankings import tables_of_frame
@@ -63,8 +65,9 @@ def evaluate(
     """Evaluate one or several runs with the same judgments: ``evaluate(qrels, run, "ndcg@10")``.
 
     One data frame with scores and grades is enough: ``evaluate(frame, "ndcg@10")``. Its columns are those of
-    :meth:`torchrank.Ranking.from_table`: a query (or user), an item, a score and a grade in each row. Equal scores then
-    get the mean over all of their orders, as in scikit-learn's ``ndcg_score``.
+    :meth:`torchrank.Ranking.from_table`: a query (or user), an item, a score and a grade in each row, or a query and
+    lists of the others. Equal scores then get the mean over all of their orders, as in scikit-learn's ``ndcg_score``;
+    ``ties="rows"`` ranks them in the order of the rows, as LightGBM.
 
     Args:
         qrels: judgments: any source that :func:`torchrank.read_qrels` takes, e.g. a path or ``{query: {document:
@@ -81,7 +84,8 @@ def evaluate(
         score: of one frame, the name of the column of scores; None = found among usual names. A row without a score
             (null or NaN) was not retrieved.
         rank: of one frame, the name of a column of ranks in place of scores, 1 for the best.
-        grade: of one frame, the name of the column of grades; None = found among usual names.
+        grade: of one frame, the name of the column of grades; None = found among usual names. A row without a grade is
+            unjudged.
         by: of one frame, the name of a column with one value for each query, e.g. the country of the user, for
             :meth:`Evaluation.by`.
         preset: a tool, whose measures and options are the defaults of all other arguments: "trec_eval" (10),
@@ -93,7 +97,8 @@ def evaluate(
         ignore_identical_ids: leave out documents whose id is the id of the query, as BEIR does; default: False.
         precision: "double" compares scores as they are; "single" after rounding to float32, as pytrec_eval and the
             libraries on it do, in which close scores tie. Default: "double".
-        ties: the order of equal scores, as :func:`torchrank.read_run`; of one frame, without a preset, "expected".
+        ties: the order of equal scores, as :func:`torchrank.read_run`: "document", "rows" or "expected"; of one frame,
+            without a preset, "expected".
         depth: keep the first documents of each query only, as ``trec_eval -M``; None = all of them.
         relevance_level: the lowest relevant grade, as ``trec_eval -l``, of all measures that have this parameter and
             whose names do not set it. ``measures`` must be names.
@@ -130,7 +135,7 @@ def evaluate(
         >>> import torchrank as tr
         >>> qrels = {"q1": {"a": 1, "b": 0}, "q2": {"c": 2}}
         >>> results = tr.evaluate(qrels, {"q1": {"b": 0.9, "a": 0.5}, "q2": {"c": 0.3, "d": 0.2}}, "mrr ndcg@10")
-        >>> results.means["run"]["mrr"], results["run"].columns["mrr"].tolist()
+        >>> results.means["run"]["mrr"], results["run"]["mrr"].tolist()
         (0.75, [0.5, 1.0])
         >>> frame = {"user": ["u1", "u1", "u2"], "item": [7, 8, 7], "score": [0.5, 0.9, 0.3], "label": [1, 0, 1]}
         >>> tr.evaluate(frame | {"country": ["fr", "fr", "de"]}, "mrr", by="country").by()
@@ -139,6 +144,8 @@ def evaluate(
         run  mrr/fr   0.5000               -    -     -        1      0
         equal scores have the mean over all of their orders
     """
+    # The rows or names of a generator are read twice: here, to tell them apart, and by their reader.
+    qrels, run = (list(x) if isinstance(x, Iterator) and not hasattr(x, "read") else x for x in (qrels, run))
     columns, groups = {"query": query, "item": item, "score": score, "rank": rank, "grade": grade, "group": by}, None
     single = _is_single_frame(qrels, run, measures, columns)
     ties = "expected" if single and not (ties or preset) else ties
@@ -149,15 +156,9 @@ def evaluate(
     )  # fmt: skip
     if single:
         measures = run if measures is None else measures
-        qrels, run, names, rows = tables_of_frame(
+        qrels, run, names, _ = tables_of_frame(
             qrels, columns, options.ties or "document", duplicates, item=exclude is not None or parent is not None
         )
-        if missing := int((rows < 0).sum()):
-            warn(
-                f"{missing} of {len(rows)} rows with a grade have no score (NaN or missing), so they count as not"
-                " retrieved; NaN from a model is a bug of the model, and items that were not retrieved have the score"
-                " -inf"
-            )
         groups = names.group_list()
     if measures is None:
         measures = MEASURES if preset is None else preset_of(preset, *CUTOFFS[preset])
@@ -224,7 +225,7 @@ def _unlabelled(coverage: Sequence[Mapping[str, Any]], judged: int, depth: int) 
 def _is_single_frame(qrels: Any, run: Any, measures: Any, columns: Mapping[str, str | None]) -> bool:
     """Whether the first argument of :func:`evaluate` is a frame with scores and grades, and the second is not a run."""
     named = [f"{'by' if name == 'group' else name}=" for name, column in columns.items() if column is not None]
-    frame = is_frame(qrels) or is_columns(qrels, named or None)
+    frame = is_frame(qrels) or is_records(qrels) or is_columns(qrels, named or None)
     if frame and (run is None or (measures is None and _are_measures(run))):
         return True
     if run is None:
@@ -261,10 +262,13 @@ def _are_measures(argument: Any) -> bool:
     """Whether an argument has names of measures, or metrics, and not a run: an existing file, or one with an ending."""
     if isinstance(argument, str):
         return not (argument == "-" or re.search(r"[/\\]|\.\w*[A-Za-z]\w*$", argument) or Path(argument).exists())
-    if isinstance(argument, Mapping | list | tuple) and not isinstance(argument, torch.nn.Module):
-        every = list(argument.values() if isinstance(argument, Mapping) else argument)
-        return bool(every) and all(isinstance(x, str | torch.nn.Module) and _are_measures(x) for x in every)
-    return isinstance(argument, torch.nn.Module)
+    if isinstance(argument, torch.nn.Module):
+        return True
+    every = argument.values() if isinstance(argument, Mapping) else argument
+    if not several(every) or isinstance(every, Chunks) or is_frame(every) or hasattr(every, "read"):
+        return False
+    rest = iter(every)
+    return all(isinstance(x, str | torch.nn.Module) and _are_measures(x) for x in chain([next(rest, None)], rest))
 
 
 def _joined(
@@ -321,7 +325,7 @@ def _named(run: Any, judged: Container[Any]) -> dict[str, Any]:
         several = not _is_ranked(first)
         if isinstance(first, Mapping):
             inner = next(iter(first.values()), None)
-            several = isinstance(inner, Mapping) or _is_ranked(inner)
+            several = isinstance(inner, Mapping) or _is_ranked(inner) or _is_table(first)
         return {str(name): source for name, source in run.items()} if run and several else {"run": run}
     if isinstance(run, list | tuple) and run and all(isinstance(path, str | Path) for path in run):
         names = [stem(path) for path in run]
@@ -344,10 +348,13 @@ def _is_ranked(docs: Any) -> bool:
 
 def _is_table(run: Mapping[Any, Any]) -> bool:
     """Whether a dictionary has the columns of one run, not runs by name."""
-    # Rows of a run can be dictionaries, as in JSON lines.
-    return is_columns(run) and all(
-        np.ndim(column) == 1 and not isinstance(next(iter(column), ""), Mapping) for column in run.values()
-    )
+    if not is_columns(run):
+        return False
+    for column in run.values():
+        first = next(iter(column), "")  # of the rows of a run a dictionary, a tuple or an array
+        if not (is_frame(column) or isinstance(first, Mapping | list | tuple) or np.shape(first) not in ((), (1,))):
+            return True
+    return False
 
 
 def _ids(qrels: Qrels) -> np.ndarray:

@@ -33,7 +33,7 @@ class Evaluation:
     | for | use |
     |---|---|
     | means and intervals | :attr:`means`, :meth:`intervals`, :meth:`summary`, :meth:`by` groups of queries |
-    | the values of each query | ``results["bm25"]``, a :class:`torchrank.QueryTable` |
+    | the values of each query | ``results["bm25"]["ndcg@10"]``, of a :class:`torchrank.QueryTable` |
     | which run is better | :meth:`compare`, :meth:`differences` |
     | surprising numbers | :attr:`coverage`, :meth:`missing` |
     | files and plots | :meth:`to_html`, :meth:`to_csv`, :meth:`to_pandas`, :meth:`to_json`, ``plot_*`` |
@@ -45,7 +45,7 @@ class Evaluation:
         queries: "judged" or "both", the queries over which means are taken.
         ignored_identical_ids: whether documents with the id of their query were left out.
         rankings: for each run the ranking of the judged documents, with the queries of ``tables`` in their order.
-        ties: the order of equal scores: "document", or "expected", the mean over all of their orders.
+        ties: the order of equal scores: "document", "rows", or "expected", the mean over all of their orders.
         unlabelled: sentences on runs whose documents are hardly judged, alone or next to those of another run.
         rectified: with judgments of people, the :class:`torchrank.Rectified` of means and comparisons, which says how
             many more queries people have to judge; None without. All else is by the judge.
@@ -130,7 +130,8 @@ class Evaluation:
 
     @property
     def _tied(self) -> list[str]:
-        return ["equal scores have the mean over all of their orders"] if self.ties == "expected" else []
+        notes = {"expected": "have the mean over all of their orders", "rows": "rank in the order of the rows"}
+        return [f"equal scores {notes[self.ties]}"] if self.ties in notes else []
 
     @property
     def coverage(self) -> Table:

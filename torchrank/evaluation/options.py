@@ -94,8 +94,8 @@ class Options:
             run = replace(run, value=_single(run.value))
         if self.depth is None:
             return run
-        if run.ties != "document":
-            raise ValueError(f"Expected ties='document' with depth, got {run.ties!r}; leave out one of both")
+        if run.ties == "expected":
+            raise ValueError("Expected ties='document' or 'rows' with depth, got 'expected'; leave out one of both")
         return run.first(self.depth)
 
 

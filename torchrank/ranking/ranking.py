@@ -566,7 +566,8 @@ class Ranking(Intended):
         """Rank the rows of one data frame, which has both scores and grades.
 
         Queries, and ``query_ids`` and ``groups`` of the ranking, are in the order of the frame. A row without a score
-        (null or NaN) was not retrieved. A row without a grade is unjudged and outside the pool.
+        (null or NaN) was not retrieved; a row without a grade is unjudged and outside the pool. Warnings count both. A
+        row can also be a query with lists of items, scores and grades; lists without scores are ranked as they are.
 
         Args:
             frame: a data frame of pandas, polars, pyarrow or another library, or a dictionary of columns.
@@ -576,7 +577,8 @@ class Ranking(Intended):
             rank: a column of ranks in place of scores, 1 for the best.
             grade: the column of grades; None = the column with a usual name.
             group: a column with one value per query, for example the language; a missing value = in no group.
-            ties: "expected", or "document" = items with equal scores are ranked by id, the higher id first.
+            ties: "expected"; "rows" = items with equal scores are ranked in the order of the frame, as in LightGBM; or
+                "document" = by id, the higher id first.
             duplicates: "error", or which row of an item that a query has twice counts: "first", or "best" = the row
                 with the largest score.
 

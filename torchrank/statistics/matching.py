@@ -100,7 +100,7 @@ def cluster_numbers(clusters: Any, ids: list[Hashable] | None, queries: int) -> 
         if ids is not None:
             raise ValueError(
                 f"Expected clusters to be a dictionary {{id: cluster}}, got {type(clusters).__name__}, but the"
-                " systems are matched by id; pass dict(zip(ids.tolist(), clusters.tolist()))"
+                " systems are matched by id; pass dict(zip(ids, clusters)), of lists"
             )
         raise ValueError(
             f"Expected clusters to be a sequence with the cluster of each query, got {_short(clusters)}, but the"

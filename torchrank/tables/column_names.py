@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from torchrank.names.arguments import one_of, warn
@@ -62,12 +63,19 @@ def is_usual(name: Any) -> bool:
 
 
 def find(
-    columns: Columns, names: Sequence[Any], value: str, source: str, item: bool = True, way_out: str = ""
+    columns: Columns,
+    names: Sequence[Any],
+    value: str,
+    source: str,
+    item: bool = True,
+    way_out: str = "",
+    has_lists: Callable[[int], bool] = lambda number: False,
 ) -> dict[str, int]:
     """The numbers of the columns ``query``, ``item``, the value or ``rank``, and ``subtopic`` of a table with names.
 
     A column that the user names is not taken for another one. Rows without any other column than query, item and time
-    are interactions: they have no column of grades.
+    are interactions: they have no column of grades. Lists of items, which are ranked, need no scores; nor grades or
+    other columns where the user names the items.
 
     Args:
         columns: the user's choice: names or numbers, by column or in the order query, item, value; None = usual names.
@@ -76,6 +84,7 @@ def find(
         source: the name of the source.
         item: whether the column of items must be there.
         way_out: how to name a column, with "{}" for query, item or the value; "" = by :func:`choice`.
+        has_lists: whether the rows of a column are lists, whose name may be a plural.
 
     Raises:
         ReadingError: a column is not there.
@@ -89,19 +98,24 @@ def find(
     forms = [usual_form(name) for name in names]
     way_out = way_out or choice(value)
     ambiguous: list[tuple[list[str], list[int]]] = []
+    missing: list[str] = []
     if "score" in chosen and forms[numbers["score"]] in RANKS:
         name, ranks = names[numbers["score"]], way_out.format("rank")
         warn(f"Column {name} is read as scores, so that the largest is the best; if it has ranks, {ranks}")
     for column in READ[value]:
         if column in numbers or column in ("rank", "group") or (column == "score" and "rank" in numbers):
             continue
-        if known := _usual(column, forms, set(numbers.values())):
+        if known := _usual(column, forms, set(numbers.values()), has_lists):
             roles = ["rank" if column == "score" and forms[place] in RANKS else column for place in known]
             numbers[roles[0]] = known[0]
             ambiguous.append((roles, known))
-        elif value == column == "grade" and all(n in numbers.values() or form in TIMES for n, form in enumerate(forms)):
-            continue
         elif column != "subtopic" and (item or column != "item"):
+            missing.append(column)
+    others = [n for n, form in enumerate(forms) if n not in numbers.values() and form not in TIMES]
+    for column in missing:
+        lists = "item" in numbers and has_lists(numbers["item"])
+        interactions = column == value == "grade" or (column == "score" and lists)
+        if not (interactions and (not others or (lists and "item" in chosen))):
             what = f"{column} ids" if column in ("query", "item") else f"{column}s"
             listed = ", ".join([name for group in USUAL[column] for name in group][:4])
             raise ReadingError(
@@ -109,17 +123,22 @@ def find(
                 f" {way_out.format(column)}",
                 source,
             )
+        if column == "score" and others:
+            ranked = f"The lists of column {names[numbers['item']]} are ranked as they are, the best first"
+            warn(f"{ranked}; if they have scores, {way_out.format('score')}")
     for roles, known in ambiguous:
-        if others := {names[place]: role for place, role in zip(known, roles) if place not in numbers.values()}:
-            message = f"Column {names[known[0]]} is read as the {roles[0]}, not {' or '.join(map(str, others))}"
-            warn(f"{message}; if wrong, {way_out.format(next(iter(others.values())))}")
+        if unread := {names[place]: role for place, role in zip(known, roles) if place not in numbers.values()}:
+            message = f"Column {names[known[0]]} is read as the {roles[0]}, not {' or '.join(map(str, unread))}"
+            warn(f"{message}; if wrong, {way_out.format(next(iter(unread.values())))}")
     return numbers
 
 
-def _usual(column: str, forms: Sequence[str], taken: Container[int]) -> list[int]:
+def _usual(column: str, forms: Sequence[str], taken: Container[int], has_lists: Callable[[int], bool]) -> list[int]:
     """The numbers of the columns of the first group of usual names that has some."""
     groups = ([forms.index(form) for form in group if form in forms] for group in _FORMS[column])
-    return next((left for group in groups if (left := [place for place in group if place not in taken])), [])
+    plurals = ([forms.index(f"{form}s") for form in group if f"{form}s" in forms] for group in _FORMS[column])
+    lists = (list(filter(has_lists, group)) for group in plurals)
+    return next((left for group in chain(groups, lists) if (left := [n for n in group if n not in taken])), [])
 
 
 def choice(value: str) -> str:

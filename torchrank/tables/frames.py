@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,15 @@ from torchrank.tables import column_names as names
 from torchrank.tables import native
 from torchrank.tables.errors import ReadingError
 from torchrank.tables.pair_tables import Rows
-from torchrank.tables.records import float_column, id_column, of_columns, of_lists
+from torchrank.tables.records import (
+    array_of,
+    exploded,
+    float_column,
+    has_lists,
+    id_column,
+    of_columns,
+    of_lists,
+)
 
 #: libraries whose objects are data frames
 LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf", "duckdb", "dask", "pyspark")
@@ -22,10 +31,21 @@ LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf", "duckdb", "dask", "
 
 def is_frame(source: Any) -> bool:
     """Whether a source is a data frame, or another object with columns."""
+    if isinstance(source, np.ndarray):
+        return bool(source.dtype.names) and source.ndim == 1
     if isinstance(source, type) or len(getattr(source, "shape", "qd")) == 1:  # a class, or a series
         return False
     methods = ("__arrow_c_stream__", "__dataframe__", "__narwhals_dataframe__", "__narwhals_lazyframe__", "to_pandas")
     return native.library_of(source) in LIBRARIES or any(hasattr(source, method) for method in methods)
+
+
+def is_records(source: Any) -> bool:
+    """Whether a source is a list of rows with names: dictionaries or named tuples."""
+    return isinstance(source, list | tuple) and len(source) > 0 and _has_names(source[0])
+
+
+def _has_names(row: Any) -> bool:
+    return isinstance(row, Mapping) or hasattr(row, "_fields")
 
 
 def is_columns(source: Any, chosen: names.Columns = None) -> bool:
@@ -64,6 +84,10 @@ class Frame:
             return column.fill_null(float("nan")).to_numpy()
         return _values(column)
 
+    def has_lists(self, number: int) -> bool:
+        """Whether the rows of a column are lists."""
+        return has_lists(self.ids(number))
+
     def row(self, number: int) -> str:
         """A row for a message."""
         parts = (f"{label}={column[number]!r}" for label, column in zip(self.labels, self.columns))
@@ -95,6 +119,11 @@ def frame_of(source: Any, name: str) -> Frame:
 
 def _plain(source: Any) -> Any:
     """A source whose columns narwhals or this module can read."""
+    if isinstance(source, np.ndarray):
+        return {name: source[name] for name in source.dtype.names}
+    if is_records(source):
+        rows = [row if isinstance(row, Mapping) else row._asdict() for row in source]
+        return {name: [row.get(name) for row in rows] for name in dict.fromkeys(chain.from_iterable(rows))}
     if native.library_of(source) == "datasets" and hasattr(source, "with_format"):
         return source.with_format("arrow")[:]  # under any format that the user has set
     if native.library_of(source) in ("duckdb", "_duckdb") and not installed("pyarrow"):
@@ -104,16 +133,18 @@ def _plain(source: Any) -> Any:
 
 def _listed(column: Any) -> Any:
     """A column of a dictionary, as an array, a series or a list."""
-    if native.library_of(column) == "torch":
-        return column.detach().cpu().numpy()
+    if hasattr(column, "detach"):
+        column = array_of(column)
     if isinstance(column, np.ma.MaskedArray):
         return column.tolist() if np.ma.is_masked(column) else column.data
     if native.library_of(column) in ("polars", "pyarrow", "pandas") and installed("narwhals"):
         try:
             return imported("narwhals").from_native(column, series_only=True)
         except TypeError:  # an index of pandas, an array of pyarrow
-            return column.tolist()
-    return column if isinstance(column, np.ndarray) else list(column)
+            return list(column.tolist())
+    if isinstance(column, np.ndarray):
+        return column.reshape(len(column)) if column.size == len(column) else column  # [row, 1] is [row]
+    return list(column)
 
 
 def _narwhals(frame: Any, nw: Any) -> Any:
@@ -150,7 +181,7 @@ def _values(column: Any) -> Any:
 def of_frame(source: Any, value: str, chosen: names.Columns, name: str) -> Rows:
     """Rows of a data frame with the columns query, document and value."""
     frame = frame_of(source, name)
-    numbers = names.find(chosen, frame.labels, value, name)
+    numbers = names.find(chosen, frame.labels, value, name, has_lists=frame.has_lists)
     columns = {
         column: (frame.ids if column in ("query", "item", "subtopic") else frame.values)(number)
         for column, number in numbers.items()
@@ -169,10 +200,14 @@ def of_dictionary(
     return of_lists(tables, value, name)
 
 
-def of_both(source: Any, chosen: Mapping[str, str | None], item: bool) -> tuple[Any, Any, Any, Any, Any]:
-    """Queries, items and groups (None if there are none), scores and grades of one frame; NaN = missing.
+def of_both(source: Any, chosen: Mapping[str, str | None], items: bool) -> tuple[Any, Any, Any, Any, Any, Any]:
+    """The columns of one frame with scores and grades.
 
-    ``item`` says whether items must be there.
+    Returns:
+        of each row query and group, None = no groups; the row of each entry of its lists, None = no lists; of each
+        entry item, None = no items, score and grade, NaN = missing.
+
+    ``items`` says whether items must be there.
 
     Raises:
         ReadingError: a column is missing or has other types.
@@ -180,20 +215,23 @@ def of_both(source: Any, chosen: Mapping[str, str | None], item: bool) -> tuple[
     frame = frame_of(source, "frame")
     named = {name: column for name, column in chosen.items() if column is not None}
     way_out = "pass {}= with the name of its column"
-    numbers = names.find(named, frame.labels, "both", "frame", item, way_out)
+    numbers = names.find(named, frame.labels, "both", "frame", items, way_out, frame.has_lists)
 
     def error(message: str, row: int) -> ReadingError:
         return ReadingError(message, "frame", row + 1, frame.row(row), "row")
 
     query = id_column(frame.ids(numbers["query"]), "query ids", error)
-    items = id_column(frame.ids(numbers["item"]), "item ids", error) if "item" in numbers else None
-    column = "score" if "score" in numbers else "rank"
-    score = float_column(frame.values(numbers[column]), column, error, or_missing=True)
-    grade = float_column(frame.values(numbers["grade"]), "grade", error, or_missing=True)
-    if len(bad := np.flatnonzero(np.isinf(grade))):
-        raise error(f"Expected grade to be a finite number, got {grade[bad[0]]}", int(bad[0]))
     groups = frame.ids(numbers["group"]) if "group" in numbers else None
-    return query, items, score if column == "score" else -score, grade, groups
+    columns = {"item": frame.ids(numbers["item"])} if "item" in numbers else {}
+    columns |= {name: frame.values(numbers[name]) for name in ("score", "rank", "grade") if name in numbers}
+    flat, row, error_of_entry = exploded(columns, error, ranked=True)
+    item = id_column(flat["item"], "item ids", error_of_entry) if "item" in flat else None
+    grade = float_column(flat["grade"], "grade", error_of_entry, or_missing=True)
+    if len(bad := np.flatnonzero(np.isinf(grade))):
+        raise error_of_entry(f"Expected grade to be a finite number, got {grade[bad[0]]}", int(bad[0]))
+    if "rank" in flat:
+        return query, groups, row, item, -float_column(flat["rank"], "rank", error_of_entry, or_missing=True), grade
+    return query, groups, row, item, float_column(flat["score"], "score", error_of_entry, or_missing=True), grade
 
 
 def with_groups(queries: Any, query: np.ndarray, groups: Any, column: str) -> QueryNames:

@@ -127,11 +127,11 @@ class Pairs:
         retrieved = np.flatnonzero(self.score > -np.inf)
         above, tied[retrieved] = lists.tie(self.number[query[retrieved]], self.score[retrieved])
         first[retrieved] = 1 + above
-        in_tie = np.flatnonzero(tied > 1) if self.run.ties == "document" else retrieved[:0]
+        in_tie = np.flatnonzero(tied > 1) if self.run.ties != "expected" else retrieved[:0]
         if len(in_tie):
             begin = lists.start[self.number[query[in_tie]]] + first[in_tie] - 1
             groups, group = np.unique(begin, return_index=True)
-            places, rows = lists.by_id(self.run.items, groups, tied[in_tie][group])
+            places, rows = lists.ordered(self.run, groups, tied[in_tie][group])
             order = np.argsort(rows)
             first[in_tie] += places[order[np.searchsorted(rows, self.rows(in_tie), sorter=order)]] - begin
             tied[in_tie] = 1

@@ -27,7 +27,7 @@ from torchrank.tables.id_columns import (
 
 Array = np.ndarray
 Duplicates = Literal["error", "first", "best"]
-Ties = Literal["document", "expected"]
+Ties = Literal["document", "expected", "rows"]
 # The document of which an item is a chunk: what is before the last separator in its id, or by a dictionary or function.
 Parent = str | Mapping[Any, Hashable] | Callable[[Any], Hashable]
 # Most values of the second column of judgments, for a query, that are read as its subtopics.
@@ -196,6 +196,8 @@ class PairTable:
         number = {one: n for n, one in enumerate(dict.fromkeys(parents))}
         pair = self.query.astype(np.int64) * len(number) + np.array([number[one] for one in parents], dtype=np.int64)
         _, first, row = np.unique(pair, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        first, row = first[order], np.argsort(order)[row]  # documents in the order of their first rows
         items, value = of_objects([parents[place] for place in first.tolist()]), _largest(self.value, row, len(first))
         parts = self, parents
         return replace(self, query=self.query[first], items=items, value=value, known_hashes=None, parts=parts)
@@ -412,7 +414,8 @@ class Run(PairTable):
     """A run: a score for each retrieved (query, document) pair; made by :func:`read_run`.
 
     Columns: ``query`` integer [row], the number of the query in ``query_ids``; ``scores`` float64 [row]. ``ties`` is
-    ``"document"`` (equal scores rank by id, the higher first, as in trec_eval) or ``"expected"`` (they are tied).
+    ``"document"`` (equal scores rank by id, the higher first, as in trec_eval), ``"rows"`` (in the order of the rows)
+    or ``"expected"`` (they are tied).
 
     Example:
         >>> import torchrank as tr
@@ -434,18 +437,18 @@ class Run(PairTable):
         return replace(self, ties=ties)
 
     def first(self, depth: int) -> Run:
-        """The first documents of each query; equal scores are cut by id."""
+        """The first documents of each query; equal scores are cut by id, or by row."""
         lists = self.lists
         length = np.diff(lists.start)
         if not (length > depth).any():
             return self
         rows = lists.row(np.arange(len(self)))
-        # Tie groups that the cut divides are ordered by id.
+        # Tie groups that the cut divides are ordered.
         cut = (lists.start[:-1] + depth)[length > depth]
         cut = cut[lists.scores[cut] == lists.scores[cut - 1]]
         query = self.query[rows[cut]].astype(np.int64)
         above, tied = lists.tie(query, lists.scores[cut])
-        places, ordered = lists.by_id(self.columns.items, lists.start[query] + above, tied)
+        places, ordered = lists.ordered(self.columns, lists.start[query] + above, tied)
         rows[places] = ordered
         place = np.arange(len(self)) - np.repeat(lists.start[:-1], length)
         return self.columns.with_rows(np.sort(rows[place < depth]))
@@ -494,18 +497,19 @@ class RankedLists:
         above = count_above(self.scores, *bounds)
         return above, count_above(self.scores, *bounds, or_equal=True) - above
 
-    def by_id(self, items: Any, begin: Array, size: Array) -> tuple[Array, Array]:
-        """The places of tie groups, and their rows by descending id: two of int64 [member].
+    def ordered(self, run: Run, begin: Array, size: Array) -> tuple[Array, Array]:
+        """The places of tie groups, and their rows in the order of ``run.ties``: two of int64 [member].
 
         Args:
-            items: the document of each row.
+            run: the run of these lists.
             begin: int64 [group], the place where each group begins.
             size: int64 [group].
         """
         group = np.repeat(np.arange(len(begin)), size)
         places = np.arange(len(group)) - (np.cumsum(size) - size)[group] + begin[group]
         rows = self.row(places)
-        return places, rows[np.lexsort((-text_order(items.take(rows)), group))]
+        order = rows if run.ties == "rows" else -text_order(run.items.take(rows))
+        return places, rows[np.lexsort((order, group))]
 
 
 def count_above(scores: Array, start: Array, stop: Array, than: Array, or_equal: bool = False) -> Array:
@@ -532,4 +536,8 @@ def count_above(scores: Array, start: Array, stop: Array, than: Array, or_equal:
 
 
 def _shown(value: Any) -> str:
-    return "NaN" if value != value else shown(value.item() if isinstance(value, np.generic) else value)
+    return (
+        "NaN"
+        if value is not None and is_missing(value)
+        else shown(value.item() if isinstance(value, np.generic) else value)
+    )

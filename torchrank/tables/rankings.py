@@ -29,8 +29,6 @@ def rank_run(
 def rank_frame(frame: Any, *, ties: Ties, duplicates: Duplicates, **columns: str | None) -> Ranking:
     """The ranking of one frame with scores and grades."""
     qrels, run, names, row = tables_of_frame(frame, columns, ties, duplicates)
-    if (len(run) or len(qrels)) and not (row >= 0).any():
-        warn("No row has both a score and a grade, so nothing retrieved is judged: all values are 0; join both by id")
     return ranking_of(Pairs.of_rows(qrels, run, np.arange(len(run.queries)), row)).with_names(names)
 
 
@@ -48,11 +46,12 @@ def tables_of_frame(
     """
     one_of("ties", ties, get_args(Ties))
     one_of("duplicates", duplicates, get_args(Duplicates))
-    ids, items, scores, grades, groups = frames.of_both(frame, columns, item or ties == "document")
+    ids, groups, row, items, scores, grades = frames.of_both(frame, columns, item or ties == "document")
     number, queries = factorise(ids)
     names = QueryNames(queries)
     if groups is not None:
         names = frames.with_groups(queries, number, groups, str(columns["group"]))
+    number = number if row is None else number[row]
     if items is None:
         items = NumberIds(-1 - np.arange(len(scores)))  # which no query has as its id
     else:
@@ -63,6 +62,20 @@ def tables_of_frame(
         if distinct is not None:
             number, items, scores, grades = number[distinct], items.take(distinct), scores[distinct], grades[distinct]
     retrieved, judged = np.flatnonzero(~np.isnan(scores)), np.flatnonzero(~np.isnan(grades))
+    unscored, ungraded = int(np.isnan(scores[judged]).sum()), len(grades) - len(judged)
+    if len(retrieved) + len(judged) and unscored == len(judged):
+        warn("No row has both a score and a grade, so nothing retrieved is judged: all values are 0; join both by id")
+        unscored = ungraded = 0
+    if unscored:
+        warn(
+            f"{unscored} of {len(judged)} rows with a grade have no score (NaN or missing), so they count as not"
+            " retrieved; NaN from a model is a bug of the model, and items that were not retrieved have the score -inf"
+        )
+    if ungraded:
+        warn(
+            f"{ungraded} of {len(grades)} rows have no grade (NaN or missing), so they count as unjudged; items that"
+            " are not relevant have the grade 0, and items that nobody judged the grade -1"
+        )
     run = Run(queries, number[retrieved], items.take(retrieved), scores[retrieved], "frame", ties=ties)
     qrels = Qrels(queries, number[judged], items.take(judged), grades[judged], "frame")
     row_in_run = np.full(len(scores), -1)

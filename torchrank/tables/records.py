@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -177,9 +177,68 @@ def of_tuples(tuples: Iterable[Any], value: str, chosen: names.Columns, source: 
     return of_columns({name: [entry[number] for entry in rows] for name, number in numbers.items()}, value, source)
 
 
+def array_of(values: Any) -> np.ndarray:
+    """An array; of a tensor, float64 in place of floats that numpy may lack."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        values = values.double() if values.is_floating_point() else values
+    return np.asarray(values)
+
+
+def has_lists(column: Any) -> bool:
+    """Whether the rows of a column are lists."""
+    if isinstance(column, TextIds):
+        return False
+    if isinstance(column, np.ndarray) and (column.ndim > 1 or column.dtype.kind != "O"):
+        return column.ndim > 1
+    first = next((entry for entry in column if not is_missing(entry)), None)
+    return isinstance(first, list | tuple) or getattr(first, "ndim", 0) > 0
+
+
+def exploded(
+    columns: Mapping[str, Any], error: RowError, ranked: bool
+) -> tuple[dict[str, Any], np.ndarray | None, RowError]:
+    """Columns with a row for each entry of their lists.
+
+    Args:
+        columns: columns by name.
+        error: the function that returns the error of a row.
+        ranked: lists without scores and ranks are ranked as they are, the best first: they get a column of ranks.
+
+    Returns:
+        the columns; the row of each entry, int64 [entry], None = the columns have no lists; the function that returns
+        the error of an entry.
+
+    Raises:
+        ReadingError: columns have lists of different lengths, or only some have lists.
+    """
+    if not any(map(has_lists, columns.values())):
+        return dict(columns), None, error
+    flat, lengths = dict(columns), dict[str, np.ndarray]()
+    for name, column in columns.items():
+        lengths[name] = np.ones(len(column), dtype=np.int64)
+        if has_lists(column):
+            listed = [entry.tolist() if hasattr(entry, "tolist") else entry for entry in column]
+            listed = [entry if isinstance(entry, list | tuple) or not is_missing(entry) else () for entry in listed]
+            for row, entry in enumerate(listed):
+                if not isinstance(entry, list | tuple):
+                    raise error(f"Expected {name} to be a list, got {shown(entry)}", row)
+            lengths[name] = np.array([len(entry) for entry in listed], dtype=np.int64)
+            flat[name] = list(chain.from_iterable(listed))
+    (first, length), *others = lengths.items()
+    for name, other in others:
+        if len(rows := np.flatnonzero(length != other)):
+            row = int(rows[0])
+            raise error(f"Expected lists of one length, got {length[row]} of {first} and {other[row]} of {name}", row)
+    row_of = np.repeat(np.arange(len(length)), length)
+    if ranked and not {"score", "rank"} & columns.keys():
+        flat["rank"] = 1 + np.arange(len(row_of)) - np.searchsorted(row_of, row_of)
+    return flat, row_of, lambda message, entry: error(message, int(row_of[entry]))
+
+
 def _objects(table: Any) -> np.ndarray:
     """An array of rows, whose columns may be whole numbers in floats: these are integers in an array of ids."""
-    array = np.asarray(table.detach().cpu() if hasattr(table, "detach") else table)
+    array = array_of(table)
     if array.ndim == 2 and array.dtype.kind == "f":
         columns = [column.astype(np.int64) if (column == column.round()).all() else column for column in array.T]
         array = np.array([list(row) for row in zip(*(column.tolist() for column in columns))], dtype=object)
@@ -205,11 +264,16 @@ def of_columns(columns: Mapping[str, Any], value: str, source: str, error: RowEr
         return ReadingError(message, source, row + 1, text, "row")
 
     error = error or error_of_row
-    values = relevant(len(item), source) if third is None else float_column(third, value, error)
-    ids, items = id_column(query, "query ids", error), id_column(item, "document ids", error)
+    codes, queries = factorise(id_column(query, "query ids", error))
     subtopics = id_column(columns["subtopic"], "subtopics", error) if "subtopic" in columns else None
-    codes, queries = factorise(ids)
-    values = -values if "rank" in columns else values
+    in_lists = {name: column for name, column in columns.items() if name not in ("query", "subtopic")}
+    flat, row_of, error = exploded(in_lists, error, value == "score")
+    item, third = flat["item"], flat.get(value, flat.get("rank"))
+    if row_of is not None:
+        codes, subtopics = codes[row_of], subtopics and subtopics.take(row_of)
+    values = relevant(len(item), source) if third is None else float_column(third, value, error)
+    items = id_column(item, "document ids", error)
+    values = -values if "rank" in flat else values
     return Rows(queries, codes, items, values, source, error, subtopics_of(codes, subtopics))
 
 
@@ -218,7 +282,7 @@ def of_dictionaries(
 ) -> Rows:
     """Rows that are dictionaries with the same keys, as in JSON lines."""
     keys = list(rows[0])
-    numbers = names.find(chosen, keys, value, source)
+    numbers = names.find(chosen, keys, value, source, has_lists=lambda number: has_lists([rows[0][keys[number]]]))
     wanted = {name: keys[number] for name, number in numbers.items()}
     for row, values in enumerate(rows):
         if not isinstance(values, Mapping) or any(key not in values for key in wanted.values()):

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-import numpy as np
-
 from torchrank.names.arguments import integer, one_of, with_hints
 from torchrank.names.docstrings import with_texts
 from torchrank.names.optional import imported
@@ -92,8 +90,8 @@ def read_run(
             FORMATS.
         duplicates: "error", or the score to keep of a document that is given twice: "first", or "best", the largest.
         ties: "document": equal scores rank by document id, the higher first, as in trec_eval; integer ids are compared
-            as text, too. "expected": they are tied, and measures are expectations over their orders. None =
-            "document", or the rule of a :class:`Run` that is given as the source.
+            as text, too. "rows": they rank in the order of the rows. "expected": they are tied, and measures are
+            expectations over their orders. None = "document", or the rule of a :class:`Run` that is the source.
         subset: the subset of MTEB's predictions, if there are several.
         split: the split of MTEB's predictions, if there are several.
         expansion: how many times its size a gzip or parquet file of more than 64 MB may have, decompressed.
@@ -165,8 +163,6 @@ def content_of(source: Any, reading: Reading) -> Content:
         and not (frames.is_frame(source) or hasattr(source, "shape"))
     ):
         return source.to_dict(), ""  # Qrels and Run of ranx
-    if (kinds := getattr(getattr(source, "dtype", None), "names", None)) and np.ndim(source) == 1:
-        source = {name: source[name] for name in kinds}  # an array of numpy with named columns
     if isinstance(source, Mapping):
         return frames.of_dictionary(source, value, columns, "")
     if frames.is_frame(source):

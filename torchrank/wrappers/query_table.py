@@ -13,6 +13,7 @@ from torch import Tensor
 
 from torchrank.names.nearest import did_you_mean
 from torchrank.names.optional import imported
+from torchrank.names.parse import Named
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
 from torchrank.state.aggregation import from_sums
@@ -44,8 +45,9 @@ class Column(QueryMean):
 class QueryTable:
     """The values of all queries, one column for each metric, and their ids. It is never changed.
 
-    :func:`torchrank.compare` takes it. :meth:`compute` and :meth:`summary` give the results of the metrics,
-    :meth:`by` those of slices, :meth:`deltas` the queries that got worse in another table.
+    ``table["ndcg@10"]`` has the values of a measure, by any spelling of its name. :func:`torchrank.compare` takes the
+    table. :meth:`compute` and :meth:`summary` give the results of the metrics, :meth:`by` those of slices,
+    :meth:`deltas` the queries that got worse in another table.
 
     Args:
         ids: the id of each query: integers or texts, each once.
@@ -63,7 +65,7 @@ class QueryTable:
     Example:
         >>> import torchrank as tr
         >>> table = tr.QueryTable(["q1", "q2", "q3"], {"mrr": [1.0, 0.5, 0.25]})
-        >>> len(table), table.columns["mrr"].tolist(), round(table.compute()["mrr"].item(), 4)
+        >>> len(table), table["mrr"].tolist(), round(table.compute()["mrr"].item(), 4)
         (3, [1.0, 0.5, 0.25], 0.5833)
     """
 
@@ -134,6 +136,16 @@ class QueryTable:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __getitem__(self, measure: str) -> np.ndarray:
+        """The values [query] of a measure, by any spelling of its name; NaN where the query was skipped.
+
+        Raises:
+            KeyError: the table has no such measure.
+        """
+        return Named(self.columns)[measure]
+
+    __iter__ = None  # a table is no sequence of its columns, nor of its queries
 
     @property
     def labels(self) -> list[str]:
