@@ -201,13 +201,11 @@ def of_dictionary(
 
 
 def of_both(source: Any, chosen: Mapping[str, str | None], items: bool) -> tuple[Any, Any, Any, Any, Any, Any]:
-    """The columns of one frame with scores and grades.
+    """The columns of one frame with scores and grades; ``items`` says whether items must be there.
 
     Returns:
         of each row query and group, None = no groups; the row of each entry of its lists, None = no lists; of each
         entry item, None = no items, score and grade, NaN = missing.
-
-    ``items`` says whether items must be there.
 
     Raises:
         ReadingError: a column is missing or has other types.

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
+import numpy as np
+
 from torchrank.names.arguments import integer, one_of, with_hints
 from torchrank.names.docstrings import with_texts
 from torchrank.names.optional import imported
