@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 import torchrank as tr
 from tests.support.optional import pandas
 from torchrank import merge, partial
+from torchrank.evaluation.evaluator import Evaluator
+from torchrank.evaluation.options import Options
 
 MEASURES = "ndcg ndcg(gain=exponential)@10 map mrr recall@100 err(max_grade=3) rbp(p=0.8) map(aggregation=geometric) mr"
 
@@ -204,3 +206,24 @@ def test_metrics_beside_names_have_their_values_for_queries_without_a_run():
     for k in (1, 2):
         part = tr.partial(qrels, {"a": {"z": 2.0, "x": 1.0}}, ["numrel", tr.MRR(top_k=k)])
         assert tr.merge([part]).means == {"numrel": 1.5, f"mrr@{k}": 0.25 * (k - 1)}
+
+
+def test_the_part_without_a_run_is_made_once_for_names_and_anew_for_metrics_that_may_differ():
+    def made_by(measures):
+        return Evaluator.of(JUDGMENTS, measures, "partial", True, Options.of(None)).absent_of_all
+
+    assert made_by("mrr ndcg@3") is made_by("mrr ndcg@3")
+    assert made_by(["mrr"]) is made_by(("mrr",))
+    metric = tr.MRR()
+    for measures in ([metric], ["ndcg", metric], {"mine": metric}, {"mine": "mrr"}):
+        assert made_by(measures) is not made_by(measures)
+
+
+@pytest.mark.parametrize("seen", [("x", "y"), ("x", None), (None, "y"), (None, "y", "z"), ("x", None, None)])
+def test_merged_parts_without_a_judged_query_name_the_first_query_of_the_run_and_a_judged_one(seen):
+    parts = [partial({"judged": {"a": 1}}, {query: {"a": 1.0}} if query else {}, "mrr") for query in seen]
+    first = next(query for query in seen if query)
+    wanted = rf"a query of the run is '{first}', a judged query is 'judged'"
+    for merged in (merge(parts), merge([merge(parts[:1]), merge(parts[1:])])):
+        with pytest.raises(ValueError, match=wanted):
+            merged.summary()

@@ -315,3 +315,13 @@ def test_the_best_value_is_bold_where_values_differ():
 
     assert bold(runs) == 2  # two runs have the largest value
     assert bold(runs["one"]) == bold({key: runs[key] for key in ("one", "three")}) == 0
+
+
+@pytest.mark.parametrize("error", [0, 1])
+def test_the_last_tick_of_a_logarithmic_axis_is_its_end_though_logarithms_are_rounded(error, monkeypatch):
+    exact = math.log10
+    monkeypatch.setattr(svg.math, "log10", lambda x: math.nextafter(exact(x), -math.inf) if error else exact(x))
+    for low, high in ((1, 1000), (0.5, 100), (1e-6, 1e-3), (20, 1e5)):
+        ticks = svg.Scale(low, high, 0, 100, log=True).ticks(20)
+        assert ticks[-1] == pytest.approx(high)
+        assert ticks[0] >= low

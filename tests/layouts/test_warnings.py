@@ -185,3 +185,72 @@ def test_rows_of_cut_queries_are_joined_by_the_classes_that_the_warning_names():
     for preds, target, indexes in pieces:
         assert not warned(lambda: joined.update(tensor(preds), tensor(target), indexes=tensor(indexes)))  # noqa: B023
     assert joined.compute()["map"].item() == pytest.approx((1 / 2 + 1 / 3) / 2)
+
+
+#: grades of an LLM, all below 1; with one that is 1; and whole numbers
+LOW = tensor([[0.7, 0, 0.2, 0], [0.9, 0.3, 0, 0]])
+SOME, WHOLE = LOW.round(), LOW.long()
+NO_GRADE = "No grade reaches relevance_level=1, so no query has a relevant candidate"
+
+
+def computed(metric, *batches):
+    """The warnings of updates and compute about grades with fractions."""
+
+    def run():
+        for grades in batches:
+            metric.update(random(2, 4), grades)
+        metric.compute()
+
+    return [message for message in warned(run) if "relevance_level" in message]
+
+
+@cases("name", ["mrr", "recall@2", "map", "hitrate@1", "recall@50%", "rbp", "mrr(empty_target_action=skip)"])
+def test_grades_between_0_and_the_level_alone_are_noticed_in_the_end(name):
+    metric = tr.parse(name)
+    (message,) = computed(metric, LOW, LOW * 0)
+    assert message.startswith(NO_GRADE)
+    assert message.endswith("pass relevance_level=, the lowest grade that is relevant")
+    assert not computed(metric, SOME)  # one query has a relevant candidate, before or after
+    assert not computed(metric, LOW)
+    metric.reset()
+    assert not computed(metric, WHOLE * 0, LOW * 0)
+    (message,) = warned(lambda: tr.parse(name).score(random(2, 4), LOW))
+    assert message.startswith(NO_GRADE)
+    assert not warned(lambda: tr.parse(name).score(random(2, 4), SOME))
+    assert not computed(tr.parse(name, relevance_level=0.6), LOW)
+    assert not computed(tr.parse(name, relevance_level=2), SOME, WHOLE + 1)  # whole numbers, of which none is relevant
+
+
+@pytest.mark.parametrize("call", ["update", "score"])
+def test_a_collection_notices_grades_between_0_and_the_level_of_some_of_its_members(call):
+    suite = tr.RankingCollection(["ndcg", "mrr", "map(relevance_level=0.5)"])
+    found = computed(suite, LOW) if call == "update" else warned(lambda: suite.score(random(2, 4), LOW))
+    assert len(found) == 1  # of MRR alone
+    assert not computed(tr.RankingCollection("ndcg dcg err"), LOW)
+    assert warned(lambda: tr.RankingCollection("mrr").update(random(2, 4), LOW)) == []  # other batches may have others
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_grades_between_0_and_the_level_are_noticed_in_any_layout(dtype):
+    scores, low, metric = random(2, 4), LOW.to(dtype), tr.MRR()
+    pairs = (tensor([0, 1]), tensor([2, 3]), tensor([0.3, 0.9], dtype=dtype))
+    for call in (
+        lambda: metric.score(scores, low),
+        lambda: metric.score(scores.flatten(), low.flatten(), group_sizes=[4, 4]),
+        lambda: metric.score(scores, pairs),
+        lambda: metric.score(scores.argsort(-1), pairs),
+        lambda: metric.score(tr.Ranking.from_scores(scores, low)),
+        lambda: metric.score(tr.Ranking.from_run({"q": {"a": 0.7}}, {"q": {"a": 1.0}})),
+    ):
+        assert [message for message in warned(call) if message.startswith(NO_GRADE)]
+    assert not warned(lambda: metric.score(scores, low, mask=low < 0.1))  # they are padding
+
+
+def test_grades_between_0_and_the_level_alone_are_noticed_in_judgments():
+    run = {"q": {"a": 0.5}, "r": {"b": 0.5}}
+    (message,) = warned(lambda: tr.evaluate({"q": {"a": 0.7}, "r": {"b": 0.2}}, run, "mrr ndcg@10 recall@5"))
+    assert "No grade is relevant to mrr, recall@5, because the largest is 0.7; pass relevance_level=" in message
+    for grade, level in ((0.7, 0.5), (1, None), (0, None)):
+        qrels = {"q": {"a": grade}, "r": {"b": 0.2 * grade}}
+        assert not warned(lambda: tr.evaluate(qrels, run, "mrr ndcg@10", relevance_level=level))  # noqa: B023
+    assert not warned(lambda: tr.evaluate({"q": {"a": 1}, "r": {"b": 0}}, run, "mrr", relevance_level=2))

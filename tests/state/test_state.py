@@ -25,7 +25,7 @@ from tests.support.simulated_device import Device
 from tests.support.workers import batch
 from torchrank.layouts.bad_values import Problem
 from torchrank.retrieval import RetrievalMRR
-from torchrank.state import sums
+from torchrank.state import sums, synchronisation
 from torchrank.state.scoring import _chunks
 
 BATCHES = [batch(seed) for seed in range(7)]
@@ -646,3 +646,23 @@ def test_a_metric_that_checks_finds_bad_values_beside_one_that_does_not():
     with pytest.raises(ValueError, match="1 query with NaN"):
         suite["checks"].compute()
     suite["trusts"].compute()
+
+
+@pytest.mark.parametrize(
+    ("backends", "device", "refused"),
+    [
+        ("cuda:nccl", "cpu", True),
+        ("cpu:gloo,cuda:nccl", "cpu", False),
+        ("cuda:nccl", "cuda", False),
+        ("cpu:gloo,cuda:nccl", "cuda", False),
+        ("cpu:gloo", "cpu", False),
+    ],
+)
+def test_only_a_metric_on_the_cpu_needs_a_group_that_reduces_there(monkeypatch, backends, device, refused):
+    for name, found in {"get_rank": 1, "get_world_size": 3, "get_backend_config": backends}.items():
+        monkeypatch.setattr(synchronisation.dist, name, lambda group, found=found: found)
+    if refused:
+        with pytest.raises(ValueError, match=rf"reduces tensors on the CPU, got '{backends}' and a metric on the CPU"):
+            synchronisation.place_in(None, torch.device(device))
+    else:
+        assert synchronisation.place_in(None, torch.device(device)) == (1, 3)

@@ -23,7 +23,8 @@ class BinaryMetric(RankingMetric):
     """Base of the measures of binary relevance.
 
     Args:
-        relevance_level: a grade at or above it is relevant; > 0. At level 1, a grade of 0.5 is not relevant.
+        relevance_level: a grade at or above it is relevant; > 0. At level 1, a grade of 0.5 is not relevant:
+            ``compute`` and ``score`` warn if no query has a relevant candidate for such grades.
 
     Raises:
         ValueError: ``relevance_level`` is not a number > 0.

@@ -222,6 +222,11 @@ class Derived(RankIntervals):
         return self.valid & at_least(self.grade, level)
 
     @cached
+    def has_fractions(self) -> Tensor:
+        """bool []: whether a grade above 0 is no whole number, also beyond ``reach``."""
+        return ((self.valid & (self.grade.frac() > 0)) if self.pool is None else self.pool.frac() > 0).any()
+
+    @cached
     def hit(self, level: float) -> Tensor:
         """bool [query, entry]: relevant and retrieved."""
         return self.relevant(level) if self.in_columns else self.relevant(level) & self.retrieved()

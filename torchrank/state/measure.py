@@ -21,7 +21,7 @@ from torchrank.names.registry import KINDS
 from torchrank.ranking.arithmetic import only
 from torchrank.state.query_mean import QueryMean
 from torchrank.state.scoring import score_batch
-from torchrank.state.values import Values
+from torchrank.state.values import Status, Values
 
 
 class Measure(Parametrised, QueryMean):
@@ -183,8 +183,13 @@ class Measure(Parametrised, QueryMean):
         """
         return only(weights > 0, extra * weights).sum(-1)
 
-    def scored(self, batch: Batch, result: Values | None = None) -> Any:
+    def scored(self, batch: Batch, result: Values | None = None, notice: bool = True) -> Any:
         """The return value of ``score`` for a batch. Waits for the device, so ``update`` does not call it.
+
+        Args:
+            batch: the batch.
+            result: its values; None = they are measured.
+            notice: whether to warn of grades that are all below the level of relevance.
 
         Raises:
             ValueError: the batch has bad values; the error names the first query with them.
@@ -198,6 +203,10 @@ class Measure(Parametrised, QueryMean):
             result.errors, lambda kind: batch.first(kind, lambda part: of(part).errors), batch.outside
         ):
             raise ValueError(f"{self.label}: {faults}")
+        counted = result.status != Status.ABSENT
+        if notice and self._fractions is not None:
+            self.notice_fractions(int(counted.sum()), int((result.status == Status.EMPTY).sum()))
+        self._fractions = None
         return self.shown(result)
 
     def shown(self, result: Values) -> Any:

@@ -14,7 +14,7 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.state.estimates as estimates
 import torchrank.state.sums as state
-from torchrank.names.arguments import one_of
+from torchrank.names.arguments import one_of, warn
 from torchrank.names.types import EmptyAction
 from torchrank.state.aggregation import AGGREGATIONS, MEANS, Mean, aggregate, from_sums
 from torchrank.state.estimates import Estimate, Interval, Method
@@ -92,6 +92,8 @@ class QueryMean(SummedMetric):
         self.validate_args = validate_args
         # The reduction of the collection that contains the metric.
         self._joint: JointReduction | None = None
+        # The sums that were read last, of all workers.
+        self._read: Tensor | None = None
         # The reduction of the series of computes in progress.
         self._series: JointReduction | None = None
 
@@ -146,12 +148,26 @@ class QueryMean(SummedMetric):
         Raises:
             ValueError: a worker has met bad values; the message counts them by kind. The metric can be used further.
         """
-        sums = state.read(self.sums)
+        self._read = sums = state.read(self.sums)
         self._errors = sums[Sum.ERRORS : state.SIZE]
         rows = None
         if self.rows is not None:
             rows = torch.cat([sums.new_empty((0, 2)), *(row.to(sums) for row in self.rows)])
         return self._narrow(torch.where(self._errors.sum() > 0, float("nan"), self.value_of(sums, rows)))
+
+    def raise_errors(self) -> None:
+        super().raise_errors()
+        if self._fractions is not None and self._read is not None:
+            self.notice_fractions(*self._read[[Sum.QUERIES, Sum.EMPTY]].tolist())
+
+    def notice_fractions(self, queries: float, empty: float) -> None:
+        """Warn if no query has a relevant candidate, though grades are between 0 and the level of relevance."""
+        level = getattr(self, "relevance_level", math.nan)
+        if 0 < queries == empty and self._fractions is not None and bool(self._fractions):
+            warn(
+                f"No grade reaches relevance_level={level:g}, so no query has a relevant candidate, though there are"
+                " fractions above 0; pass relevance_level=, the lowest grade that is relevant"
+            )
 
     def value_of(self, sums: Tensor, rows: Tensor | None = None) -> Tensor:
         """The result of :meth:`compute` in float64.
@@ -312,7 +328,7 @@ class QueryMean(SummedMetric):
         Raises:
             ValueError: as :meth:`interval`.
         """
-        self._errors = sums[Sum.ERRORS : state.SIZE]
+        self._read, self._errors = sums, sums[Sum.ERRORS : state.SIZE]
         self.raise_errors()
         return estimates.estimate(self, sums, rows, level, method)
 
@@ -392,4 +408,11 @@ class QueryMean(SummedMetric):
 
     def __getstate__(self) -> dict[str, Any]:
         # A reduction holds all its metrics, and a copy of one metric must not contain the others.
-        return {**super().__getstate__(), "_joint": None, "_series": None, "_errors": None}
+        return {
+            **super().__getstate__(),
+            "_joint": None,
+            "_series": None,
+            "_errors": None,
+            "_read": None,
+            "_fractions": None,
+        }

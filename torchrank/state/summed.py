@@ -35,6 +35,8 @@ class SummedMetric(SafeMetric):
         self._state = ""
         # The indexes of the first and the last row of the last update of flat rows.
         self._ends: tuple[int, int] | None = None
+        # Whether batches without a relevant candidate had grades with fractions, bool []; None = there were none.
+        self._fractions: Tensor | None = None
         self._in_forward = False
         # Counters of bad values of all workers, since the last compute.
         self._errors: Tensor | None = None
@@ -88,7 +90,7 @@ class SummedMetric(SafeMetric):
         """Forget all batches."""
         super().reset()
         if not self._in_forward:  # forward resets as well, but restores the state
-            self._ends = None
+            self._ends = self._fractions = None
 
     @contextlib.contextmanager
     def over_all_workers(self) -> Iterator[None]:

@@ -91,7 +91,7 @@ def values_of(
     """
     batch = Batch(ranking)
     results = dict(zip(metrics, score_batch(list(metrics.values()), batch, total=False)))
-    values = {key: metric.scored(batch, results[key]) for key, metric in metrics.items()}
+    values = {key: metric.scored(batch, results[key], notice=False) for key, metric in metrics.items()}
     weights = {key: torch.where(value.isnan(), 1.0, results[key].final_weights) for key, value in values.items()}
     empty = {key: results[key].status == Status.EMPTY for key in metrics}
     return values, None if all(bool((weight == 1).all()) for weight in weights.values()) else weights, empty
