@@ -134,7 +134,7 @@ def check_floating(x: Tensor, name: str, what: str = "scores") -> None:
 
 def check_tensor(x: object, name: str, wanted: str = "a tensor") -> Tensor:
     """An argument as a tensor. Raises TypeError unless it is dense, of a dtype that torch can compare."""
-    x = tensor_of(x)
+    x = x if type(x) is Tensor else tensor_of(x)
     if not isinstance(x, Tensor):
         raise TypeError(f"Expected {name} to be {wanted}, got {type_of(x, name)}")
     if type(x) is not Tensor or torch._C._functorch.is_functorch_wrapped_tensor(x):
