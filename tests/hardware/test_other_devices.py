@@ -229,8 +229,8 @@ def constructed(put=lambda x: x):
     yield lambda: ranking.from_label(scores, label, mask=grades > 0), False
     yield lambda: ranking.from_flat(scores[0], grades[0], grades[1].sort().values), True
     yield lambda: ranking.from_ids(ids, several), False
-    yield lambda: ranking.from_ids(ids, label, cost=label.new_ones(60)), True
-    yield lambda: ranking.from_scores(scores, grades, cost=scores[0]), True
+    yield lambda: ranking.from_ids(ids, label, cost=label.new_ones(60)), False
+    yield lambda: ranking.from_scores(scores, grades, cost=scores[0]), False
     yield lambda: ranking.from_rankings(ids, ids.flip(-1)), False
     yield lambda: ranking.from_ranks(label + 1, 300), False
     yield lambda: ranking.from_negatives(scores[:, 0], scores[:, 1:]), False

@@ -56,6 +56,17 @@ def test_an_identifier_of_several_items_puts_them_tied_in_its_place(levels, inva
         assert_all_equal(CONFIGS, queries, values, "generated")
 
 
+@pytest.mark.parametrize("levels", [(), (2,)])
+@pytest.mark.parametrize("invalid", ["hold", "drop"])
+def test_lists_without_beams_have_no_candidates(levels, invalid):
+    beams, ids_of = torch.zeros(2, 0, *levels, dtype=torch.int64), torch.ones(3, *levels, dtype=torch.int64)
+    for target in (torch.tensor([0, 2]), [torch.tensor([0, 1]), torch.tensor([2])]):
+        ranking = tr.Ranking.from_generated(beams, target, ids_of, invalid=invalid)
+        assert ranking.num_candidates.tolist() == [0, 0]
+        assert tr.Recall().score(ranking).tolist() == [0, 0]
+    assert not tr.Ranking.from_generated(beams[:0], torch.zeros(0, dtype=torch.int64), ids_of).num_queries
+
+
 def test_an_identifier_shared_by_100_items_is_a_hundredth_of_a_hit():
     ids_of, beams = torch.cat([torch.zeros(100), torch.ones(1)]).long(), torch.tensor([[0, 1]])
     ranking = tr.Ranking.from_generated(beams, torch.tensor([7]), ids_of)

@@ -2,6 +2,8 @@
 
 import itertools
 import math
+from collections import Counter
+from fractions import Fraction
 from statistics import fmean
 
 import pytest
@@ -99,17 +101,145 @@ def test_a_tie_break_decides_the_order_within_the_budget():
         assert tr.parse("recall@300tok").score(ranking) == want
 
 
-def test_many_ties_of_one_cost_are_exact_and_of_several_costs_say_the_way_out():
+def test_many_ties_of_one_cost_or_none_that_fits_are_exact():
     scores, target = torch.zeros(1, 500), (torch.arange(500) < 5).long().unsqueeze(0)
     ranking = tr.Ranking.from_scores(scores, target, cost=torch.full((500,), 20))
     assert tr.parse("recall@2000tok").score(ranking).item() == pytest.approx(100 / 500)
-    ranking = tr.Ranking.from_scores(scores, target, cost=torch.arange(500))
-    with pytest.raises(ValueError, match=r"at most 6 ties of different costs .* pass tie_break to Ranking.from_scores"):
-        tr.parse("recall@2000tok").score(ranking)
     ranking = tr.Ranking.from_scores(scores, target, cost=torch.arange(500) + 2001)  # none of them can be paid
     assert tr.parse("recall@2000tok").score(ranking) == 0
     ranking = tr.Ranking.from_scores(scores, target, cost=torch.arange(500), tie_break=torch.arange(500))
     assert tr.parse("recall@2000tok").score(ranking) == 0
+    # Three times 0.1 is a little more than 0.3 in binary.
+    ranking = tr.Ranking.from_scores(scores, target, cost=torch.full((500,), 0.1, dtype=torch.float64))
+    assert tr.parse("recall@0.3tok").score(ranking).item() == pytest.approx(3 / 500)
+
+
+def mean_recall(relevant, costs, budget):
+    """Expected recall of tied candidates by the number of sets of each size and cost, for integer costs."""
+    total = 0
+    for i in relevant:
+        ways = Counter({(0, 0): 1})  # of the other candidates, by number and cost
+        for j, cost in enumerate(costs):
+            if j != i:
+                ways += Counter({(n + 1, spent + cost): times for (n, spent), times in ways.items()})
+        fits = [(n, times) for (n, spent), times in ways.items() if spent + costs[i] <= budget]
+        # A set of n others and then i begin an order with probability 1 / (C(m - 1, n) m).
+        total += sum(Fraction(times, math.comb(len(costs) - 1, n) * len(costs)) for n, times in fits)
+    return float(total / len(relevant))
+
+
+@pytest.mark.parametrize(("tied", "error"), [(8, 1e-12), (11, 1e-12), (12, 0.02), (25, 0.02)])
+def test_ties_are_exact_up_to_eleven_and_within_the_stated_error_beyond(tied, error):
+    costs = torch.randint(0, 30, (3, tied), generator=rng(tied))
+    grades = (torch.rand(3, tied, generator=rng(1)) < 0.3).long()
+    grades[:, 0] = 1
+    got = tr.parse("recall@60tok").score(tr.Ranking.from_scores(torch.zeros(3, tied), grades, cost=costs))
+    want = [mean_recall(g.nonzero().flatten().tolist(), c.tolist(), 60) for g, c in zip(grades, costs)]
+    assert got.tolist() == pytest.approx(want, abs=error)
+
+
+def test_values_of_many_ties_depend_neither_on_the_order_of_candidates_nor_on_the_batch():
+    costs, grades = (torch.randint(0, high, (4, 40), generator=rng(high)) for high in (30, 3))
+    scores = (torch.arange(40) < torch.tensor([[40], [13], [5], [30]])).double()
+    metric = tr.parse("ndcg@60tok")
+    got = metric.score(tr.Ranking.from_scores(scores, grades, cost=costs))
+    order = torch.randperm(40, generator=rng(0))
+    for row in range(4):
+        one = [x[row, order].unsqueeze(0) for x in (scores, grades, costs)]
+        assert metric.score(tr.Ranking.from_scores(*one[:2], cost=one[2])).item() == pytest.approx(got[row].item())
+
+
+def test_sixteen_queries_of_six_ties_are_ranked_together(monkeypatch):
+    made = []
+    monkeypatch.setattr(tr.Ranking, "rank", lambda *args, rank=tr.Ranking.rank: made.append(1) or rank(*args))
+    scores, costs = torch.zeros(16, 6), torch.randint(1, 9, (16, 6), generator=rng(0))
+    grades = torch.randint(0, 3, (16, 6), generator=rng(1))
+    got = tr.parse("map@12tok").score(tr.Ranking.from_scores(scores, grades, cost=costs))
+    want = [expected("map", *(x.tolist() for x in one), 12) for one in zip(scores, grades, costs)]
+    assert got.tolist() == pytest.approx(want)
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize("ties", ["optimistic", "pessimistic"])
+def test_the_best_and_the_worst_order_also_rank_equal_grades_by_cost(ties):
+    for seed in range(6):
+        scores, grades, costs = lists(seed, 2, width=6, queries=1)
+        order = sorted(range(6), key=lambda i: (grades[0, i], -costs[0, i]), reverse=ties == "optimistic")
+        tie_break = torch.empty(6).scatter(0, torch.tensor(order), -torch.arange(6.0))
+        for name in MEASURES:
+            broken = tr.Ranking.from_scores(scores, grades, cost=costs, tie_break=tie_break)
+            got = tr.parse(f"{name}(ties={ties})@300tok").score(tr.Ranking.from_scores(scores, grades, cost=costs))
+            assert got.item() == pytest.approx(tr.parse(f"{name}@300tok").score(broken).item())
+
+
+@pytest.mark.parametrize("name", ["recall", "hitrate", "precision", "ndcg", "mrr"])
+def test_bounds_are_the_extremes_over_judgments_of_the_mean_over_orders(name):
+    bounds = [tr.parse(f"{name}(unjudged={end})@300tok") for end in ("lower", "upper")]
+    for seed in range(9):
+        scores, grades, costs = lists(seed, 1 + seed % 3, queries=1)
+        grades[torch.rand(grades.shape, generator=rng(seed)) < 0.5] = -1
+        unjudged, values = (grades[0] < 0).nonzero().flatten(), []
+        for choice in itertools.product((0, 1), repeat=len(unjudged)):
+            judged = grades[0].index_put((unjudged,), torch.tensor(choice, dtype=torch.int64))
+            values.append(expected(name, scores[0].tolist(), judged.tolist(), costs[0].tolist(), 300))
+        ranking = tr.Ranking.from_scores(scores, grades, cost=costs)
+        assert [metric.score(ranking).item() for metric in bounds] == pytest.approx([min(values), max(values)])
+
+
+def test_bounds_of_more_ties_than_are_tried_contain_the_value_of_each_judgment():
+    scores, costs = torch.zeros(1, 10), torch.randint(1, 9, (1, 10), generator=rng(0))
+    ranking = tr.Ranking.from_scores(scores, torch.full((1, 10), -1), cost=costs)
+    low, high = (tr.parse(f"hitrate(unjudged={end})@12tok").score(ranking).item() for end in ("lower", "upper"))
+    for seed in range(20):
+        grades = torch.randint(0, 2, (1, 10), generator=rng(seed))
+        value = tr.parse("hitrate@12tok").score(tr.Ranking.from_scores(scores, grades, cost=costs)).item()
+        assert low <= value <= high
+    with pytest.raises(ValueError, match="whose cutoff depends on the judgments"):
+        tr.parse("hitrate(unjudged=upper,ties=optimistic)@12tok")
+
+
+def test_candidates_that_are_removed_cost_nothing():
+    scores, grades, costs = lists(0, 3, width=5)
+    grades[:, ::2] = -1
+    got = tr.parse("recall(unjudged=condensed)@300tok").score(tr.Ranking.from_scores(scores, grades, cost=costs))
+    judged = tr.Ranking.from_scores(scores[:, 1::2], grades[:, 1::2], cost=costs[:, 1::2])
+    assert got.tolist() == pytest.approx(tr.parse("recall@300tok").score(judged).tolist())
+
+
+def test_a_query_without_a_value_in_some_orders_has_the_mean_of_the_others():
+    ranking = tr.Ranking.from_scores(torch.zeros(1, 2), torch.tensor([[1, -1]]), cost=torch.tensor([1, 9]))
+    # The first of two ties fits, or nothing was retrieved.
+    assert tr.parse("judged@5tok").score(ranking) == 0.5
+    assert tr.parse("judged(empty_target_action=skip)@5tok").score(ranking) == 1
+
+
+def test_lists_without_candidates_have_nothing_within_a_budget():
+    for ranking in (
+        tr.Ranking.from_scores(torch.zeros(2, 0), torch.zeros(2, 0, dtype=torch.int64), cost=torch.zeros(2, 0)),
+        tr.Ranking.from_scores(torch.zeros(2, 0), torch.tensor([-1, -1]), cost=torch.zeros(0)),
+        tr.Ranking.from_ids(torch.zeros(2, 0, dtype=torch.int64), torch.tensor([3, 4]), cost=torch.ones(9)),
+        tr.Ranking.from_ids(torch.full((2, 3), -1), torch.tensor([3, 4]), cost=torch.ones(9)),
+    ):
+        assert tr.parse("recall@9tok").score(ranking).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, -1.0])
+def test_bad_costs_are_counted_and_raise_in_compute_but_those_of_padding_are_not_read(bad):
+    scores, grades, cost = torch.rand(2, 3), torch.ones(2, 3), torch.tensor([[1, bad, 2], [1, 2, bad]])
+    ids, label, good = torch.arange(3).repeat(2, 1), torch.tensor([0, 1]), cost.isfinite() & (cost >= 0)
+    message = "2 query weights, or costs of candidates, that are negative or not finite; expected finite numbers >= 0"
+    metric = tr.parse("recall@9tok")
+    metric.update(tr.Ranking.from_scores(scores, grades, cost=cost))
+    with pytest.raises(ValueError, match=message):
+        metric.compute()
+    with pytest.raises(ValueError, match=message):
+        metric.score(tr.Ranking.from_ids(ids, label, cost=cost))
+    for unread in (
+        tr.Ranking.from_scores(scores, grades, mask=good, cost=cost),
+        tr.Ranking.from_scores(scores.masked_fill(~good, -math.inf), grades * good, cost=cost),
+        tr.Ranking.from_ids(ids.masked_fill(~good, -1), label, cost=cost),
+    ):
+        assert metric.score(unread).tolist() == [1, 1]
 
 
 def test_costs_that_cannot_be_used_are_refused():
@@ -118,11 +248,12 @@ def test_costs_that_cannot_be_used_are_refused():
         ValueError, match=r"ranking with costs for recall@9tok; pass Ranking.from_scores\(..., cost=...\)"
     ):
         tr.parse("recall@9tok").score(scores, target)
-    for cost, words in ((torch.ones(2), "shape of preds"), (torch.tensor([1.0, -1, 0]), "costs >= 0")):
-        with pytest.raises(ValueError, match=words):
-            tr.Ranking.from_scores(scores, target, cost=cost)
-    with pytest.raises(ValueError, match="costs >= 0, got a negative one or NaN"):  # an id that has no cost
-        tr.Ranking.from_ids([[0, 2]], torch.tensor([0]), cost=torch.ones(2))
+    with pytest.raises(ValueError, match="shape of preds"):
+        tr.Ranking.from_scores(scores, target, cost=torch.ones(2))
+    with pytest.raises(
+        ValueError, match="1 query weight, or cost of a candidate, that is negative"
+    ):  # an id that has no cost
+        tr.parse("recall@9tok").score(tr.Ranking.from_ids([[0, 2]], torch.tensor([0]), cost=torch.ones(2)))
     for other in ({"groups": [0, 0, 1]}, {"repeats": "first"}, {"exclude": [torch.tensor([1])]}):
         with pytest.raises(ValueError, match="no exclude, groups and repeats with cost"):
             tr.Ranking.from_ids([[0, 2]], torch.tensor([0]), cost=torch.ones(3), **other)

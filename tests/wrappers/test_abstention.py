@@ -76,11 +76,34 @@ def test_tied_confidences_have_the_mean_over_all_orders():
     assert risk == pytest.approx(fmean(map(aurc, found)), rel=1e-12)
 
 
-def test_a_query_of_weight_3_counts_as_three_queries_of_the_same_confidence():
-    values, confidence, weights = [10, 90, 40, 0], [0.1, 0.2, 0.3, 0.4], torch.tensor([1.0, 3.0, 0.0, 2.0])
-    again = [i for i, weight in enumerate(weights.int().tolist()) for _ in range(weight)]
-    repeated = with_values([values[i] for i in again], [confidence[i] for i in again])
-    assert with_values(values, confidence, weights) == pytest.approx(repeated, rel=1e-12)
+def test_weights_have_no_scale():
+    values, confidence = torch.randint(0, 101, (20,), generator=rng(0)).tolist(), torch.randperm(20).tolist()
+    weights = torch.rand(20, generator=rng(1), dtype=torch.float64) + 0.1
+    equal, unequal = with_values(values, confidence), with_values(values, confidence, weights)
+    for scale in (1 / 40, 1 / 20, 0.5, 100):
+        assert with_values(values, confidence, torch.full((20,), scale)) == pytest.approx(equal, rel=1e-9)
+        assert with_values(values, confidence, weights * scale) == pytest.approx(unequal, rel=1e-9)
+
+
+def test_weights_are_shares_of_the_queries_that_abstention_leaves():
+    values, confidence = torch.randint(0, 101, (20,), generator=rng(0)).tolist(), torch.randperm(20).tolist()
+    weights = torch.rand(20, generator=rng(1), dtype=torch.float64) + 0.1
+    share = (weights / weights.mean()).tolist()
+
+    def area(order):
+        means = []
+        for rate in RATES:
+            out, left = round(rate * 20), []
+            for i in order:
+                left.append(max(0.0, share[i] - out))
+                out = max(0.0, out - share[i])
+            means.append(sum(values[i] * x for i, x in zip(order, left)) / sum(left) / 100)
+        return np.trapezoid(means, RATES)
+
+    flat = sum(value * x for value, x in zip(values, share)) / 2000 * RATES[-1]
+    best = area(sorted(range(20), key=values.__getitem__))
+    want = (area(sorted(range(20), key=confidence.__getitem__)) - flat) / (best - flat)
+    assert with_values(values, confidence, weights)[1] == pytest.approx(want, rel=1e-9)
 
 
 @pytest.mark.parametrize("block", [abstention.BLOCK, 5, 14])  # all lists at once, one, two
@@ -148,13 +171,11 @@ def test_values_that_differ_by_one_of_4096_bins_are_sorted():
     assert exactly(metric)["precision@4095/nauc"].item() == pytest.approx(nauc(order), rel=1e-6)
 
 
-def test_nothing_equal_values_and_weights_below_one_query_have_no_area():
+def test_nothing_and_equal_values_have_no_area():
     assert all(math.isnan(x) for x in exactly(tr.Abstention("mrr")).values())
     for value in (0, 10, 70):
         found = with_values([value] * 35, list(range(35)))
         assert found == pytest.approx([value / 100, math.nan, 1 - value / 100], nan_ok=True)
-    few = with_values([10, 90, 40], [0.1, 0.2, 0.3], torch.tensor([0.1, 0.2, 0.1]))
-    assert (few[0], math.isnan(few[1])) == (pytest.approx(0.575), True)  # no query can be left out
 
 
 def test_confidences_of_both_zeros_are_equal():

@@ -51,7 +51,7 @@ def _sort(layout: DenseLayout, reach: int | None, best: bool) -> list[_Lists]:
         begins = begins | ~retrieved
     reach = None if ordered.shape == scores.shape else reach
     untied = in_order.distinct or (on_cpu and every(begins))
-    further = {name: getattr(layout, name) for name in ("subtopics", "partly_judged")}
+    further = {name: getattr(layout, name) for name in ("subtopics", "partly_judged", "costs")}
     lists = _Lists(begins, retrieved, lengths, order, grade, mask, errors, reach, untied, **further)
     return lists.cut() if on_cpu and not untied else [lists]
 
@@ -81,6 +81,8 @@ class _Lists(NamedTuple):
     subtopics: Tensor | None
     #: bool [query, candidate], or None
     partly_judged: Tensor | None
+    #: float64 [query, candidate], or None
+    costs: Tensor | None
 
     def cut(self) -> list[_Lists]:
         """Cut the lists into pieces of consecutive lists, each with about the same number of lists."""
@@ -94,7 +96,7 @@ class _Lists(NamedTuple):
 
     def _take(self, queries: slice) -> _Lists:
         """The lists of consecutive queries."""
-        fields = ("begins", "retrieved", "lengths", "order", "grade", "mask", "subtopics", "partly_judged")
+        fields = ("begins", "retrieved", "lengths", "order", "grade", "mask", "subtopics", "partly_judged", "costs")
         taken: dict[str, Any] = {name: x[queries] for name in fields if (x := getattr(self, name)) is not None}
         return self._replace(**taken)
 
@@ -117,6 +119,7 @@ class _Lists(NamedTuple):
             all_candidates=reach is None,
             subtopics=None if self.subtopics is None else of_entries(self.subtopics, order),
             partly_judged=None if self.partly_judged is None else of_entries(self.partly_judged, order),
+            costs=None if self.costs is None else of_entries(self.costs, order),
         )
 
     def _intervals(self, width: int, dtype: torch.dtype) -> Intervals:

@@ -45,6 +45,9 @@ UNEQUAL = "whose mean weighs queries by their unjudged candidates"
 # Longest list of a measure that reads all ranks. If all its candidates are unjudged, its bounds take half a minute.
 LONGEST = 2**14
 
+# Largest number of unjudged candidates of a tie group of which all sets are tried.
+MOST_TIED = 8
+
 # Number of entries that are evaluated at once, if there are choices enough.
 MOST_ELEMENTS = 2**16
 
@@ -54,8 +57,9 @@ def bound(
     ranking: Ranking,
     upper: bool,
     level: float | None,
-    reach: int | None,
+    reach: int | Tensor | None,
     label: str,
+    tied: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The smallest or largest value of each query, and whether it is empty under all judgments.
 
@@ -66,6 +70,8 @@ def bound(
         level: the metric's ``relevance_level``; None = the grades of relevant candidates matter, too.
         reach: the last rank that matters beside the number of relevant candidates; None = every rank matters.
         label: name of the measure for the error message.
+        tied: bool [query, entry]: a tie group whose candidates cannot stand for each other, so that all sets of up to
+            MOST_TIED unjudged candidates of the group are tried.
 
     Returns:
         float64 [query] and bool [query].
@@ -89,7 +95,7 @@ def bound(
             f"Expected lists of at most {LONGEST:,} candidates for {label}, got {unjudged.shape[1]:,}; pass"
             " unjudged='irrelevant' or 'condensed', or for most measures top_k"
         )
-    choices = _extremes(kinds, inside, label)
+    choices = itertools.chain(_extremes(kinds, inside, label), () if tied is None else _sets(unjudged, tied))
     # Small batches are evaluated under several choices at once, as if these were more queries.
     per_step = max(1, MOST_ELEMENTS // max(1, unjudged.numel()))
     bounds: list[Tensor] = []
@@ -135,6 +141,15 @@ def _extremes(kinds: list[Tensor], inside: Tensor | None, label: str) -> Iterato
         for choice in itertools.islice(choices, total if best else total - 1):
             chosen = [kind & (number <= n if best else number > n) for kind, number, n in zip(kinds, numbers, choice)]
             yield functools.reduce(torch.logical_or, chosen)
+
+
+def _sets(unjudged: Tensor, tied: Tensor) -> Iterator[Tensor]:
+    """All sets of unjudged candidates of a tie group, with all before the group or all behind it: [query, entry]."""
+    place, behind = (unjudged & tied).cumsum(-1), tied.cumsum(-1) > 0
+    for chosen in range(2 ** int(place.max())):
+        some = tied & (chosen >> (place - 1).clamp_min(0) & 1 == 1)
+        yield unjudged & (~behind | some)
+        yield unjudged & (behind & ~tied | some)
 
 
 def _judged(ranking: Ranking, relevant: Tensor, worth: float) -> Ranking:

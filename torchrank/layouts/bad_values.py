@@ -65,9 +65,9 @@ MEANING = {
         " from 0, pass ranks + 1)",
     ),
     Problem.BAD_WEIGHTS: (
-        "query weight that is negative or not finite",
-        "query weights that are negative or not finite",
-        "finite weights >= 0",
+        "query weight, or cost of a candidate, that is negative or not finite",
+        "query weights, or costs of candidates, that are negative or not finite",
+        "finite numbers >= 0",
     ),
     Problem.EMPTY_QUERIES: (
         "query with nothing to measure",

@@ -102,8 +102,10 @@ class DenseLayout(Layout):
     partly_judged: Tensor | None = None
     #: bool [query]: the query does not count; None = all count
     ignored: Tensor | None = None
+    #: float64 [query, candidate]: the cost of each candidate, for cutoffs by cost
+    costs: Tensor | None = None
 
-    per_query = ("scores", "grade", "mask", "tie_break", "subtopics", "partly_judged", "ignored")
+    per_query = ("scores", "grade", "mask", "tie_break", "subtopics", "partly_judged", "ignored", "costs")
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +119,10 @@ class CatalogueLayout(Layout):
     mask: Tensor | None
     tie_break: Tensor | None
     exclude: Pairs | None
+    #: as of :class:`DenseLayout`
+    costs: Tensor | None = None
 
-    per_query = ("scores", "judged", "mask", "tie_break")
+    per_query = ("scores", "judged", "mask", "tie_break", "costs")
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,8 +199,10 @@ class RankedIds(Layout):
     judged: JudgedItems
     mask: Tensor | None
     exclude: Pairs | None
+    #: float64 [query, position]: as of :class:`DenseLayout`
+    costs: Tensor | None = None
 
-    per_query = ("ids", "judged", "mask")
+    per_query = ("ids", "judged", "mask", "costs")
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,8 @@ def found(items: Tensor, ids: Tensor) -> Tensor:
         items: int64 [query, entry], negative = padding.
         ids: int64 [query, position], negative = padding.
     """
+    if not ids.shape[1]:
+        return torch.zeros_like(items)
     if items.shape[1] <= costs.now.compared:  # compare each item with each id
         position = _positions(ids.shape[1], ids.device)
         at = ((items.unsqueeze(-1) == ids.unsqueeze(-2)) * position).amax(-1).long()
@@ -128,7 +130,12 @@ def spread(layout: CatalogueLayout | RankedIds) -> DenseLayout:
         if layout.ignored is not None:  # an ignored query gets no candidates, so that its scores cannot be bad values
             counts = ~layout.ignored.unsqueeze(-1)
             mask = counts.expand_as(grades) if mask is None else mask & counts
-        fields: Any = {"tie_break": layout.tie_break, "exclude": layout.exclude, "ignored": layout.ignored}
+        fields: Any = {
+            "tie_break": layout.tie_break,
+            "exclude": layout.exclude,
+            "ignored": layout.ignored,
+            "costs": layout.costs,
+        }
         return DenseLayout(layout.errors, layout.validate, layout.scores, grades, mask, **fields)
     ids, valid, errors = listed_ids(layout, items, grade)
     position = found(items, ids)
@@ -137,6 +144,7 @@ def spread(layout: CatalogueLayout | RankedIds) -> DenseLayout:
     # Scores that descend with the position. Judged ids that are not in the list follow it, not retrieved.
     by_position = -torch.arange(ids.shape[1], dtype=torch.float32, device=ids.device).expand(ids.shape)
     missing = valid & (position == 0)
+    prices = None if layout.costs is None else torch.nn.functional.pad(layout.costs, (0, items.shape[1]))
     return DenseLayout(
         errors,
         False,
@@ -144,6 +152,7 @@ def spread(layout: CatalogueLayout | RankedIds) -> DenseLayout:
         torch.cat([grades, signed], -1),
         torch.cat([ids >= 0, missing], -1),
         ignored=layout.ignored,
+        costs=prices,
     )
 
 

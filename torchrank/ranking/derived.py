@@ -113,6 +113,10 @@ class Derived(RankIntervals):
         best_first = ties == "optimistic"
         # Two stable sorts, by grade and then by rank, order each tie group by grade.
         order = self.grade.argsort(dim=-1, descending=best_first, stable=True)
+        if self.costs is not None:  # of equal grades the cheapest, or the dearest, ranks first
+            by_cost = self.costs.argsort(dim=-1, descending=not best_first, stable=True)
+            order = self.grade.gather(-1, by_cost).argsort(dim=-1, descending=best_first, stable=True)
+            order = by_cost.gather(-1, order)
         order = order.gather(-1, self.first.gather(-1, order).argsort(dim=-1, stable=True))
         present = ((name, getattr(self, name)) for name in PER_ENTRY)
         fields: dict[str, Any] = {name: of_entries(x, order) for name, x in present if x is not None}
@@ -179,6 +183,7 @@ class Derived(RankIntervals):
             partly_judged=None,
             changed=None,
             intents=None,
+            costs=None,
             ignored=None if self.ignored is None else self.ignored.repeat_interleave(self.first.shape[1]),
         )
 

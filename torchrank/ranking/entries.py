@@ -13,7 +13,7 @@ from torchrank.hardware.devices import constant, every, scalar
 from torchrank.ranking.sampled import Draw
 
 # Fields of a ranking that few rankings have, [query, entry, ...], and all fields with a column per entry.
-FURTHER = ("subtopics", "partly_judged", "changed")
+FURTHER = ("subtopics", "partly_judged", "changed", "costs")
 PER_ENTRY = ("first", "tied", "grade", "valid", *FURTHER)
 
 
@@ -61,6 +61,8 @@ class RankIntervals:
     changed: Tensor | None = None
     #: float64 [query, subtopic]: probability, or another weight, of each subtopic; None = all are equally likely
     intents: Tensor | None = None
+    #: float64 [query, entry]: cost of each candidate, and every candidate is an entry; None = unknown
+    costs: Tensor | None = None
     #: bool [query]: the query does not count in any mean; None = all queries count
     ignored: Tensor | None = None
     #: draw of negatives, over which measures take their expectation; None = all candidates are ranked
@@ -104,7 +106,7 @@ class RankIntervals:
 
     def take(self, queries: Tensor | slice) -> Self:
         """The ranking of some queries, given by their rows in this ranking, int64 [query], or as a slice."""
-        others = ("num_candidates", "pool", "queries", "intents", "ignored", "costs")  # the last of a Ranking
+        others = ("num_candidates", "pool", "queries", "intents", "ignored")
         taken = {}
         for field in (*PER_ENTRY, *others):
             if (x := getattr(self, field)) is not None:

@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 
 from torchrank.hardware.devices import autocast_off, widened, widest_float
 from torchrank.hardware.graphs import eager
-from torchrank.layouts.arrange import Batch, arrange
+from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import Need
 from torchrank.layouts.catalogues import embedded, streamed
@@ -29,7 +29,7 @@ from torchrank.layouts.sharding import Shard
 from torchrank.names.arguments import integer, one_of
 from torchrank.names.labels import quantity_of
 from torchrank.names.types import Array, Pairs, Repeats
-from torchrank.ranking.budgets import Costs
+from torchrank.ranking.budgets import cutoffs, priced
 from torchrank.ranking.entries import PER_ENTRY, depth_of
 from torchrank.ranking.intents import Intended
 from torchrank.ranking.parts import batch_order, numbered, together
@@ -65,9 +65,6 @@ class Ranking(Intended):
         >>> ranking
         Ranking(num_queries=1, num_entries=1, device='cpu')
     """
-
-    #: the cost of each candidate; None = unknown
-    costs: Costs | None = None
 
     #: Functions of modules that import this module. The engine sets `rank`; `torchrank.public` sets the other two.
     rank: ClassVar[Callable[..., Ranking]]
@@ -116,9 +113,9 @@ class Ranking(Intended):
             tie_break: [query, candidate] or [candidate]; the higher value ranks first among equal scores.
             groups: int [candidate] or [query, candidate], the same number for candidates that are ranked as one;
                 negative = in no group. See :meth:`torchrank.RankingMetric.update`.
-            cost: [candidate] or [query, candidate], >= 0: the cost of each candidate, such as its number of tokens. A
-                cutoff such as "recall@2000tok" counts the first ranks whose costs add up to at most 2000. Costs are
-                read, so the host waits for an accelerator.
+            cost: [candidate] or [query, candidate], finite and >= 0: the cost of each candidate, such as its number of
+                tokens; costs of padding are not read. A cutoff such as "recall@2000tok" counts the first ranks whose
+                costs add up to at most 2000; see ``top_k`` of :class:`torchrank.RankingMetric`.
 
         Raises:
             TypeError, ValueError: the arguments do not fit together.
@@ -135,9 +132,10 @@ class Ranking(Intended):
                 "Expected no exclude and no groups together with cost; pass a mask that is False for other candidates"
             )
         options: Any = {"mask": mask, "tie_break": tie_break}
-        ranking = cls.rank(arrange(preds, target, exclude=exclude, groups=groups, scores=True, **options))
-        costs = None if cost is None else Costs.of(Batch(preds, target, **options), cost)
-        return ranking if costs is None else replace(ranking.joined, costs=costs)
+        layout = arrange(preds, target, exclude=exclude, groups=groups, scores=True, **options)
+        if cost is None:
+            return cls.rank(layout)
+        return cls.rank(priced(layout, check_tensor(cost, "cost"), tensor_of(preds)), Need(all_candidates=True))
 
     @classmethod
     @eager
@@ -225,17 +223,15 @@ class Ranking(Intended):
             raise TypeError(
                 f"Expected ids to be integer, best first, got {ids.dtype}; pass scores to Ranking.from_scores"
             )
-        ranking = cls.rank(arrange(ids, relevant, mask=mask, exclude=exclude, groups=groups, repeats=repeats))
+        layout = arrange(ids, relevant, mask=mask, exclude=exclude, groups=groups, repeats=repeats)
         if cost is None:
-            return ranking
+            return cls.rank(layout)
         if exclude is not None or groups is not None or repeats != "error":
             raise ValueError("Expected no exclude, groups and repeats with cost; remove such ids from the lists")
-        listed, cost = ids >= 0, check_tensor(cost, "cost").to(ids.device)
-        mask = listed if mask is None else listed & tensor_of(mask)
-        places = -widened(torch.arange(ids.shape[1], device=ids.device)).expand(ids.shape)
-        # An id without a cost gets NaN, which raises an error.
-        costs = cost if cost.dim() == 2 else pad(widened(cost), (0, 1), value=math.nan)[ids.long().clamp(0, len(cost))]
-        return replace(ranking.joined, costs=Costs.of(Batch(places, mask=mask), costs))
+        cost = check_tensor(cost, "cost").to(ids.device)
+        if cost.dim() == 1:  # an id without a cost gets NaN, a bad value
+            cost = pad(widened(cost), (0, 1), value=math.nan)[ids.long().clamp(0, len(cost))]
+        return cls.rank(priced(layout, cost, ids), Need(all_candidates=True))
 
     @classmethod
     @eager
@@ -641,7 +637,7 @@ class Ranking(Intended):
         if unit != "%":
             if self.costs is None:
                 raise ValueError(f"Expected a ranking with costs for {label}; pass Ranking.from_scores(..., cost=...)")
-            return self.costs.cutoffs(number)
+            return cutoffs(self, number)
         cuts = (self.num_candidates * number / 100 - 1e-9).ceil().clamp_min(1)
         if bool(cuts.isnan().any()):
             raise ValueError(f"Expected the lengths of all lists for {label}, got none; pass num_candidates")
@@ -739,7 +735,7 @@ class Rankings(Ranking):
         order = batch_order([part.queries for part in parts])
         return replace(joined if order is None else joined.take(order), **shared)
 
-    first, tied, grade, valid, subtopics, partly_judged, changed = (
+    first, tied, grade, valid, subtopics, partly_judged, changed, costs = (
         cached_property(operator.attrgetter(f"joined.{name}")) for name in PER_ENTRY
     )
 

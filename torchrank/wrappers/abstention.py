@@ -45,7 +45,7 @@ class Abstention(SuiteMetric):
       queries. The risk is the largest possible value minus the value. 0 is perfect.
 
     Queries of the same confidence are in random order: the curves are the exact means over all orders. Queries that a
-    metric skips do not count for it, and a query of weight w counts as w queries.
+    metric skips do not count for it. Weights have no scale: a query of twice the mean weight counts as two queries.
 
     The state has constant size, because queries are counted in bins: about 1.1 MB for each metric. Confidences are
     compared in half precision, so all above 65,504 are tied; divide larger ones. For A* only, values are sorted in
@@ -87,8 +87,8 @@ class Abstention(SuiteMetric):
                     f"Expected bounded measures, higher is better, in Abstention, got {key!r}; leave it out"
                 )
         self.confidence = confidence
-        # queries without a confidence; then for each metric the weight and the value in each bin
-        self.num_counters = 1 + len(measures) * 2 * (BINS + VALUE_BINS)
+        # queries without a confidence; then for each metric its queries, and the weight and the value in each bin
+        self.num_counters = 1 + len(measures) * (1 + 2 * (BINS + VALUE_BINS))
         super().__init__(PlainTally(measures), 1, f"abstention({confidence}) ", **kwargs)
         self.suite = collection
 
@@ -148,6 +148,7 @@ class Abstention(SuiteMetric):
             low, high = metric.value_range
             share = ((value - low) / (high - low)).nan_to_num().clamp(0, 1)
             wv = torch.where(weight > 0, weight * value, 0.0)
+            bins.append((weight > 0).sum().reshape(1))
             for at, size in ((place, BINS), ((share * (VALUE_BINS - 1)).round().long(), VALUE_BINS)):
                 bins += [torch.zeros(size, dtype=x.dtype, device=x.device).scatter_add_(0, at, x) for x in (weight, wv)]
         return torch.cat(bins)
@@ -160,6 +161,7 @@ class Abstention(SuiteMetric):
         results: dict[str, Tensor] = {}
         bins = sums[1 : self.num_counters].view(len(self.tally.metrics), -1)
         for (key, value), row in zip(super().results(sums).items(), bins):
+            row = row[1:] * (row[0] / row[1 : 1 + BINS].sum())  # weights with a mean of 1
             weight, total, value_weight, value_total = row.split((BINS, BINS, VALUE_BINS, VALUE_BINS))
             area, best = (_area_of_abstention(*counts) for counts in ((weight, total), (value_weight, value_total)))
             flat = total.sum() / weight.sum() * float(RATES[-1])
