@@ -65,8 +65,8 @@ MEANING = {
         " from 0, pass ranks + 1)",
     ),
     Problem.BAD_WEIGHTS: (
-        "query weight, or cost of a candidate, that is negative or not finite",
-        "query weights, or costs of candidates, that are negative or not finite",
+        "query weight that is negative or not finite, or such a cost of a candidate",
+        "query weights that are negative or not finite, or such costs of candidates",
         "finite numbers >= 0",
     ),
     Problem.EMPTY_QUERIES: (
