@@ -59,7 +59,7 @@ def printed(capsys, *arguments):
         ("eval qrels deep.json", 3, "Expected score to be a number"),
         ("eval qrels deeper.json", 3, "Expected JSON"),
         ("eval qrels run.lz4", 3, "decompress it with lz4 -d"),
-        ("eval qrels a.run --ties expected --depth 3", 2, "Expected --ties document with depth"),
+        ("eval qrels a.run --ties expected --depth 3", 2, "Expected --ties document or rows with depth"),
         ("compare qrels a.run b.run --test tukey --correction bh", 2, "--family measure with --test tukey"),
         ("eval qrels a.run a.run", 2, "Expected runs with different names, got 'a' twice; write name=path"),
         ("eval qrels x=a.run x=b.run", 2, "Expected runs with different names, got 'x' twice"),
