@@ -115,8 +115,8 @@ def write(folder: Path) -> None:
     (folder / "cheatsheet.md").write_text(cheat_sheet, encoding="utf-8")
     (folder / "api/index.rst").write_text(class_pages.index_page(), encoding="utf-8")
     (folder / "api/families.rst").write_text(class_pages.families_page(), encoding="utf-8")
-    with readme.open("a", encoding="utf-8") as index:
-        index.write("".join(_toctree(caption, names, folder) for caption, names in CONTENTS.items()))
+    trees = "".join(_toctree(caption, names, folder) for caption, names in CONTENTS.items())
+    readme.write_text(f"---\nhide-toc: true\n---\n{readme.read_text(encoding='utf-8')}{trees}", encoding="utf-8")
 
 
 def _toctree(caption: str, names: list[str], folder: Path) -> str:

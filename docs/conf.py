@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ nitpicky = True
 nitpick_ignore_regex = [("py:.*", r"(torch|torchmetrics|numpy|collections|typing)\b.*")]
 
 autodoc_typehints = "none"  # docstrings describe the arguments
+#: libraries whose base classes the pages of integrations need, if they are not installed
+autodoc_mock_imports = [name for name in ("lightning", "pykeen", "sentence_transformers") if find_spec(name) is None]
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"

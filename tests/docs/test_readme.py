@@ -39,6 +39,14 @@ def test_examples_print_the_output_shown(page):
     assert result.failed == 0
 
 
+def test_pages_have_the_number_of_sums_in_the_state():
+    pages = [*PAGES, *GUIDES, *(ROOT / "notebooks").glob("*.ipynb")]
+    said = [int(number) for page in pages for number in re.findall(r"\b(\d+) sums\b", page.read_text())]
+    for metric in (tr.NDCG(top_k=10), tr.MAP()):
+        assert {*said} == {sum(state.numel() for state in metric.metric_state.values())}
+    assert len(said) >= 2
+
+
 @pytest.mark.needs("lightning")
 @pytest.mark.xdist_group("processes")  # whose process has imported Lightning
 def test_blocks_without_prompts_run():

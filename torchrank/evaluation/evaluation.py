@@ -590,6 +590,7 @@ class Evaluation:
 
         Raises:
             ValueError: the comparison has other runs or measures, or as :meth:`compare`.
+            ImportError: jinja2 is not installed, which PyTorch brings along.
             OSError: the file cannot be written.
 
         Example:

@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
-
 from torchrank.evaluation import svg
 from torchrank.evaluation.curves import differences, label_over_k, outcome, worst_first
 from torchrank.evaluation.reported import Reported, first_table
@@ -19,10 +17,10 @@ MOST_PAIRS = 12
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart with its caption, and a line below the caption."""
+    """A chart, as markup, with its caption, and a line below the caption."""
 
     caption: str
-    chart: Markup
+    chart: str
     more: str = ""
 
 
@@ -33,8 +31,8 @@ class Part:
     heading: str
     figures: Sequence[Figure] = ()
     note: str = ""
-    #: the sample of a line, and the run that has it
-    keys: Sequence[tuple[Markup, str]] = ()
+    #: the sample of a line, as markup, and the run that has it
+    keys: Sequence[tuple[str, str]] = ()
     #: the name of each section, and its charts
     folded: Sequence[tuple[str, Sequence[Figure]]] = ()
 
@@ -46,7 +44,7 @@ def figures(evaluation: Reported, comparison: Comparison | None) -> list[Part]:
         note = f"Filled dot: {comparison.significant}. Hollow dot: not. The intervals are not corrected."
         parts.append(Part(f"Differences with {100 * comparison.level:g} % intervals", _forests(comparison), note))
     if evaluation.rankings:
-        keys = [(Markup(svg.key(style)), run) for style, run in enumerate(evaluation.runs)]
+        keys = [(svg.key(style), run) for style, run in enumerate(evaluation.runs)]
         parts.append(Part("Curves", [*_cutoffs(evaluation), *_precision_recall(evaluation)], keys=keys))
     if comparison:
         note = "The largest loss is on the left. The dashed line is the mean."
@@ -64,7 +62,7 @@ def _forests(comparison: Comparison) -> list[Figure]:
     for measure in comparison.measures:
         rows = comparison.effects(measure)
         chart = svg.forest(rows, f"{measure}: differences of runs, with intervals", "difference")
-        charts.append(Figure(measure, Markup(chart), "" if rows[0].higher_is_better else "lower is better"))
+        charts.append(Figure(measure, chart, "" if rows[0].higher_is_better else "lower is better"))
     return charts
 
 
@@ -80,14 +78,14 @@ def _cutoffs(evaluation: Reported) -> list[Figure]:
         if curves and len(curves[0].x) > 1 and any(math.isfinite(y) for curve in curves for y in curve.y):
             name = family.removesuffix("@k")
             chart = svg.lines(curves, f"{family} over the cutoff k", "k (logarithmic)", name, log=True)
-            charts[family] = Figure(family, Markup(chart))
+            charts[family] = Figure(family, chart)
     return list(charts.values())
 
 
 def _precision_recall(evaluation: Reported) -> list[Figure]:
     curves = evaluation.precision_recall()
     chart = svg.lines(curves, "Precision over recall", "recall", "interpolated precision")
-    return [Figure("Precision over recall", Markup(chart))]
+    return [Figure("Precision over recall", chart)]
 
 
 def _sorted_differences(evaluation: Reported, comparison: Comparison) -> list[tuple[str, list[Figure]]]:
@@ -108,7 +106,7 @@ def _pair(evaluation: Reported, row: Row) -> Figure:
     chart = svg.differences(
         rows["delta"], rows["id"], f"{pair.measure}: {title}, by query", pair.higher_is_better, same.difference
     )
-    return Figure(title, Markup(chart), f"{outcome(same)}; mean {same.difference:+.4f}")
+    return Figure(title, chart, f"{outcome(same)}; mean {same.difference:+.4f}")
 
 
 def _sorted_values(evaluation: Reported) -> list[Figure]:
@@ -119,7 +117,7 @@ def _sorted_values(evaluation: Reported) -> list[Figure]:
         if len(rows := worst_first(evaluation[run], label)):
             mean = math.fsum(rows["value"]) / len(rows)
             chart = svg.differences(rows["value"], rows["id"], f"{label} of queries, sorted", mean=mean, signed=False)
-            charts.append(Figure(label, Markup(chart), f"mean of values {mean:.4f}"))
+            charts.append(Figure(label, chart, f"mean of values {mean:.4f}"))
     return charts
 
 

@@ -12,13 +12,13 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from torchrank.evaluation.curves import worst_first
 from torchrank.evaluation.figures import figures
 from torchrank.evaluation.markup import interval
 from torchrank.evaluation.reported import Reported, first_table
 from torchrank.evaluation.verdict import listed, verdict
+from torchrank.names.optional import imported
 from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.paired_tests import FAMILY_TESTS
 from torchrank.statistics.table import Score, Table, cell, printable
@@ -45,7 +45,7 @@ def report(
     page = _template().render(
         title=title or f"Evaluation of {listed(evaluation.runs)}",
         version=__version__,
-        style=Markup(_file("page.css").rstrip()),
+        style=_file("page.css").rstrip(),
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         verdict=verdict(evaluation, comparison, level),
         gates=gates,
@@ -59,7 +59,7 @@ def report(
         worst=_queries(evaluation, comparison, worst),
         legend=_legend(comparison, level),
         data=_json(_data(evaluation, comparison)),
-        script=Markup(script),
+        script=script,
         comparison=comparison and _comparison(comparison),
         warnings=comparison and comparison.warnings,
         notes=comparison and comparison.notes,
@@ -70,16 +70,15 @@ def report(
 @functools.cache
 def _template() -> Any:
     """The page. Every value in it is cleaned of characters that command a browser, and escaped."""
-    from jinja2 import Environment, StrictUndefined  # installed with PyTorch; imported late, because it takes a while
-
-    page = Environment(
+    jinja2, markup = imported("jinja2", "report"), imported("markupsafe", "report").Markup  # late: it takes a while
+    page = jinja2.Environment(
         autoescape=True,
-        finalize=lambda value: value if isinstance(value, Markup) else printable(str(value)),
+        finalize=lambda value: value if isinstance(value, markup) else printable(str(value)),
         trim_blocks=True,
         lstrip_blocks=True,
-        undefined=StrictUndefined,
+        undefined=jinja2.StrictUndefined,
     )
-    page.filters["html"] = lambda table, *arguments: Markup(table.with_notes().to_html(*arguments))
+    page.filters["html"] = lambda table, *arguments: markup(table.with_notes().to_html(*arguments))
     return page.from_string(_file("page.html.j2"))
 
 
@@ -235,9 +234,9 @@ def _spread(ids: Sequence[Any], values: np.ndarray, position: Mapping[Any, int])
     return row
 
 
-def _json(data: Any) -> Markup:
+def _json(data: Any) -> str:
     """JSON for an element ``script``: ASCII, and without "<", which could end the element."""
-    return Markup(json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"))
+    return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _file(name: str) -> str:

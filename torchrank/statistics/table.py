@@ -47,8 +47,6 @@ class Score(float):
         | ---: |
         | **0.5000**ᵃ |
         | 0.2500 |
-        <BLANKLINE>
-        Bold: best.
     """
 
     marks: str
@@ -316,9 +314,9 @@ class Table:
 
     @property
     def _with_bold(self) -> list[str]:
-        """The notes, and of formats that print the best number in bold what this means."""
+        """The notes, if there are some, of formats that print the best number in bold."""
         best = any(getattr(value, "best", False) for values in self._columns.values() for value in values)
-        return [*["Bold: best."] * best, *self._notes]
+        return [*["Bold: best."] * (best and bool(self._notes)), *self._notes]
 
     def _lines(self, style: Style | None = None) -> list[list[str]]:
         """The cells of the head and of each row. In text the digits of numbers with marks are below each other."""
