@@ -51,8 +51,8 @@ def _sort(layout: DenseLayout, reach: int | None, best: bool) -> list[_Lists]:
         begins = begins | ~retrieved
     reach = None if ordered.shape == scores.shape else reach
     untied = in_order.distinct or (on_cpu and every(begins))
-    further = {name: getattr(layout, name) for name in ("subtopics", "partly_judged", "costs")}
-    lists = _Lists(begins, retrieved, lengths, order, grade, mask, errors, reach, untied, **further)
+    of_candidates = (layout.subtopics, layout.partly_judged, layout.costs)
+    lists = _Lists(begins, retrieved, lengths, order, grade, mask, errors, reach, untied, *of_candidates)
     return lists.cut() if on_cpu and not untied else [lists]
 
 

@@ -111,6 +111,8 @@ def find(
             ambiguous.append((roles, known))
         elif column != "subtopic" and (item or column != "item"):
             missing.append(column)
+            if column == "query":
+                break
     others = [n for n, form in enumerate(forms) if n not in numbers.values() and form not in TIMES]
     for column in missing:
         lists = "item" in numbers and has_lists(numbers["item"])
