@@ -57,7 +57,10 @@ def keyed(metrics: Metrics, *more: Member, options: Mapping[str, Any] | None = N
 
 def check_one_library(elements: Iterable[Any]) -> None:
     """Raise ValueError for XGBoost's ``ndcg@10-`` beside ``ndcg@10``, whose gain is exponential in XGBoost alone."""
-    names = [name.lower() for value in elements if isinstance(value, str) for name in split(value)]
+    texts = [value for value in elements if isinstance(value, str)]
+    if "-" not in "".join(texts):
+        return
+    names = [name.lower() for text in texts for name in split(text)]
     plain = {name.partition("@")[0]: name for name in names if not name.endswith("-")}
     for name in names:
         measure, _, cut = name.removesuffix("-").partition("@")

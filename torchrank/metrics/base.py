@@ -223,13 +223,15 @@ class RankingMetric(Measure):
         """The values of the queries of a ranking. The value of an empty query is arbitrary until the policy sets it."""
         ranking = ranking.condensed() if self.unjudged == "condensed" else ranking
         if self.relative:
-            self._note_fractions(ranking, None)
+            if ranking.grade.is_floating_point():
+                self._note_fractions(ranking, None)
             return self._of_each_cutoff(ranking, self.relative)
         if self.unjudged in ("lower", "upper"):
             values, empty = self._bound(self.values, ranking, self.reach_of_bounds)
         else:
             values, empty = self.unfilled(ranking)
-        self._note_fractions(ranking, empty)
+        if ranking.grade.is_floating_point():
+            self._note_fractions(ranking, empty)
         status = empty.view(torch.int8)
         if self.leaves_out_empty_lists:  # queries with an empty list are neither scored nor counted as empty
             absent = ranking.num_candidates == 0
@@ -240,9 +242,7 @@ class RankingMetric(Measure):
 
     def _note_fractions(self, ranking: Ranking, empty: Tensor | None) -> None:
         """Note grades with fractions, of which a warning tells if no query has a relevant candidate in the end."""
-        if not ranking.grade.is_floating_point() or not hasattr(self, "relevance_level"):
-            return
-        if empty is None or not empty.is_cpu or bool(empty.all()):
+        if hasattr(self, "relevance_level") and (empty is None or not empty.is_cpu or bool(empty.all())):
             now = ranking.has_fractions()
             self._fractions = now if self._fractions is None else self._fractions.to(now.device) | now
 
