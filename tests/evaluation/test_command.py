@@ -17,6 +17,7 @@ from tests.support.optional import pandas, pyplot
 from tests.support.trec_files import files_of, two_runs
 from torchrank import cli
 from torchrank.cli import main
+from torchrank.evaluation import plots
 from torchrank.statistics.paired_tests import FAMILY_TESTS, PAIR_TESTS
 from torchrank.tables import file_readers
 
@@ -667,6 +668,18 @@ LISTS = {"measures": "ndcg@k", "presets": "trec_eval", "spellings": "ndcg@{k}"}
 
 
 @pytest.mark.xdist_group("processes")
+def test_a_pipe_gets_whole_lines_and_all_columns(files, tmp_path):
+    for call, words in (
+        (["measures"], "the probability"),
+        (["compare", *files, "-m", "map"], "effect  wins  ties  losses   n"),
+    ):
+        output = tmp_path / f"of {call[0]}"
+        assert workers.run_module("torchrank", call, output, tmp_path / "errors", environment={"COLUMNS": ""}) == 0
+        text = output.read_text()
+        assert (words in text, "…" in text, "--wide" in text) == (True, False, False)
+
+
+@pytest.mark.xdist_group("processes")
 def test_lists_have_a_line_for_each_name_in_a_new_process(tmp_path):
     """Each list fills the registries by itself."""
     for command, start in LISTS.items():
@@ -705,6 +718,30 @@ def test_plots_have_a_title_and_a_panel_for_each_measure(files, capsys, tmp_path
     assert differences.count("dense - bm25") == len(measures)
     assert differences.count("filled dot: significant after correction; hollow dot: not") == 1
     assert ("Means of bm25 and dense" in means, "Differences of bm25 and dense" in differences) == (True, True)
+
+
+@pytest.mark.needs("matplotlib")
+@pytest.mark.parametrize("command", ["eval", "compare"])
+def test_a_measure_with_many_cutoffs_is_one_panel_over_k(files, capsys, tmp_path, monkeypatch, command):
+    drawn = []
+    monkeypatch.setattr(plots, "draw_lines", lambda axes, lines: drawn.append((axes.get_ylabel(), lines)))
+    with pyplot.rc_context({"svg.fonttype": "none"}):
+        measures = "P_100 recall@1-9 map ndcg@1,3 P_5 P_10 P_20 P_30"
+        call = [command, *files, "-m", measures, "--plot"]
+        assert main([*call, str(tmp_path / "plot.svg")]) == 0
+    capsys.readouterr()
+    texts = " ".join(texts_of(tmp_path / "plot.svg"))
+    assert [name in texts for name in ("map", "ndcg@1", "ndcg@3", "recall@2", "P_5")] == [True] * 3 + [False] * 2
+    assert texts.count("cutoff k") == 2  # recall and P
+    found = tr.evaluate(files[0], files[1:], "recall@1-9")
+    what, lines = "mean", {run: list(means.values()) for run, means in found.means.items()}
+    if command == "compare":
+        what, lines = "difference of", {"dense - bm25": [row.pair.difference for row in found.compare().rows]}
+    assert sorted(label for label, _ in drawn) == [f"{what} P@k, 95 % interval", f"{what} recall@k, 95 % interval"]
+    (shown,) = [lines for label, lines in drawn if "recall" in label]
+    assert {name: (list(x), list(y)) for name, (x, y) in shown.items()} == {
+        name: (list(range(1, 10)), pytest.approx(values)) for name, values in lines.items()
+    }
 
 
 @pytest.mark.needs("matplotlib")

@@ -84,6 +84,8 @@ def test_the_leaderboard_marks_the_systems_that_each_one_beats():
     ):
         assert bold in text
         assert text.count("<b>") + text.count("textbf") + text.count("**") // 2 == 1
+        assert text.count("Bold: best.") == 1
+    assert "Bold" not in str(board)
     lower = compare({"x": [3.0, 5.0], "y": [1.0, 2.0]}, higher_is_better=False).leaderboard()
     assert [cell.best for cell in lower["value"]] == [False, True]
 

@@ -56,6 +56,10 @@ ABOUT_DATA = ("Expected queries that all systems have", "Expected a key in slice
 #: largest losses in a report, if ``--worst`` is not given
 WORST = 10
 
+#: a plot has axes for each cutoff of a measure, up to this number, and a line over k for more
+MOST_CUTOFFS = 4
+_CUT = re.compile(r"(?P<name>.+?)[@_](?P<k>\d+)(?P<slice>/.*)?")
+
 #: seconds until a line says what is read
 PATIENCE = 2.0
 
@@ -239,23 +243,46 @@ def _write(
 
 
 def _plot(evaluation: Evaluation, comparison: Comparison | None, options: argparse.Namespace) -> None:
-    """Draw the means of all runs, or their differences, in axes for each measure."""
-    from torchrank.evaluation.plots import panels
+    """Draw the means of all runs, or their differences, in axes for each measure, or over the cutoff if it has many."""
+    from torchrank.evaluation.plots import draw_over_k, panels
     from torchrank.evaluation.reported import first_table
     from torchrank.evaluation.verdict import listed
 
     if comparison is None:
-        rows, measures, what = len(evaluation.runs), tuple(first_table(evaluation).labels), "Means"
+        rows, measures, title = len(evaluation.runs), tuple(first_table(evaluation).labels), "Means"
     else:
-        rows, measures, what = len(comparison.effects(comparison.measures[0])), comparison.measures, "Differences"
+        rows, measures, title = len(comparison.effects(comparison.measures[0])), comparison.measures, "Differences"
+
+    over_k: dict[str, dict[str, int]] = {}
+    for measure in measures:
+        if cut := _CUT.fullmatch(measure):
+            over_k.setdefault(f"{cut['name']}@k{cut['slice'] or ''}", {})[measure] = int(cut["k"])
+    over_k = {label: cutoffs for label, cutoffs in over_k.items() if len(cutoffs) > MOST_CUTOFFS}
+    of = {measure: label for label, cutoffs in over_k.items() for measure in cutoffs}
+    names, what, level = ("run", "measure", "value", "low", "high"), "mean", getattr(options, "interval", 0.95)
+    points: list[Any] = []
+    if comparison is not None:
+        points = [(e.name, e.measure, e.value, e.low, e.high) for e in comparison.effects()]
+        what, level = "difference of", comparison.level
+    elif over_k:
+        points = [tuple(row[name] for name in names) for row in evaluation.summary(level)]
 
     def draw(measure: str, axes: Any) -> None:
-        if comparison is None:
-            evaluation.plot_intervals(measure, axes, options.interval)
+        if measure in over_k:
+            lines: dict[str, dict[int, tuple[float, ...]]] = {}
+            for name, label, *numbers in points:
+                if of.get(label) == measure:
+                    lines.setdefault(name, {})[over_k[measure][label]] = tuple(numbers)
+            lines = {name: dict(sorted(line.items())) for name, line in lines.items()}
+            draw_over_k(lines, f"{what} {measure}, {100 * level:g} % interval", axes)
+        elif comparison is None:
+            evaluation.plot_intervals(measure, axes, level)
         else:
             comparison.forest(axes, measure)
 
-    panels(f"{what} of {listed(evaluation.runs)}", measures, rows, draw).savefig(options.plot, dpi=150)
+    shown = [*dict.fromkeys(of.get(measure, measure) for measure in measures)]
+    figure = panels(f"{title} of {listed(evaluation.runs)}", shown, max(rows, 7) if over_k else rows, draw)
+    figure.savefig(options.plot, dpi=150)
 
 
 @contextlib.contextmanager

@@ -154,6 +154,17 @@ def plot_intervals(tables: Mapping[str, QueryTable], measure: str, ax: Any = Non
     return axes
 
 
+def draw_over_k(lines: Mapping[str, Mapping[int, Sequence[float]]], label: str, axes: Any) -> Any:
+    """Draw a line for each name through its values at k, each (value, low, high), with a band from low to high."""
+    describe(axes, "", "cutoff k (rank)", label)
+    log_axis(axes, [*next(iter(lines.values()))])
+    for number, points in enumerate(lines.values()):
+        _, low, high = zip(*points.values())
+        axes.fill_between([*points], low, high, color=style(number)["color"], alpha=0.2, linewidth=0)
+    draw_lines(axes, {name: ([*points], next(zip(*points.values()))) for name, points in lines.items()})
+    return axes
+
+
 def panels(title: str, measures: Sequence[str], rows: int, draw: Callable[[str, Any], Any]) -> Any:
     """A figure with a title and axes for each measure. Labels of the x axes that are the same are drawn once.
 
