@@ -224,7 +224,7 @@ class Comparison:
             >>> comparison = tr.compare({"old": [0.5, 0.4, 0.6, 0.3] * 5, "new": [0.4, 0.4, 0.5, 0.1] * 5})
             >>> assert comparison.gate("value < -0.2")
             >>> comparison.gate("value < -0.05")              # pytest prints it if it is asserted
-            FAILED: fail-if value < -0.05 [new - old]: significant (difference -0.1000, p = 0.0025)
+            FAILED: fail-if value < -0.05 [new - old]: significant (difference -0.1000, p = 0.0031)
         """
         given = {"fail-if": fail_if, "require": require}
         texts = [(x, kind) for kind, some in given.items() for x in ([some] if isinstance(some, str) else some)]
