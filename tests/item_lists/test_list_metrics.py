@@ -80,7 +80,7 @@ def test_bad_values_raise_in_compute_and_all_can_go_on():
         before = metric.sums.clone()
         value = metric(torch.tensor([[1, ITEMS], [4, 4]]), [torch.tensor([1])] * 2)
         assert value.isnan()
-        with pytest.raises(ValueError, match=r"1 label, id .* outside .*; 1 id that occurs more than once"):
+        with pytest.raises(ValueError, match=r"1 label, id .* out of range; .*; 1 id that occurs more than once"):
             metric.compute()
         metric.reset()
         metric.update(torch.tensor([[1, 2]]), [torch.tensor([1])])

@@ -186,7 +186,7 @@ def test_a_target_outside_the_catalogue_is_no_error_of_a_measure_that_does_not_r
 def test_a_profile_outside_the_catalogue_is_an_error():
     lift = tr.PopularityLift(interactions=torch.tensor([1, 2]))
     lift.update(torch.tensor([[0, 1]]), torch.tensor([[1, 2]]))
-    with pytest.raises(ValueError, match=r"1 label, id .* outside"):
+    with pytest.raises(ValueError, match=r"1 label, id .* out of range"):
         lift.compute()
 
 

@@ -46,9 +46,10 @@ class RankingMetric(Measure):
             of each query, rounded up; "2000tok" = the first candidates whose total cost is at most 2000, for rankings
             by ``Ranking.from_scores(..., cost=...)``. The last two forms read values. If the order of tied candidates
             decides a cutoff by cost, "expected" is the mean over all orders, each cut where its budget ends: exact for
-            up to 11 tied candidates; for more, over the same 2,048 random orders in every run (fewer for more than
-            1,024 tied candidates), with a standard error of at most 1.1% of the range of values. Under "optimistic" the
-            cheaper of equal grades ranks first, under "pessimistic" the dearer.
+            up to 11 tied candidates. For more, it is the mean over 2,048 random orders, the same in every run: the
+            standard error is at most 1.1% of the range of values, and does not shrink with the number of queries. More
+            than 1,024 tied candidates have fewer orders. Under "optimistic" the cheaper of equal grades ranks first,
+            under "pessimistic" the dearer.
         ties: the rule for tied candidates: "expected" (the mean over all their orders), "optimistic", "pessimistic",
             or, for measures of single positions, "realistic" (the middle of the interval of ranks).
         empty_target_action: the value of a query without a relevant candidate: "neg" = 0; "pos" = 1; "skip" leaves the

@@ -113,8 +113,9 @@ def _sets(ranking: Derived, cut: Cut) -> Iterator[tuple[Tensor, Tensor, Tensor]]
     """The sets of candidates of the tie group at the cut that the budget can pay for, in parts.
 
     For groups of n candidates with 2^n <= DRAWS each set S is tried. It is the first part of an order with probability
-    1 / C(n, |S|), and then ends at the cut if the next candidate does not fit. For larger groups, DRAWS random orders
-    are tried, the same in every run: the standard error is at most 1 / (2 sqrt(DRAWS)), 1.1% of the range of values.
+    1 / C(n, |S|), and then ends at the cut if the next candidate does not fit. For larger groups, random orders are
+    tried, the same in every run: DRAWS of them, so that the standard error is at most 1 / (2 sqrt(DRAWS)), 1.1% of the
+    range of values, or fewer, so that they have MOST candidates in all.
 
     Yields:
         the query of each set, int64 [row]; its probability, float64 [row]; and the set, bool [row, entry].
