@@ -689,3 +689,8 @@ def test_an_evaluation_has_the_doors_of_a_table_with_its_slices(tmp_path):
 
 def test_arguments_that_are_left_out_have_the_usual_defaults():
     usual_defaults.check("evaluation")
+
+
+def test_a_reader_of_arrow_is_a_run_though_it_is_an_iterator():
+    table = pytest.importorskip("pyarrow").table({"query": ["q", "q"], "item": ["b", "a"], "score": [0.9, 0.8]})
+    assert tr.evaluate({"q": {"a": 1}}, table.to_reader(), "mrr").means["run"]["mrr"] == 1 / 2

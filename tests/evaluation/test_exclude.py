@@ -207,3 +207,10 @@ def test_the_command_takes_a_file_of_excluded_pairs(form, tmp_path, capsys):
     assert "Expected a file that exists" in capsys.readouterr().err
     assert main(["eval", *asked, "-m", "map", "--format", "json", "--exclude", str(tmp_path / "seen")]) == 0
     assert json.loads(capsys.readouterr().out)["options"]["exclude"] == str(tmp_path / "seen")
+
+
+def test_ids_that_are_excluded_from_both_are_in_common():
+    qrels, run = {"q": {"a": 1, "b": 1}}, {"q": ["a", "c"]}
+    assert tr.evaluate(qrels, run, "mrr", exclude={"q": ["a"]}).means["run"]["mrr"] == 0
+    with pytest.raises(ValueError, match="No document of the run is judged"):
+        tr.evaluate(qrels, {"q": ["x", "c"]}, "mrr", exclude={"q": ["a"]})

@@ -254,3 +254,12 @@ def test_grades_between_0_and_the_level_alone_are_noticed_in_judgments():
         qrels = {"q": {"a": grade}, "r": {"b": 0.2 * grade}}
         assert not warned(lambda: tr.evaluate(qrels, run, "mrr ndcg@10", relevance_level=level))  # noqa: B023
     assert not warned(lambda: tr.evaluate({"q": {"a": 1}, "r": {"b": 0}}, run, "mrr", relevance_level=2))
+
+
+def test_copies_and_merged_metrics_notice_the_grades_that_they_were_given():
+    metric, merged = tr.MRR(), tr.MRR()
+    metric.update(random(2, 4), LOW)
+    assert not warned(lambda: metric.score(random(1, 4), torch.zeros(1, 4)))  # of other grades
+    merged.merge_state(metric)
+    for each in (metric.clone(), merged, metric):
+        assert [message for message in warned(each.compute) if message.startswith(NO_GRADE)]

@@ -608,6 +608,22 @@ def test_an_unknown_name_raises_in_results_which_name_it(slices, example):
         )
 
 
+def test_positions_beside_a_missing_one_are_positions():
+    scores, labels = torch.tensor([[0.9, 0.1], [0.8, 0.3], [0.2, 0.4]]), torch.tensor([0, 1, 1])
+    metric = tr.Sliced("mrr", ["de", "fr"])
+    metric.update(scores, labels, slices=[0, 1, None])
+    same(metric.compute(), {"mrr": 2.5 / 3, "mrr/de": 1, "mrr/fr": 0.5, "mrr/macro": 0.75})
+
+
+def test_a_reset_forgets_the_unknown_name():
+    metric = tr.Sliced("mrr", ["de", "fr"])
+    metric.update(torch.rand(1, 2), torch.zeros(1).long(), slices=["xx"])
+    metric.reset()
+    metric.update(torch.rand(1, 2), torch.zeros(1).long(), slices=torch.tensor([7]))
+    with pytest.raises(ValueError, match="for 1 query; give"):
+        metric.compute()
+
+
 def test_names_of_slices_have_the_device_of_the_scores():
     scores, labels = torch.rand(4, 3), torch.zeros(4).long()
     metric, other = (tr.Sliced(tr.Bootstrapped("mrr", 3), ["x", "y"]) for _ in range(2))

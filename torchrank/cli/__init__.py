@@ -208,7 +208,7 @@ def _add_evaluations(commands: Any) -> None:
         help="what separates a document from its chunk in ids, as # in doc#chunk",
     )
     about = "leave out pairs of query and document, as seen ones: lines of both, or a file of judgments"
-    files.add_argument("--exclude", metavar="FILE", help=about)
+    files.add_argument("--exclude", type=_text, metavar="FILE", help=about)
     files.add_argument("--depth", type=_least(1), metavar="K", help="keep the first K documents of each query")
     files.add_argument(
         "--relevance-level",

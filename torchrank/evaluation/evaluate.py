@@ -113,7 +113,7 @@ def evaluate(
         exclude: pairs of query and document that leave the judgments and all runs before anything is ranked, as the
             documents that a user has seen in residual evaluation, or the excluded ids of BRIGHT: any source of
             :func:`torchrank.read_qrels`, e.g. ``{query: [documents]}``, pairs, a frame or a file; grades are not read.
-            The documents below move up. A query without a judgment left counts as one with nothing relevant. Chunks
+            The documents below move up. If no judgment of a query remains, it has nothing relevant. Chunks
             leave with their document.
         human: judgments of people for some of the queries, as ``qrels``, which are then those of a cheap judge, as a
             language model. The queries must be a random sample, or one of each of the ``strata``. Means, intervals and
@@ -145,7 +145,9 @@ def evaluate(
         equal scores have the mean over all of their orders
     """
     # The rows or names of a generator are read twice: here, to tell them apart, and by their reader.
-    qrels, run = (list(x) if isinstance(x, Iterator) and not hasattr(x, "read") else x for x in (qrels, run))
+    qrels, run = (
+        list(x) if isinstance(x, Iterator) and not (hasattr(x, "read") or is_frame(x)) else x for x in (qrels, run)
+    )
     columns, groups = {"query": query, "item": item, "score": score, "rank": rank, "grade": grade, "group": by}, None
     single = _is_single_frame(qrels, run, measures, columns)
     ties = "expected" if single and not (ties or preset) else ties
@@ -204,14 +206,14 @@ def _unlabelled(coverage: Sequence[Mapping[str, Any]], judged: int, depth: int) 
     """A sentence on each run that has few of the judged documents, and unjudged ones in their place.
 
     It has less than a tenth of them, and more than nine tenths of the first ranks are unjudged; or it has less than
-    half of those of another run, and more of its first ranks are unjudged.
+    half of those of another run, and at least a tenth more of its first ranks are unjudged.
     """
     share = f"unjudged@{depth}"
     best = min(coverage, key=lambda row: row["not retrieved"])
     sentences = []
     for row in coverage:
         few, most = judged - row["not retrieved"], judged - best["not retrieved"]
-        beside = few < most / 2 and row[share] > best[share]
+        beside = few < most / 2 and row[share] >= best[share] + 0.1
         if beside or (few < judged / 10 and row[share] > 0.9):
             other = f", {best['run']} {most}" * beside
             sentences.append(

@@ -145,7 +145,7 @@ class Evaluation:
         | not in the judgments | queries of the run that are not judged; they are left out |
         | no relevant | judged queries without a relevant document |
         | unjudged@k | mean share of unjudged documents in the first k ranks |
-        | not retrieved | judged documents that the run lacks, also because it lacks their query |
+        | not retrieved | judged documents that are not in the run, up to `depth`, also of queries that it lacks |
         | same id as query | queries that have retrieved a document with the same id |
         """
         left = "such documents are left out"

@@ -22,7 +22,7 @@ from torchrank.ranking.ranking import Ranking
 from torchrank.tables.chunks import Chunks, QueryReturnsError, of_large
 from torchrank.tables.errors import NothingInCommonError, ReadingError, no_common_query
 from torchrank.tables.id_columns import KeyIds
-from torchrank.tables.joining import Pairs, ranking_of
+from torchrank.tables.joining import Pairs, ranking_of, without
 from torchrank.tables.pair_tables import Qrels, Run
 from torchrank.tables.sources import read_run
 from torchrank.wrappers.suites import Suite, collection_of, measures_of, readable, values_of
@@ -145,13 +145,16 @@ class Evaluator:
 
     def part(self, source: Any) -> Part:
         """The values of the judged queries of a source of :func:`torchrank.read_run`."""
-        run = self.options.run(source)
+        uncut = self.options.run(source)
+        run = without(uncut, self.options.excluded)
         itself = identical(run)
         numbers = self.numbers
         judged = np.array([numbers.get(key, -1) for key in run.queries.to_keys()], dtype=np.int64)  # -1 = not judged
         in_run = np.flatnonzero(judged >= 0)
         in_run = in_run[judged[in_run].argsort()]  # in the order of the judgments
-        return self._part(judged[in_run], self.options.apply(run, itself), in_run, run.query[itself], run)
+        part = self._part(judged[in_run], self.options.apply(run, itself), in_run, run.query[itself], run)
+        # Documents that are excluded from both were in both.
+        return replace(part, matches=True, disjoint="") if len(run) < len(uncut) else part
 
     def absent(self, numbers: Array) -> Part:
         """The part of some queries without a run, given by their numbers."""

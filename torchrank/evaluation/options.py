@@ -68,9 +68,9 @@ class Options:
         return without(qrels.by_parent(self.parent), self.excluded)
 
     def run(self, source: Any) -> Run:
-        """The run of a source."""
+        """The run of a source, with the pairs that are excluded."""
         run = read_run(source, ties=self.ties, duplicates=self.duplicates, expansion=self.expansion)
-        return without(run.by_parent(self.parent), self.excluded)
+        return run.by_parent(self.parent)
 
     @cached_property
     def excluded(self) -> Qrels | None:

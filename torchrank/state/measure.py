@@ -198,15 +198,18 @@ class Measure(Parametrised, QueryMean):
         def of(part: Batch) -> Values:
             return score_batch([self], part, total=False)[0]
 
-        result = result or of(batch)
+        of_state, now = self._fractions, self._fractions
+        if result is None:
+            self._fractions = None
+            result = of(batch)
+            now, self._fractions = self._fractions, of_state
         if faults := explain(
             result.errors, lambda kind: batch.first(kind, lambda part: of(part).errors), batch.outside
         ):
             raise ValueError(f"{self.label}: {faults}")
         counted = result.status != Status.ABSENT
-        if notice and self._fractions is not None:
-            self.notice_fractions(int(counted.sum()), int((result.status == Status.EMPTY).sum()))
-        self._fractions = None
+        if notice:
+            self.notice_fractions(int(counted.sum()), int((result.status == Status.EMPTY).sum()), now)
         return self.shown(result)
 
     def shown(self, result: Values) -> Any:

@@ -158,12 +158,12 @@ class QueryMean(SummedMetric):
     def raise_errors(self) -> None:
         super().raise_errors()
         if self._fractions is not None and self._read is not None:
-            self.notice_fractions(*self._read[[Sum.QUERIES, Sum.EMPTY]].tolist())
+            self.notice_fractions(*self._read[[Sum.QUERIES, Sum.EMPTY]].tolist(), self._fractions)
 
-    def notice_fractions(self, queries: float, empty: float) -> None:
+    def notice_fractions(self, queries: float, empty: float, fractions: Tensor | None) -> None:
         """Warn if no query has a relevant candidate, though grades are between 0 and the level of relevance."""
         level = getattr(self, "relevance_level", math.nan)
-        if 0 < queries == empty and self._fractions is not None and bool(self._fractions):
+        if 0 < queries == empty and fractions is not None and bool(fractions):
             warn(
                 f"No grade reaches relevance_level={level:g}, so no query has a relevant candidate, though there are"
                 " fractions above 0; pass relevance_level=, the lowest grade that is relevant"
@@ -408,11 +408,4 @@ class QueryMean(SummedMetric):
 
     def __getstate__(self) -> dict[str, Any]:
         # A reduction holds all its metrics, and a copy of one metric must not contain the others.
-        return {
-            **super().__getstate__(),
-            "_joint": None,
-            "_series": None,
-            "_errors": None,
-            "_read": None,
-            "_fractions": None,
-        }
+        return {**super().__getstate__(), "_joint": None, "_series": None, "_errors": None, "_read": None}

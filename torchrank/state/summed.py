@@ -144,6 +144,8 @@ class SummedMetric(SafeMetric):
             setattr(self, name, self.joined(name, getattr(self, name), value))
         self._computed = None
         self._update_count += incoming_state._update_count if isinstance(incoming_state, Metric) else 1
+        if self._fractions is None:
+            self._fractions = getattr(incoming_state, "_fractions", None)
 
     def joined(self, name: str, earlier: Any, later: Any) -> Any:
         """The value of a state over the queries of two values of it, on the device of the earlier one."""

@@ -22,7 +22,7 @@ from torchrank.statistics.reading import notes_on, warnings_on
 from torchrank.statistics.table import SUPERSCRIPTS, Score, Table, finite
 
 #: how a warning begins that says which judged documents a system lacks
-LABELS = "labels may be missing, which is not a regression"
+LABELS = "labels may be missing, so a loss may be no regression"
 
 
 @dataclass(frozen=True)

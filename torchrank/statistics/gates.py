@@ -61,8 +61,8 @@ class Verdicts:
 class Gate:
     """A condition on the difference of a measure, e.g. ``ndcg@10 < -0.005``.
 
-    "fail-if" fails if the difference meets it significantly. "require" passes only then. So a gate of the first kind
-    is silent if there are few queries, and one of the second kind fails. The test is Student's t test, or if the
+    "fail-if" fails if the difference meets it significantly. "require" passes only then. So with few queries a gate of
+    the first kind rarely fails, and one of the second kind mostly does. The test is Student's t test, or if the
     comparison has the test "anytime" the same for all looks together. If the difference is the same on all queries,
     and not 0, it is the sign test: p = 0.5 to the number of queries.
     """

@@ -41,7 +41,7 @@ def is_frame(source: Any) -> bool:
 
 def is_records(source: Any) -> bool:
     """Whether a source is a list of rows with names: dictionaries or named tuples."""
-    return isinstance(source, list | tuple) and len(source) > 0 and _has_names(source[0])
+    return isinstance(source, list | tuple) and len(source) > 0 and all(map(_has_names, source))
 
 
 def _has_names(row: Any) -> bool:

@@ -266,9 +266,10 @@ def members_of(slices: Any, names: Sequence[str], what: str = "slices") -> tuple
     slices, size, unknown = tensor_of(slices), len(names), None
     keys = listed(slices)
     if isinstance(keys, list | tuple) and any(isinstance(key, str) or str(key) in MISSING for key in keys):
-        numbers = {name: number for number, name in enumerate(names)}
-        missing = [not isinstance(key, str) and str(key) in MISSING for key in keys]
-        found = [-1 if none else numbers.get(str(key), size) for key, none in zip(keys, missing)]
+        numbers: dict[Any, int] = {name: number for number, name in enumerate(names)}
+        numbers |= {number: number for number in range(size)}  # of positions beside missing ones
+        missing = [not isinstance(key, str) and (str(key) in MISSING or str(key).startswith("-")) for key in keys]
+        found = [-1 if none else numbers.get(key, numbers.get(str(key), size)) for key, none in zip(keys, missing)]
         unknown = next((str(key) for key, number in zip(keys, found) if number == size), None)
         slices = torch.tensor(found, device="cpu")
     if not isinstance(slices, Tensor) or slices.is_floating_point() or slices.is_complex():

@@ -58,6 +58,12 @@ class SuiteMetric(SummedMetric):
 
     # ---- add, compute ------------------------------------------------------------------------------------------
 
+    def reset(self) -> None:
+        """Forget all batches."""
+        super().reset()
+        if not self._in_forward:
+            self._unknown = None
+
     def add(self, batch: Batch, ids: Any = None, groups: Sequence[Members] = (None,), counters: Any = None) -> None:
         """Add the queries of a batch to the sums of all queries and of each group.
 
