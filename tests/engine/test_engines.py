@@ -583,7 +583,8 @@ def measures(k):
         if "relevance_level" in cls.definition() and cls.takes_top_k:
             found.append(layout_cases.config(name, top_k=k, relevance_level=2))
         if "gain" in cls.definition() and cls.takes_top_k:
-            found += [layout_cases.config(name, top_k=k, gain=gain) for gain in ("exponential", oracles.squared)]
+            gains = ("linear",) if name in ("err", "nerr") else ("exponential", oracles.squared)
+            found += [layout_cases.config(name, top_k=k, gain=gain) for gain in gains]
     return found
 
 

@@ -597,7 +597,7 @@ def test_the_distribution_has_the_name_that_every_page_and_message_installs():
     root = Path(__file__).parents[2]
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     assert project["name"] == "torchrank-metrics"
-    assert "torchrank-metrics[bench,demo,dev,docs,files,plot,ray,stats]" in project["optional-dependencies"]["test"]
+    assert "torchrank-metrics[bench,demo,dev,docs,files,plot,ray,report,stats]" in project["optional-dependencies"]["test"]
     files = [
         root / "README.md",
         root / "pyproject.toml",
@@ -623,7 +623,7 @@ def test_one_function_names_a_missing_package_and_the_extra_that_installs_it(mon
             with pytest.raises(ImportError, match=re.escape(message)):
                 imported(package, extra)
             checked.add(extra)
-    assert checked == {"files", "plot", "stats"}
+    assert checked == {"files", "plot", "report", "stats"}
 
 
 def test_names_that_mean_something_else_elsewhere_are_met_with_both_meanings():
