@@ -597,7 +597,9 @@ def test_the_distribution_has_the_name_that_every_page_and_message_installs():
     root = Path(__file__).parents[2]
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     assert project["name"] == "torchrank-metrics"
-    assert "torchrank-metrics[bench,demo,dev,docs,files,plot,ray,report,stats]" in project["optional-dependencies"]["test"]
+    assert (
+        "torchrank-metrics[bench,demo,dev,docs,files,plot,ray,report,stats]" in project["optional-dependencies"]["test"]
+    )
     files = [
         root / "README.md",
         root / "pyproject.toml",
