@@ -158,7 +158,8 @@ class QueryMean(SummedMetric):
     def raise_errors(self) -> None:
         super().raise_errors()
         if self._fractions is not None and self._read is not None:
-            self.notice_fractions(*self._read[[Sum.QUERIES, Sum.EMPTY]].tolist(), self._fractions)
+            queries, empty = self._read[[Sum.QUERIES, Sum.EMPTY]].tolist()
+            self.notice_fractions(queries, empty, self._fractions)
 
     def notice_fractions(self, queries: float, empty: float, fractions: Tensor | None) -> None:
         """Warn if no query has a relevant candidate, though grades are between 0 and the level of relevance."""
