@@ -84,22 +84,15 @@ def test_imports_of_every_form_are_read(text):
     assert [*imported(text)] == [PACKAGE / "cli/files.py"]
 
 
-def test_packages_that_are_imported_without_a_condition_are_dependencies_and_extras_have_those_they_name():
+def test_packages_that_are_imported_without_a_condition_are_dependencies():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    names = {
-        key: {re.match(r"[\w-]+", one)[0] for one in some} for key, some in project["optional-dependencies"].items()
-    }
     core = {re.match(r"[\w-]+", one)[0] for one in project["dependencies"]}
     for file in FILES:
-        tree = ast.parse(file.read_text())
-        plain = {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
-        plain |= {node.module for node in tree.body if isinstance(node, ast.ImportFrom)}
+        body = ast.parse(file.read_text()).body
+        names = {alias.name for node in body if isinstance(node, ast.Import) for alias in node.names}
+        names |= {node.module for node in body if isinstance(node, ast.ImportFrom)}
         if file.parent.name != "integrations" and file.name not in ("demo.py", "kernels.py"):  # imported if they can be
-            others = {name.partition(".")[0] for name in plain} - sys.stdlib_module_names - {"torchrank"}
-            assert others <= core, file
-        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "imported"]
-        for module, extra in ([arg.value for arg in call.args[:2]] for call in calls if len(call.args) > 1):
-            assert module.partition(".")[0] in names[extra], file
+            assert {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"torchrank"} <= core, file
 
 
 def test_a_report_without_its_packages_names_their_extra(monkeypatch):
