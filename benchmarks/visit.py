@@ -210,14 +210,14 @@ PARTS: dict[str, tuple[float, Callable[[Settings], Found]]] = {
     "machine": (30, machine),
     "bits": (30, bits),
     "rows: accelerator": (80, functools.partial(rows, "accelerator")),
-    "launches": (10, launches),
+    "launches": (20, launches),
     "constants": (10, constants),
     "chunks": (20, chunks),
     "workers": (15, workers),
     "rows: catalogue": (50, functools.partial(rows, "catalogue")),
     "rows: next_item": (20, functools.partial(rows, "next_item")),
     "rows: top_k": (15, functools.partial(rows, "top_k")),
-    "rows: ltr": (120, functools.partial(rows, "ltr")),  # torchmetrics needs a kernel for each step of each query
+    "rows: ltr": (110, functools.partial(rows, "ltr")),  # torchmetrics needs a kernel for each step of each query
     "tests": (80, tests),
 }
 
