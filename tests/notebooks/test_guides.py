@@ -9,8 +9,6 @@ from tests.support.notebook_runs import FOLDER, executed, kept, numbers, words
 # Notebooks whose numbers have tests of their own.
 TESTED = {"training", "layouts", "is_it_better", "large", "integrations"}
 GUIDES = sorted({path.stem for path in FOLDER.glob("*.ipynb")} - TESTED)
-# PyKEEN's pipeline changes modules of Python, whose docstrings are the corpus of another guide.
-GUIDES.sort(key="knowledge_graphs".__eq__)
 
 # One kernel imports the libraries for all notebooks.
 pytestmark = pytest.mark.xdist_group("notebooks")
