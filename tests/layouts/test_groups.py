@@ -15,6 +15,7 @@ from tests.support.layout_cases import config
 from tests.support.oracle_comparison import IN_TURN, assert_all_equal, scored
 from tests.support.tie_orders import Query
 from tests.support.unread import Elsewhere
+from torchrank.formulas import judgment_bounds
 
 GRADED = [config(name) for name in ("ndcg", "map", "mrr", "bpref", "auroc")]
 GRADED += [config("recall", top_k=2, ties=ties) for ties in ("expected", "optimistic", "pessimistic")]
@@ -268,9 +269,12 @@ def test_large_matrices_are_reduced_in_chunks(monkeypatch):
 def test_bounds_of_groups_are_the_same_where_values_are_not_read():
     scores, target, draw = candidates_of_groups(4, [-2, -1, 0, 1])
     groups = torch.randint(-1, 2, scores.shape, generator=draw)
-    for metric in (tr.NDCG(unjudged="upper"), tr.MRR(2, unjudged="lower")):
-        want = metric.score(scores, target, groups=groups)
-        assert metric.score(*(x.as_subclass(Elsewhere) for x in (scores, target)), groups=groups).equal(want)
+    fractions = torch.where(target > 0, torch.rand(target.shape, generator=draw), target.float())
+    for grades, metric in itertools.product(
+        (target, fractions), (tr.NDCG(unjudged="upper"), tr.MRR(2, unjudged="lower"))
+    ):
+        want = metric.score(scores, grades, groups=groups)
+        assert metric.score(*(x.as_subclass(Elsewhere) for x in (scores, grades)), groups=groups).equal(want)
 
 
 def test_the_first_query_with_a_bad_value_is_named():
@@ -488,6 +492,8 @@ BOUNDED = [
     if "lower" in tr.RankingMetric.registry[one.name].takes_unjudged_for and not one.metric().no_bounds_reason
 ]
 BOUNDED += [config("mrr", relevance_level=2), config("map", relevance_level=0.3), config("ndcg", top_k=2)]
+GRADED_BOUNDED = [one for one in BOUNDED if not hasattr(one.metric(), "relevance_level")]
+GRADED_BOUNDED += [config("ndcg", normalize="k", top_k=3), config("arp", ties="optimistic")]
 
 
 def judged_in_all_ways(grades, worth):
@@ -540,8 +546,7 @@ def test_bounds_of_groups_with_different_grades_below_1_are_the_extremes_of_all_
     target = torch.stack([known, torch.full_like(known, -1.0)], -1).flatten(1)
     scores, groups = torch.rand(20, 8, generator=draw), torch.tensor([0, 1, 2, 2, 3, 3, 4, 4]).expand(20, -1)
     target[:, 1] = 1  # alone, as is the first candidate
-    graded = [one for one in BOUNDED if not hasattr(one.metric(), "relevance_level")]
-    assert_bounds(graded, (scores, target, groups, target == target), scores, target, groups=groups)
+    assert_bounds(GRADED_BOUNDED, (scores, target, groups, target == target), scores, target, groups=groups)
 
 
 SOME_BOUNDED = [config(name) for name in ("mrr", "map", "ndcg", "bpref", "auroc", "rprecision", "fallout")]
@@ -619,13 +624,42 @@ def test_a_partly_judged_group_is_judged_where_no_bound_is_asked_for():
         assert value.item() == (1.0 if label == "mrr(unjudged=upper)" else same.item()), label
 
 
-def test_groups_of_many_different_grades_below_1_have_no_bounds_of_graded_measures():
-    width = 15
-    grades = torch.stack([torch.arange(1.0, width + 1) / 20, torch.full((width,), -1.0)], -1).view(1, -1)
-    groups, scores = torch.arange(width).repeat_interleave(2), torch.rand(1, 2 * width)
-    with pytest.raises(ValueError, match=r"few different grades below 1 for ndcg.*, got 15 and 32,768 choices.*round"):
-        tr.NDCG(unjudged="upper").score(scores, grades, groups=groups)
-    assert tr.MRR(unjudged="upper").score(scores, grades, groups=groups).tolist() == [1.0]
+@pytest.mark.parametrize("grades", [(0.1, 0.1, 0.1, 0.3, 0.5, 0.9), (0.1, 0.3, 0.5, 0.9, 3.0)])
+def test_bounds_of_queries_with_too_many_different_grades_cover_all_judgments(monkeypatch, grades):
+    monkeypatch.setattr(judgment_bounds, "LONGEST", 10)
+    draw = torch.Generator().manual_seed(2)
+    known = torch.tensor(grades)[torch.randint(0, len(grades), (40, 5), generator=draw)]
+    target = torch.stack([known, torch.full_like(known, -1.0)], -1).flatten(1)
+    scores = torch.randint(0, 6, target.shape, generator=draw) / 4
+    groups = torch.arange(5).repeat_interleave(2).expand(40, -1)
+    numbers = [[row.count(grade) + 1 for grade in {*row} if grade < 1] for row in known.tolist()]
+    few = [math.prod(row) <= 10 or len(row) == 1 for row in numbers]
+    assert 2 < sum(few) < 38
+    exact = 0
+    for one, want in zip(GRADED_BOUNDED, extremes(GRADED_BOUNDED, scores, target, groups, target == target)):
+        lower, upper = (one.metric(unjudged=name).score(scores, target, groups=groups) for name in ("lower", "upper"))
+        least, most = torch.tensor(want, dtype=torch.float64)
+        assert not ((lower > least + 1e-12) | (upper < most - 1e-12)).any(), one
+        exact += (got := torch.stack([lower, upper])).allclose(torch.stack([least, most]))
+        assert got[:, few].allclose(torch.stack([least, most])[:, few]), one
+        if one.name in ("cg", "dcg", "pwa"):
+            assert got.allclose(torch.stack([least, most])), one
+    assert exact < len(GRADED_BOUNDED)
+
+
+def test_bounds_of_groups_do_not_depend_on_the_grades_of_other_queries():
+    # 30 different grades, one in each query, and a query that has all of them
+    grades = torch.full((31, 60), -1.0)
+    grades[:30, 0] = grades[30, ::2] = torch.arange(1.0, 31) / 40
+    groups, scores = torch.arange(30).repeat_interleave(2), torch.rand(31, 60)
+    for label in ("ndcg@2", "err", "mrr"):
+        for unjudged, end in (("lower", 0.0), ("upper", 1.0)):
+            metric = tr.parse(label, unjudged=unjudged)
+            together = metric.score(scores[:, :6], grades[:, :6], groups=groups[:6])
+            alone = [metric.score(scores[[n], :6], grades[[n], :6], groups=groups[:6]) for n in range(31)]
+            assert torch.equal(together, torch.cat(alone)), label
+            if label != "mrr":
+                assert metric.score(scores, grades, groups=groups)[30] == end
 
 
 # ---- no value above 1 ------------------------------------------------------------------------------------------------

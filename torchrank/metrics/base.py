@@ -276,7 +276,8 @@ class RankingMetric(Measure):
     def _bound(self, values: Any, ranking: Ranking, reach: Any, tied: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The smallest or largest of the ``values`` of each query over all judgments, and whether it is empty."""
         level = getattr(self, "relevance_level", None)
-        return bound(values, ranking, self.unjudged == "upper", level, reach, self.label, tied)
+        ends = None if self.linear() and type(self).denominator is RankingMetric.denominator else self.value_range
+        return bound(values, ranking, self.unjudged == "upper", level, reach, self.label, tied, ends)
 
     def _over_ties(self, ranking: Ranking, budget: float) -> Values:
         """As :meth:`per_query`, if the order of tied candidates decides the cutoff by cost."""
