@@ -40,7 +40,7 @@ from torchrank.engine.dense import rank_dense
 from torchrank.engine.packed import PackedRows, _sort_lists
 from torchrank.engine.plan import Plan, Strategy, best_pays, chunks, plan
 from torchrank.engine.sorting import list_width
-from torchrank.hardware import costs
+from torchrank.hardware import costs, sorted_values
 from torchrank.hardware.sorted_values import ascending
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, no_errors
@@ -109,6 +109,40 @@ def test_top_k_is_the_head_of_the_sorted_row(monkeypatch, assume, dtype, group, 
             assert (columns.sort(dim=-1).values.diff() > 0).all()
             assert (len(grouped) > seen) == (k > 0 and width >= group * per_rank * k)
     assert grouped
+
+
+CUDA = torch.device("cuda")
+
+
+def test_torch_has_a_faster_kernel_for_the_numbers_of_best_scores_that_are_asked_on_cuda():
+    # torch's own rule; sorted=True is the default. The smallest widths are its choice.
+    kernel = pytest.importorskip("torch._native.ops.topk.cutedsl_impl", reason="from torch 2.13 on")._kernel_for
+    for k in (1, 2, 11, 16, 17, 64, 65, 101, 257, 1001, 1024):
+        assert k <= sorted_values.asked(k, 100_000, CUDA) < max(65, 2 * k)
+        assert kernel(sorted_values.asked(k, 100_000, CUDA), 100_000) == "radix"
+    assert kernel(11, 100_000) is kernel(101, 100_000) is None
+    assert [sorted_values.asked(k, 200, CUDA) for k in (0, 65, 129, 200)] == [64, 128, 200, 200]
+    assert [sorted_values.asked(k, 2000, CUDA) for k in (1025, 2000)] == [1025, 2000]
+    assert [sorted_values.asked(k, 2000, torch.device("cpu")) for k in (0, 11, 2000)] == [0, 11, 2000]
+
+
+@pytest.mark.parametrize("width", [1, 40, 64, 90, 300])
+def test_the_best_scores_are_the_same_for_the_numbers_that_are_asked_on_cuda(monkeypatch, assume, width):
+    assume(groups_per_rank=INF)
+    assume(heap_from=0)  # by torch
+    monkeypatch.setattr(sorted_values, "asked", lambda k, width, _, real=sorted_values.asked: real(k, width, CUDA))
+    scores = some_scores(23, width, torch.float32, seed=width)
+    for k in {k for k in (0, 1, 10, 39, 63, 64, 89, 128, 300) if k <= width}:
+        want = scores.sort(dim=-1, descending=True).values[:, :k]
+        values, columns = topk.top_k(scores, k)
+        assert torch.equal(values, want)
+        assert torch.equal(scores.gather(1, columns), want)
+        assert torch.equal(topk.best_scores(scores, k), want)
+        assert values.shape == want.shape
+        assert values.is_contiguous()  # so that no longer rows stay in memory
+        if k:  # -inf is not retrieved, and has no tie
+            last = want[:, -1:]
+            assert (topk.Top.of(scores, k).last == (scores == last).sum(-1))[last[:, 0] > -INF].all()
 
 
 @pytest.mark.parametrize("k", [-1, 4])

@@ -12,13 +12,13 @@ from torchrank.engine.comparing import count_equal, count_retrieved, equal_in_or
 from torchrank.engine.score_counts import ScoreCounts
 from torchrank.engine.thresholds import compared_dtype
 from torchrank.hardware import costs
-from torchrank.hardware.sorted_values import largest
+from torchrank.hardware.sorted_values import best, largest
 from torchrank.layouts.sharding import Shard
 
 
 def by_groups_pays(scores: Tensor, k: int) -> bool:
-    """Whether maxima of groups find the k best scores faster than :func:`torch.topk` does."""
-    return scores.shape[1] >= costs.now.group * costs.now.groups_per_rank * k
+    """Whether maxima of groups find the k best scores faster than :func:`torch.topk` does: not on CUDA."""
+    return scores.device.type != "cuda" and scores.shape[1] >= costs.now.group * costs.now.groups_per_rank * k
 
 
 def top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -46,8 +46,7 @@ def top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     if not 0 <= k <= candidates:
         raise ValueError(f"Expected k in 0 ... {candidates}, the number of candidates, got {k}")
     if not by_groups_pays(scores, k) or not k or not queries:
-        values, columns = scores.topk(k)
-        return values, columns
+        return best(scores, k)
     step = max(1, costs.now.block // (candidates // costs.now.group + costs.now.group * k))
     parts = [_by_groups(scores[row : row + step], k) for row in range(0, queries, step)]
     if len(parts) == 1:
