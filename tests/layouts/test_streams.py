@@ -7,6 +7,7 @@ import sys
 import time
 from dataclasses import replace
 
+import numpy
 import pytest
 import torch
 
@@ -33,7 +34,7 @@ from torchrank.engine import streaming as streams
 from torchrank.engine.counting import Counting
 from torchrank.hardware import costs
 from torchrank.layouts.arrange import arrange
-from torchrank.layouts.canonical import BLOCK
+from torchrank.layouts.canonical import BLOCK, EmbeddedLayout
 from torchrank.layouts.catalogues import _chunk
 from torchrank.layouts.cutting import rectangles
 
@@ -95,6 +96,79 @@ def test_embeddings_in_chunks_are_ranked_by_the_products_of_their_chunks(engine,
         assert_stands(ranking, places(want))
         near = tr.Ranking.from_embeddings(queries, items, relevant, chunk_size=chunk, top_k=k, **given)
         assert_stands(near, places(want), k)
+
+
+# Dimensions, or bytes, and the numbers between which embeddings are drawn. Up to 1,024 dimensions of -128 are float32.
+EXACT = {
+    "int8, massive ties": (torch.int8, 3, -2, 3),
+    "int8, float32": (torch.int8, 1024, -128, -125),
+    "int8, float64": (torch.int8, 1025, -128, -125),
+    "packed bits": (torch.uint8, 2, 0, 256),
+    "packed bits, int8": (torch.int8, 2, -128, 128),
+}
+
+
+def exact_batch(name, number=0):
+    """Embeddings of integers, options, and their scores by numpy, in int64: products, or numbers of equal bits."""
+    (dtype, dimension, low, high), g = EXACT[name], torch.Generator().manual_seed(number)
+    queries, items = (torch.randint(low, high, (n, dimension), generator=g).to(dtype) for n in (20, 110))
+    if not name.startswith("packed"):
+        return queries, items, {}, torch.from_numpy(queries.numpy().astype("int64") @ items.numpy().astype("int64").T)
+    left, right = (x.numpy().view("uint8") for x in (queries, items))
+    differing = numpy.unpackbits(left[:, None] ^ right, axis=-1).sum(-1, dtype="int64")
+    return queries, items, {"similarity": "hamming"}, torch.from_numpy(8 * dimension - differing)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_embeddings_of_integers_have_the_ranks_of_exact_products(engine, name):
+    turn = [*EXACT].index(name) + ENGINES.index(engine)
+    kind = KINDS[turn % 5]  # every engine meets every kind, and every name four of them
+    queries, items, more, scores = exact_batch(name, turn)
+    relevant, groups = relevant_items(kind, 20, 110), torch.arange(110) // 3 * 7
+    for given in ({}, {"exclude": pairs_of((20, 110), 450, seed=2)}, {"groups": groups}):
+        want = places(from_scores(scores.double(), relevant, **given))
+        for chunk in ((1, 50), (7, 110), (33, 1000))[turn % 3]:
+            options = {**more, **given, "chunk_size": chunk}
+            assert_stands(tr.Ranking.from_embeddings(queries, items, relevant, **options), want)
+            assert_stands(tr.Ranking.from_embeddings(queries, items, relevant, top_k=4, **options), want, 4)
+            moved = (x.as_subclass(Elsewhere) for x in (queries, items))
+            if kind == "label" and "groups" not in given:  # as on an accelerator
+                assert_stands(tr.Ranking.from_embeddings(*moved, relevant, **options), want)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_a_tie_of_integer_embeddings_has_the_mean_of_all_orders_and_is_within_a_tolerance_of_units(name):
+    queries, items, more, scores = exact_batch(name)
+    label = torch.arange(20)
+    rows = [(row, row[own]) for own, row in enumerate(scores.tolist())]
+    for atol in (0, 1):
+        first = [1 + sum(score > mine + atol for score in row) for row, mine in rows]
+        tied = [sum(abs(score - mine) <= atol for score in row) for row, mine in rows]
+        want = [sum(1 / rank for rank in range(a, a + n)) / n for a, n in zip(first, tied)]
+        got = tr.MRR().score(tr.Ranking.from_embeddings(queries, items, label, chunk_size=30, atol=atol, **more))
+        assert got.tolist() == pytest.approx(want, rel=1e-12)
+    assert max(tied) > 3 or name.startswith("int8, float")
+
+
+def test_the_largest_products_of_int8_are_exact():
+    for dimension in (1024, 1025, 4096):  # float32 has no odd numbers above 1024 * 128**2
+        queries, items = torch.full((2, 4, dimension), -128, dtype=torch.int8)
+        queries[:, 0], items[:, 0] = -1, torch.tensor([-128, -127, -126, -127])
+        ranking = tr.Ranking.from_embeddings(queries, items, torch.arange(4))
+        assert ranking.first.flatten().tolist() == [1, 2, 4, 2]
+        assert ranking.tied.flatten().tolist() == [1, 2, 1, 2]
+
+
+def test_a_copy_of_integer_items_is_no_larger_than_their_scores_may_be(monkeypatch, assume):
+    sizes, real = [], EmbeddedLayout.factors
+    assume(product=2**10)
+    monkeypatch.setattr(EmbeddedLayout, "factors", lambda *x: sizes.append(real(*x).numel()) or real(*x))
+    for queries, more in (
+        (torch.ones(9, 64, dtype=torch.int8), {}),
+        (torch.ones(9, 8).byte(), {"similarity": "hamming"}),
+    ):
+        tr.Ranking.from_embeddings(queries, queries[:1].expand(100, -1), torch.arange(9), **more)
+    assert 2**9 < max(sizes) <= 2**10
 
 
 WAYS = [{"similarity": "cosine"}, {"chunk_size": 64, "top_k": 4}, {"chunk_size": 50}]

@@ -212,11 +212,45 @@ def test_lists_of_several_lengths_have_a_way_out():
 def test_a_distance_has_a_way_out(similarity):
     queries, items = torch.rand(3, 4), torch.rand(9, 4)
     relevant = tensor([[1, 2], [3, -1], [8, 0]])
-    with pytest.raises(ValueError, match=f"'dot' or 'cosine', got '{similarity}'") as error:
+    with pytest.raises(ValueError, match=f"'dot', 'cosine' or 'hamming', got '{similarity}'") as error:
         tr.Ranking.from_embeddings(queries, items, relevant, similarity=similarity)
     ranking = way_out(error, queries=queries, items=items, relevant=relevant)
     distance = (queries.unsqueeze(1) - items).square().sum(-1)
     torch.testing.assert_close(tr.MAP().score(ranking), tr.MAP().score(-distance, list(relevant)))
+
+
+INT8, BITS = tensor([[3, -1], [0, 2]], dtype=torch.int8), tensor([[7, 255], [1, 0]], dtype=torch.uint8)
+
+
+@cases(
+    ("queries", "items", "more", "name", "right"),
+    [
+        (BITS, INT8.float(), {}, "queries", lambda x: (x, INT8.float())),
+        (INT8, INT8, {"similarity": "cosine"}, "queries", lambda x: (x, INT8.float())),
+        (INT8.float(), BITS[:, :1], {"similarity": "hamming"}, "queries", lambda x: (x, BITS[:, :1])),
+        (BITS[:, :1], INT8.float(), {"similarity": "hamming"}, "items", lambda x: (BITS[:, :1], x)),
+    ],
+)
+def test_embeddings_of_another_kind_have_a_way_out(queries, items, more, name, right):
+    given = {"queries": queries, "items": items}
+    with pytest.raises(TypeError, match=rf"Expected {name} to be .*, got {given[name].dtype}; pass ") as error:
+        tr.Ranking.from_embeddings(queries, items, tensor([0, 1]), **more)
+    passed = eval(str(error.value).split("; pass ")[1], {"numpy": numpy, **given})
+    tr.Ranking.from_embeddings(*right(passed), tensor([0, 1]), **more)
+
+
+@cases(
+    ("queries", "items", "more", "says"),
+    [
+        (INT8, INT8.float(), {}, "int8 .* torch.float32 on cpu; pass both as .to.torch.float32.$"),
+        (INT8.double(), INT8.float(), {}, "float64 .* torch.float32 on cpu; pass both as .to.torch.float64.$"),
+        (INT8, BITS, {"similarity": "hamming"}, "int8 .* torch.uint8 on cpu; pack both alike$"),
+        (INT8, INT8, {"precision": "bf16"}, "no precision for torch.int8, .* got 'bf16'; leave it out$"),
+    ],
+)
+def test_integer_embeddings_beside_others_or_with_a_precision_have_a_way_out(queries, items, more, says):
+    with pytest.raises(ValueError, match=says):
+        tr.Ranking.from_embeddings(queries, items, tensor([0, 1]), **more)
 
 
 def test_a_masked_tensor_has_a_way_out():

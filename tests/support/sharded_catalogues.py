@@ -21,7 +21,10 @@ INF, NAN = math.inf, math.nan
 
 
 class Catalogue(NamedTuple):
-    """Embeddings to rank, of which every worker has some items; their entries are so small that products are exact."""
+    """Embeddings to rank, of which every worker has some items; their entries are so small that products are exact.
+
+    Embeddings in uint8 are packed bits.
+    """
 
     #: relevant items of each query
     relevant: int
@@ -39,7 +42,8 @@ class Catalogue(NamedTuple):
         g = torch.Generator().manual_seed(self.items + self.relevant)
         queries = torch.randint(-3, 4, (11, 4), generator=g).to(self.dtype)
         items = torch.randint(-3, 4, (self.items, 4), generator=g).to(self.dtype)
-        queries[:, 0], items[:, 0], items[::13, 0] = 1, 0, -INF
+        if self.dtype.is_floating_point:
+            queries[:, 0], items[:, 0], items[::13, 0] = 1, 0, -INF
         relevant = [torch.randperm(self.items, generator=g)[: self.relevant] for _ in queries]
         more = dict(self.more)
         if self.relevant == 1:
@@ -61,10 +65,12 @@ CATALOGUES = {
     "one, few items": Catalogue(1, items=40, more={"chunk_size": 7}),
     "one, excluding": Catalogue(1, exclude=True, more={"chunk_size": 100}),
     "one, bf16": Catalogue(1, dtype=torch.bfloat16, more={"chunk_size": 499}),
+    "one, int8": Catalogue(1, dtype=torch.int8, more={"chunk_size": 499}),
     "one, on a device": Catalogue(1, elsewhere=True, more={"chunk_size": 64}),
     "few": Catalogue(3, more={"chunk_size": 1000}),
     "few, on a device, excluding": Catalogue(3, elsewhere=True, exclude=True, more={"chunk_size": 100}),
     "few, in blocks of queries": Catalogue(3, product=8000, more={"chunk_size": 1000}),
+    "few, packed bits, excluding": Catalogue(3, dtype=torch.uint8, exclude=True, more={"similarity": "hamming"}),
     "few, bad values": Catalogue(3, bad=True),
     "few, top_k": Catalogue(3, more={"top_k": 5, "chunk_size": 999}),
     "more than a slice, top_k": Catalogue(70, more={"top_k": 80, "chunk_size": 450}),

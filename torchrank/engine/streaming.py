@@ -52,7 +52,7 @@ def _rank(layout: EmbeddedLayout, need: Need, finite: bool) -> Iterator[Ranking]
     def multiply(items: Tensor) -> Tensor:
         out = buffer[: len(queries) * len(items)].view(len(queries), len(items))
         with multiplying(layout.precision, queries.device):
-            return torch.mm(queries, items.to(queries.dtype).T, out=out)
+            return torch.mm(queries, layout.factors(items).T, out=out)
 
     def product(start: int) -> tuple[int, Tensor]:
         # On a device all products have one shape, so the last one begins before its first new column.
@@ -106,7 +106,7 @@ def _guess(layout: EmbeddedLayout, row: Tensor, item: Tensor) -> Tensor | None:
     scores = torch.empty(len(item), dtype=layout.score_dtype, device=item.device)
     for start in range(0, len(item), step):
         some = slice(start, start + step)
-        left, right = (x.to(scores.dtype) for x in (queries[row[some]], catalogue[item[some]]))
+        left, right = queries[row[some]].to(scores.dtype), layout.factors(catalogue[item[some]])
         with multiplying(layout.precision, item.device):
             scores[some] = (left @ right.T).diagonal()
     return scores
@@ -119,7 +119,7 @@ def _paired(
 
     None if they are more than the products of the whole catalogue, or if a copy of so many items takes much memory.
     """
-    items = width * layout.catalogue.shape[1] * layout.catalogue.element_size()
+    items = width * layout.queries.shape[1] * layout.queries.element_size()
     if not 0 < len(item) <= len(layout.catalogue) or items > costs.now.cached_bytes:
         return None
     rows, parts = (torch.nn.functional.pad(x, (0, -len(x) % width)).view(-1, width) for x in (row, item))

@@ -125,13 +125,19 @@ class CatalogueLayout(Layout):
     per_query = ("scores", "judged", "mask", "tie_break", "costs")
 
 
+def signs(bits: Tensor) -> Tensor:
+    """The bits of each byte as 1 and -1: int8 [row, 8 * byte], from uint8 [row, byte]."""
+    place = torch.arange(8, dtype=torch.uint8, device=bits.device)
+    return ((bits.unsqueeze(-1) >> place & 1).flatten(1) * 2).to(torch.int8) - 1
+
+
 @dataclass(frozen=True, eq=False)
 class EmbeddedLayout(Layout):
     """A catalogue whose scores are dot products, computed chunk by chunk and never as a whole matrix."""
 
-    #: floating [query, dimension]
+    #: floating [query, dimension]; also if the catalogue has integers
     queries: Tensor
-    #: floating [item, dimension]: the items of this worker
+    #: [item, dimension]: the items of this worker, as the queries or in int8; or uint8 [item, byte], as :func:`signs`
     catalogue: Tensor
     #: the judged items, numbered in the catalogue of all workers
     judged: JudgedItems
@@ -158,6 +164,10 @@ class EmbeddedLayout(Layout):
         """The dtype of the products."""
         dtype = self.queries.dtype
         return dtype if self.precision is None else torch.promote_types(dtype, torch.float32)
+
+    def factors(self, items: Tensor) -> Tensor:
+        """Rows of the catalogue, or one of its parts, as factors of the products: in their dtype, bits unpacked."""
+        return (signs(items) if items.dtype == torch.uint8 else items).to(self.score_dtype)
 
     @staticmethod
     def room(embeddings: Tensor) -> int:

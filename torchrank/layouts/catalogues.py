@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torchrank.hardware import costs
 from torchrank.hardware.devices import autocast_off
-from torchrank.layouts.canonical import EmbeddedLayout, StreamedLayout
+from torchrank.layouts.canonical import EmbeddedLayout, StreamedLayout, signs
 from torchrank.layouts.checks import check_floating, check_tensor, tensor_of
 from torchrank.layouts.judged_items import UNKNOWN, excluded_pairs, judged_items
 from torchrank.names.arguments import integer
@@ -34,30 +34,51 @@ def embedded(
     The arguments are as in :meth:`torchrank.Ranking.from_embeddings`. ``shard`` is a function from the numbers of items
     and of queries to this worker's part of the catalogue; None = this process has the whole catalogue.
     """
-    check_floating(queries, "queries", "embeddings")
-    check_floating(catalogue, "items", "embeddings")
+    if similarity not in ("dot", "cosine", "hamming"):
+        raise ValueError(
+            f"Expected similarity to be 'dot', 'cosine' or 'hamming', got {similarity!r}; for a distance, pass"
+            " Ranking.from_score_blocks(lambda: (-torch.cdist(queries, part) for part in items.split(4096)), relevant)"
+        )
+    for name, x in (("queries", queries), ("items", catalogue)):
+        if similarity == "hamming" and x.dtype not in (torch.uint8, torch.int8):
+            raise TypeError(
+                f"Expected {name} to be packed bits in uint8, got {x.dtype}; pass numpy.packbits({name} > 0, axis=-1)"
+            )
+        if similarity == "cosine":
+            check_floating(x, name, "embeddings for similarity='cosine'")
+        elif similarity == "dot" and x.dtype != torch.int8:
+            check_floating(x, name, "or int8 embeddings, or packed bits with similarity='hamming'")
     if queries.dim() != 2 or catalogue.dim() != 2 or queries.shape[1] != catalogue.shape[1]:
         raise ValueError(
             "Expected queries [query, dimension] and items [item, dimension] of one dimension, got shapes"
             f" {list(queries.shape)} and {list(catalogue.shape)}"
         )
     if queries.dtype != catalogue.dtype or queries.device != catalogue.device:
+        common = torch.promote_types(queries.dtype, catalogue.dtype)
+        way_out = "pack both alike" if similarity == "hamming" else f"pass both as .to({common})"
         raise ValueError(
             "Expected queries and items of one dtype on one device, got"
             f" {queries.dtype} on {queries.device} and {catalogue.dtype} on {catalogue.device}"
-        )
-    if similarity not in ("dot", "cosine"):
-        raise ValueError(
-            f"Expected similarity to be 'dot' or 'cosine', got {similarity!r}; for a distance, pass"
-            " Ranking.from_score_blocks(lambda: (-torch.cdist(queries, part) for part in items.split(4096)), relevant)"
+            + (f"; {way_out}" if queries.dtype != catalogue.dtype else "")
         )
     if precision not in (None, "highest", "tf32", "tf32x3", "bf16"):
         raise ValueError(f"Expected precision to be None, 'highest', 'tf32', 'tf32x3' or 'bf16', got {precision!r}")
+    if precision is not None and not queries.is_floating_point():
+        raise ValueError(
+            f"Expected no precision for {queries.dtype}, whose products are exact, got {precision!r}; leave it out"
+        )
     chunk_size = integer("chunk_size", chunk_size, least=1)
     queries, catalogue = queries.detach(), catalogue.detach()
     if similarity == "cosine":
         with autocast_off(queries.device):
             queries, catalogue = (torch.nn.functional.normalize(x, dim=-1) for x in (queries, catalogue))
+    elif similarity == "hamming":
+        # Half of the sum of the signs' products is half of the number of bits, minus the number of differing ones.
+        precision, catalogue = "highest", catalogue.view(torch.uint8)
+        queries = signs(queries.view(torch.uint8)).to(torch.float32) / 2
+    elif queries.dtype == torch.int8:
+        # Products are at most 2 ** 14, and float32 has all integers up to 2 ** 24.
+        precision, queries = "highest", queries.to(torch.float32 if queries.shape[1] <= 2**10 else torch.float64)
     if precision == "bf16":
         queries, catalogue = queries.bfloat16(), catalogue.bfloat16()
     part = None if shard is None else shard(len(catalogue), len(queries))
@@ -76,10 +97,12 @@ def _chunk(items: int, queries: Tensor) -> int:
     """Number of items to score at a time.
 
     On a CPU so few that the scores stay in its cache. On other devices the scores are as wide as high, if there are so
-    many queries: so the embeddings are read least often. And a copy of so many items is no larger than the scores.
+    many queries: so the embeddings are read least often. And a copy of so many items, in the dtype of the products, is
+    no larger than the scores.
     """
     if queries.is_cpu:
-        return costs.now.cached_items if items > 4 * costs.now.cached_items else min(items, costs.now.product // 16)
+        most = min(items, costs.now.product // max(16, queries.shape[1]))
+        return min(most, costs.now.cached_items) if items > 4 * costs.now.cached_items else most
     room, step = EmbeddedLayout.room(queries), 2**8  # rows of the scores are aligned
     width = max(1, room // max(1, min(len(queries), math.isqrt(room)), queries.shape[1]) // step) * step
     products = max(1, -(-items // width))

@@ -235,7 +235,7 @@ def _of_embeddings(layout: EmbeddedLayout, groups: Tensor) -> Layout:
     def products() -> Iterator[Tensor]:
         for items in order.split(width):
             with multiplying(layout.precision, queries.device):
-                yield queries @ layout.catalogue[items].to(queries.dtype).T
+                yield queries @ layout.factors(layout.catalogue[items]).T
 
     blocks = StreamedLayout(
         layout.errors, layout.validate, products, layout.judged, queries.dtype, True, layout.exclude

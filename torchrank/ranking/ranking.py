@@ -427,13 +427,17 @@ class Ranking(Intended):
         the logger ``torchrank`` tells how each batch is ranked, and why.
 
         Args:
-            queries: floating [query, dimension].
-            items: floating [item, dimension].
+            queries: floating or int8 [query, dimension]. Products of int8 are exact, so ranks are the same on every
+                device and in chunks of every size, and equal products are tied.
+            items: [item, dimension], of the same dtype.
             relevant: items int [query], -100 leaves the query out; [query, entry] padded with negatives; a list of one
                 id tensor per query; or a (query, item) or (query, item, grade) tuple.
             exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are not
                 candidates, unless they are relevant.
-            similarity: "dot" or "cosine". Rank by a distance with :meth:`from_score_blocks`.
+            similarity: "dot"; "cosine", not of int8; or "hamming" for binary embeddings, packed in uint8 [row, byte] as
+                by ``numpy.packbits(x > 0, axis=-1)``, FAISS or Sentence Transformers' "ubinary" (and its "binary" in
+                int8): half the number of bits minus the number of bits that differ, which is exact, too. Rank by a
+                distance with :meth:`from_score_blocks`.
             top_k: the last rank that metrics will read; saves time if many items are relevant. Metrics that need larger
                 ranks raise ValueError.
             chunk_size: number of items to score at a time; None = chosen for the device. At most 64 MB of scores exist
