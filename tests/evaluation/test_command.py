@@ -71,6 +71,13 @@ def test_eval_prints_slices(files, capsys, tmp_path):
         (wanted,) = tr.compare({run: one.where(inside) for run, one in tables.items()}).table
         (row,) = [row for row in json.loads(text)["rows"] if row["measure"] == f"map/{name}"]
         assert [row[key] for key in ("n", "difference", "p")] == [wanted[key] for key in ("n", "difference", "p")]
+    gates = ["--fail-if", "P_5/a long one < 0", "--require", "P_5/short > -2"]  # add P_5, once
+    call = ["compare", *files, "-m", "map", "--by", tmp_path / "slices", "--format", "json", *gates]
+    document = json.loads(output(capsys, *call)[1])
+    names = ["map", "map/short", "map/a long one", "P_5", "P_5/short", "P_5/a long one"]
+    assert sorted({row["measure"] for row in document["rows"]}) == sorted(names)
+    asked = ["fail-if P_5/a long one < 0", "require P_5/short > -2"]
+    assert [gate["gate"] for gate in document["gates"]] == asked
     (tmp_path / "slices").write_text("q1\n")
     assert main(["eval", *files[:2], "--by", str(tmp_path / "slices")]) == 3
 

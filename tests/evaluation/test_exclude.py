@@ -169,9 +169,9 @@ def test_a_query_of_which_nothing_is_left_has_nothing_relevant():
 
 def test_excluded_pairs_without_a_judged_query_are_warned_of():
     for exclude, way_out in (([(1, "a")], "ids of one type"), ([("1 ", "a")], "the same ids")):
-        with pytest.warns(UserWarning, match=f"No query of exclude is judged: .* judged query is '1'; use {way_out}"):
+        with pytest.warns(UserWarning, match=f"No query of exclude= is judged: .* judged query is '1'; use {way_out}"):
             assert tr.evaluate({"1": {"a": 1}}, {"1": ["a"]}, "mrr", exclude=exclude).means["run"]["mrr"] == 1
-        with pytest.warns(UserWarning, match="No query of exclude is judged"):
+        with pytest.warns(UserWarning, match="No query of exclude= is judged"):
             tr.Ranking.from_run({"1": {"a": 1}}, {"1": ["a"]}, exclude=exclude)
 
 

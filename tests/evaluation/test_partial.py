@@ -15,6 +15,7 @@ from tests.support.optional import pandas
 from torchrank import merge, partial
 from torchrank.evaluation.evaluator import Evaluator
 from torchrank.evaluation.options import Options
+from torchrank.tables import joining
 
 MEASURES = "ndcg ndcg(gain=exponential)@10 map mrr recall@100 err(max_grade=3) rbp(p=0.8) map(aggregation=geometric) mr"
 
@@ -227,3 +228,18 @@ def test_merged_parts_without_a_judged_query_name_the_first_query_of_the_run_and
     for merged in (merge(parts), merge([merge(parts[:1]), merge(parts[1:])])):
         with pytest.raises(ValueError, match=wanted):
             merged.summary()
+
+
+def test_parts_of_a_run_of_chunks_read_the_judged_chunks_of_their_queries_alone(monkeypatch):
+    qrels = {f"q{q}": {f"d{d}#{q}": (d + q) % 3 - 1 for d in range(9)} for q in range(6)}
+    run = {f"q{q}": {f"d{d}#{c}": ((7 * d + 5 * c + q) % 11) / 4 for d in range(9) for c in (q, 8)} for q in range(6)}
+    measures, read, parts_of = "mrr(unjudged=upper) ndcg(unjudged=lower)@5", [], joining._parts_of
+    monkeypatch.setattr(joining, "_parts_of", lambda table: (read.append(x) or x for x in parts_of(table)))
+    for judgments in (qrels, [(q, item, grade) for q, grades in qrels.items() for item, grade in grades.items()]):
+        evaluator = Evaluator.of(judgments, measures, "evaluate", False, Options.of(None, parent="#"))
+        whole, of_all = evaluator.part(run).values, len(read)
+        parts = [evaluator.part(part).values for part in split(run, range(6))]
+        for label, values in whole.items():
+            assert np.concatenate([part[label] for part in parts]).tolist() == values.tolist(), label
+        assert len(read) == 2 * of_all
+        read.clear()

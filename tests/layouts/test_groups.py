@@ -16,6 +16,7 @@ from tests.support.oracle_comparison import IN_TURN, assert_all_equal, scored
 from tests.support.tie_orders import Query
 from tests.support.unread import Elsewhere
 from torchrank.formulas import judgment_bounds
+from torchrank.layouts import ranked_ids
 
 GRADED = [config(name) for name in ("ndcg", "map", "mrr", "bpref", "auroc")]
 GRADED += [config("recall", top_k=2, ties=ties) for ties in ("expected", "optimistic", "pessimistic")]
@@ -607,6 +608,18 @@ def test_bounds_of_groups_of_ids_and_of_parents():
             label = one.metric(unjudged=unjudged).label
             finite = [x if math.isfinite(x) else math.nan for x in of_queries]
             assert values[label].tolist() == pytest.approx(finite, nan_ok=True), label
+
+
+def test_excluded_ids_of_lists_of_groups_are_looked_up_once(monkeypatch):
+    looked_up = []
+    excluded = ranked_ids._excluded
+    monkeypatch.setattr(ranked_ids, "_excluded", lambda *args: looked_up.append(1) or excluded(*args))
+    ids, judged = torch.tensor([[3, 1, 2]]), (torch.tensor([0, 0]), torch.tensor([2, 0]), torch.tensor([1, -1]))
+    metric = tr.MRR(unjudged="upper")  # 3 is excluded, 1 and 2 are the first group that is left
+    assert metric.score(ids, judged, exclude=(torch.tensor([0]), torch.tensor([3])), groups=[0, 1, 1, 2]).tolist() == [
+        1.0
+    ]
+    assert len(looked_up) == 1
 
 
 def test_a_grade_of_a_document_is_one_of_all_its_chunks():

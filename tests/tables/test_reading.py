@@ -10,6 +10,7 @@ import re
 import sys
 import types
 from collections import namedtuple
+from decimal import Decimal
 from typing import get_args
 
 import numpy as np
@@ -213,6 +214,15 @@ def test_scores_of_17_digits_come_back():
     scores = np.random.default_rng(0).standard_normal(500) * 10.0 ** np.arange(-250, 250)
     text = "".join(f"q Q0 d{n} 0 {score!r}\n" for n, score in enumerate(scores.tolist()))
     assert list(run_of(text)["q"].values()) == scores.tolist()
+
+
+def test_only_numbers_that_float64_may_not_tell_apart_are_read_again(monkeypatch):
+    read = []
+    monkeypatch.setattr("torchrank.tables.text.Decimal", lambda number: read.append(number) or Decimal(number))
+    scores = ["0.5", str(2**53 + 1), "7", str(2**53), "1e300"]
+    found = run_of("".join(f"q Q0 d{n} 0 {score}\n" for n, score in enumerate(scores)))
+    assert sorted(found["q"], key=found["q"].get) == ["d0", "d2", "d3", "d1", "d4"]
+    assert read == [scores[1], scores[3], scores[4]]
 
 
 # Integers, some equal, of which float64 cannot tell most apart.

@@ -14,7 +14,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -127,13 +127,14 @@ def compared(options: argparse.Namespace) -> Result:
     if options.worst and options.format not in formats.SEVERAL:
         several = ", ".join(formats.SEVERAL)
         raise ValueError(f"Expected one of --format {several} with --worst, got {options.format}; leave --worst out")
-    options.gates = [(text, "fail-if") for text in options.fail_if] + [(text, "require") for text in options.require]
+    options.gates = [Gate.of(text, "fail-if") for text in options.fail_if]
+    options.gates += [Gate.of(text, "require") for text in options.require]
     evaluation, slices = _evaluation(options, least=2)
     comparison = evaluation.compare(
         options.baseline, by=slices, test=options.test, correction=options.correction, family=options.family,
         alpha=options.alpha, seed=options.seed,
     )  # fmt: skip
-    gates = [_gate(text, kind, comparison.measures, options) for text, kind in options.gates]
+    gates = [gate.named(comparison.measures, _parameters(options)) for gate in options.gates]
     verdicts = comparison._judged(gates).verdicts
     _write(evaluation, comparison, options, slices, {str(outcome): outcome.passed for outcome in verdicts})
     from torchrank.evaluation.verdict import verdict  # after PyTorch, which is imported while files are read
@@ -149,11 +150,6 @@ def compared(options: argparse.Namespace) -> Result:
         "gates": [vars(outcome) for outcome in verdicts], **_about(options),
     }  # fmt: skip
     return Result(tables, document, verdict(evaluation, comparison), verdicts)
-
-
-def _gate(text: str, kind: str, keys: Sequence[str], options: argparse.Namespace) -> Gate:
-    """A gate of the command. A measure that has none of the ``keys`` as its name has the parameters of the options."""
-    return Gate.of(text, kind, keys, _parameters(options))
 
 
 def _parameters(options: argparse.Namespace) -> dict[str, Any]:
@@ -377,15 +373,15 @@ def _evaluation(options: argparse.Namespace, least: int = 1) -> tuple[Evaluation
         elif strata is not None:
             raise ValueError("Expected judgments of people with --strata, got none; give --human FILE")
         watched = watched and find_spec("tqdm") is not None
-        measures = _with_gates(options) if getattr(options, "gates", []) else options.measures
+        measures = _with_gates(options, slices or {}) if getattr(options, "gates", []) else options.measures
         evaluation = evaluate(qrels, sources, measures, **arguments, progress=watched)
     for warning in caught:
         print(f"torchrank: {printable(in_shell(warning.message))}", file=sys.stderr)
     return evaluation, None if slices is None else _by_id(evaluation, slices)
 
 
-def _with_gates(options: argparse.Namespace) -> Any:
-    """The measures, and those of gates."""
+def _with_gates(options: argparse.Namespace, slices: dict[str, str]) -> Any:
+    """The measures, and those of gates, which may be of a slice."""
     from torchrank.evaluation.options import MEASURES
     from torchrank.names.parse import parse_all
     from torchrank.names.presets import CUTOFFS, preset
@@ -396,11 +392,12 @@ def _with_gates(options: argparse.Namespace) -> Any:
     else:
         measures = options.measures or MEASURES
         keys = [metric.label for metric in parse_all(measures, _parameters(options))]
+    ends = [f"/{name}" for name in set(slices.values())]
     more: dict[str, str] = {}
-    for text, kind in options.gates:
-        with contextlib.suppress(*[ValueError] * bool(options.by)):  # of a slice, whose names are not known yet
-            if (measure := _gate(text, kind, keys, options).measure) not in keys:
-                more.setdefault(measure, re.split("[<>]", text)[0].strip())
+    for gate in options.gates:
+        name = next((gate.measure.removesuffix(end) for end in ends if gate.measure.endswith(end)), gate.measure)
+        if (label := replace(gate, measure=name).named(keys, _parameters(options)).measure) not in keys:
+            more.setdefault(label, name)
     names = more.values()
     return measures | dict(zip(names, names)) if isinstance(measures, dict) else [measures, *names]
 

@@ -85,7 +85,8 @@ def rank_flat(layout: FlatRows, need: Need) -> Iterator[Ranking]:
         errors = errors + count(Problem.NAN_SCORES, torch.ones_like(with_nan, dtype=torch.bool))
     rows = _in_order(layout, scores, need)
     entries = _entries(rows, all_retrieved=least > -math.inf)
-    if isinstance(rows, NumberedRows) and layout.partly_judged is not None:
+    if layout.partly_judged is not None:
+        assert isinstance(rows, NumberedRows)  # packed rows have no other fields
         entries = replace(entries, partly_judged=layout.partly_judged[rows.order.rows[rows.entries()[0]]])
     for ranking in entries.rankings(errors):
         yield ranking if need.relevant else replace(ranking, all_candidates=True)

@@ -23,7 +23,7 @@ from torchrank.tables.chunks import Chunks, QueryReturnsError, of_large
 from torchrank.tables.errors import NothingInCommonError, ReadingError, no_common_query
 from torchrank.tables.id_columns import KeyIds
 from torchrank.tables.joining import Pairs, ranking_of, without
-from torchrank.tables.pair_tables import Qrels, Run
+from torchrank.tables.pair_tables import PairTable, Qrels, Run
 from torchrank.tables.sources import read_run
 from torchrank.wrappers.suites import Suite, collection_of, measures_of, readable, values_of
 
@@ -225,13 +225,20 @@ class Evaluator:
             return qrels
         number = np.full(len(self.numbers), -1)
         number[numbers] = np.arange(len(numbers))
-        rows = np.flatnonzero(number[qrels.query] >= 0)
-        items = qrels.items
-        items = KeyIds([items.tables[n] for n in numbers.tolist()]) if isinstance(items, KeyIds) else items.take(rows)
-        query = number[qrels.query[rows]].astype(qrels.query.dtype)
-        subtopics = None if qrels.subtopics is None else qrels.subtopics[rows]
-        shared: Any = {"subtopics": subtopics, "parts": qrels.parts}
-        return Qrels(qrels.queries.take(numbers), query, items, qrels.value[rows], qrels.source, **shared)
+
+        def cut(table: PairTable) -> tuple[Array, Qrels]:
+            rows = np.flatnonzero(number[table.query] >= 0)
+            keys, tables = isinstance(table.items, KeyIds), numbers.tolist()
+            items = KeyIds([table.items.tables[n] for n in tables]) if keys else table.items.take(rows)
+            query = number[table.query[rows]].astype(table.query.dtype)
+            return rows, Qrels(table.queries.take(numbers), query, items, table.value[rows], table.source)
+
+        rows, judgments = cut(qrels)
+        subtopics, parts = None if qrels.subtopics is None else qrels.subtopics[rows], qrels.parts
+        if parts is not None:
+            rows, table = cut(parts[0])
+            parts = table, [parts[1][row] for row in rows.tolist()]
+        return replace(judgments, subtopics=subtopics, parts=parts)
 
 
 def check_common(evaluator: Evaluator, parts: Sequence[Part], name: str, by: str = "") -> None:

@@ -24,7 +24,7 @@ from torchrank.layouts.canonical import (
 )
 from torchrank.layouts.checks import integer_ids, tensor_of, type_of
 from torchrank.layouts.items import IGNORED, JudgedItems, Padded, Ragged
-from torchrank.layouts.ranked_ids import listed_ids, removed, repeated, spread
+from torchrank.layouts.ranked_ids import listed_ids, removed, repeated, spread, spread_lists
 
 
 def grouped(layout: Layout, groups: Any, all_candidates: bool = False) -> Layout:
@@ -214,13 +214,14 @@ def _of_ids(layout: RankedIds, groups: Tensor, all_candidates: bool) -> Layout:
         number = torch.where(inside & ~outside, numbers[ids.clamp(0, len(groups) - 1)], -1)
         return number, count(Problem.OUT_OF_RANGE, outside, layout.ignored)
 
-    ids, bad = of(ids, ids >= 0)
+    number_of, bad = of(ids, ids >= 0)
     groups_of, outside = of(items, valid)
+    errors = errors + bad + outside
     if all_candidates:
-        return _of_matrix(replace(spread(layout), errors=errors + bad + outside), torch.cat([ids, groups_of], -1))
-    ids = ids.masked_fill(repeated(ids), -1)
+        return _of_matrix(spread_lists(layout, items, grade, ids, valid, errors), torch.cat([number_of, groups_of], -1))
+    ids = number_of.masked_fill(repeated(number_of), -1)
     judged = _merged(_wide(layout, items, grade), torch.where(items == IGNORED, items, groups_of))
-    return replace(layout, errors=errors + bad + outside, ids=ids, judged=judged, mask=None, exclude=None)
+    return replace(layout, errors=errors, ids=ids, judged=judged, mask=None, exclude=None)
 
 
 def _of_embeddings(layout: EmbeddedLayout, groups: Tensor) -> Layout:

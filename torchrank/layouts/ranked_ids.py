@@ -121,8 +121,8 @@ def listed_ids(layout: RankedIds, items: Tensor, grade: Tensor) -> tuple[Tensor,
 def spread(layout: CatalogueLayout | RankedIds) -> DenseLayout:
     """Convert lists with a few judged items to a dense layout; all other candidates are outside the pool."""
     items, grade = layout.judged.rectangle()
-    signed = grade if grade.is_signed() else grade.long()  # grades outside the pool are negative
     if isinstance(layout, CatalogueLayout):
+        signed = _signed(grade)
         # One more column, the last, takes the padding of the judged items.
         grades = signed.new_full((len(items), layout.scores.shape[1] + 1), OUTSIDE_THE_POOL)
         grades = grades.scatter(1, torch.where(items < 0, layout.scores.shape[1], items), signed)[:, :-1]
@@ -137,7 +137,14 @@ def spread(layout: CatalogueLayout | RankedIds) -> DenseLayout:
             "costs": layout.costs,
         }
         return DenseLayout(layout.errors, layout.validate, layout.scores, grades, mask, **fields)
-    ids, valid, errors = listed_ids(layout, items, grade)
+    return spread_lists(layout, items, grade, *listed_ids(layout, items, grade))
+
+
+def spread_lists(
+    layout: RankedIds, items: Tensor, grade: Tensor, ids: Tensor, valid: Tensor, errors: Tensor
+) -> DenseLayout:
+    """:func:`spread` for lists, given the judged items [query, entry], and the result of :func:`listed_ids`."""
+    signed = _signed(grade)
     position = found(items, ids)
     # One more column, the first, takes the judged ids that are not in their list: their position is 0.
     grades = signed.new_full((len(ids), ids.shape[1] + 1), OUTSIDE_THE_POOL).scatter(1, position, signed)[:, 1:]
@@ -154,6 +161,11 @@ def spread(layout: CatalogueLayout | RankedIds) -> DenseLayout:
         ignored=layout.ignored,
         costs=prices,
     )
+
+
+def _signed(grade: Tensor) -> Tensor:
+    """Grades in a dtype for those outside the pool, which are negative."""
+    return grade if grade.is_signed() else grade.long()
 
 
 def _excluded(exclude: Pairs, ids: Tensor, items: Tensor, grade: Tensor) -> tuple[Tensor, Tensor]:

@@ -230,7 +230,7 @@ class Comparison:
         texts = [(x, kind) for kind, some in given.items() for x in ([some] if isinstance(some, str) else some)]
         if not texts:
             raise ValueError("Expected a condition, got none; pass one such as 'ndcg@10 < -0.005'")
-        return self._judged([Gate.of(text, kind, self.measures) for text, kind in texts])
+        return self._judged([Gate.of(text, kind).named(self.measures) for text, kind in texts])
 
     def _judged(self, gates: Sequence[Gate]) -> Verdicts:
         """The verdicts of gates."""

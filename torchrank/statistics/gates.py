@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -73,30 +73,38 @@ class Gate:
     bound: float
 
     @classmethod
-    def of(
-        cls, text: str, kind: str, keys: Sequence[str] = (), parameters: Mapping[str, Any] = MappingProxyType({})
-    ) -> Gate:
+    def of(cls, text: str, kind: str) -> Gate:
         """Read a gate.
 
         Args:
             text: the condition.
             kind: "fail-if" or "require".
-            keys: names of measures, such as those of a preset. A measure that has none of them has its label.
-            parameters: those of all measures that have them, unless a name sets them.
 
         Raises:
             ValueError: the text is not a condition.
         """
-        match = _CONDITION.fullmatch(text)
-        if not match:
+        if not (match := _CONDITION.fullmatch(text)):
             raise ValueError(f"Expected a condition such as 'ndcg@10 < -0.005' for {kind}, got {text!r}")
+        return cls(kind, match[1], match[2] == ">", float(match[3]))
+
+    def named(self, keys: Sequence[str], parameters: Mapping[str, Any] = MappingProxyType({})) -> Gate:
+        """The gate with the name that its measure has among others.
+
+        Args:
+            keys: names of measures, such as those of a preset. A measure that has none of them has its label.
+            parameters: those of all measures that have them, unless a name sets them.
+
+        Raises:
+            ValueError: the gate does not name one measure.
+        """
         try:
-            measure = Named(zip(keys, keys))[match[1]]
+            measure = Named(zip(keys, keys))[self.measure]
         except KeyError:
-            measure, *others = (metric.label for metric in parse_all(match[1], parameters))
+            measure, *others = (metric.label for metric in parse_all(self.measure, parameters))
             if others:
-                raise ValueError(f"Expected one measure in a condition for {kind}, got {text!r}") from None
-        return cls(kind, measure, match[2] == ">", float(match[3]))
+                message = f"Expected one measure in a condition for {self.kind}, got {self.measure!r}"
+                raise ValueError(message) from None
+        return replace(self, measure=measure)
 
     def verdicts(self, pairs: Sequence[PairStatistics], baseline: str, alpha: float, remark: str = "") -> list[Verdict]:
         """The verdict for each system except the baseline.

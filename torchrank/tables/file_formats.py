@@ -87,17 +87,18 @@ def _read_json(text: Text, reading: Reading) -> Content:
     return of(tables, reading.value, reading.columns, text.name)
 
 
+def _tabs(reading: Reading) -> bool | None:
+    """Whether fields of text in no other format are between tabs; None = if they do not fit between white space."""
+    return None if reading.format == "auto" else False
+
+
 FORMATS: dict[Format, FileFormat] = {
     "trec": FileFormat(
         "fields between any white space: query, subtopic, document, grade of judgments; query, Q0, document, rank,"
         ' score, and a tag or none of a run; a line that begins with "# " is a comment',
-        lambda text, reading: file_readers.delimited(
-            text, reading.value, reading.columns, tabs=None if reading.format == "auto" else False
-        ),
+        lambda text, reading: file_readers.delimited(text, reading.value, reading.columns, _tabs(reading)),
         lambda text: True,
-        lambda text, reading: file_readers.header_of(
-            text, reading.value, reading.columns, tabs=None if reading.format == "auto" else False
-        ),
+        lambda text, reading: file_readers.header_of(text, reading.value, reading.columns, _tabs(reading)),
         (".run", ".trec", ".txt"),
         _write_trec,
     ),

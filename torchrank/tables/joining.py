@@ -216,7 +216,7 @@ def without(table: T, excluded: PairTable | None) -> T:
     numbers: dict[Hashable, int] = {key: number for number, key in enumerate(table.queries.to_keys())}
     number = np.array([numbers.get(key, -1) for key in excluded.queries.to_keys()], dtype=np.int64)
     if isinstance(table, Qrels) and len(table) and (number < 0).all():
-        warn(_no_common("query", excluded.queries, table.queries, 0, 0, "exclude"))
+        warn(_no_common("query", excluded.queries, table.queries, 0, 0, "exclude="))
     keep = np.ones(len(table), dtype=bool)
     rows = matches(excluded, table, number[excluded.query])
     keep[rows[rows >= 0]] = False

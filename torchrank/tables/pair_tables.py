@@ -248,7 +248,8 @@ class PairTable:
         value = _floats(chain.from_iterable(table.values() for table in inner))
         if cls._bad(value).any():
             cls._refuse(tables, source)
-        changed = keep_order(value, lambda: list(chain.from_iterable(table.values() for table in inner)))
+        numbers = chain.from_iterable(table.values() for table in inner)
+        changed = keep_order(value, lambda rows: list(map(list(numbers).__getitem__, rows.tolist())))
         queries = of_objects(list(tables))
         query = np.repeat(np.arange(len(inner), dtype=np.int32), sizes)
         made = cls(queries, query, KeyIds(inner), value, source)
@@ -314,14 +315,14 @@ def _floats(values: Iterable[Any]) -> Array:
         return np.full(1, np.nan)
 
 
-def keep_order(values: Array, exact: Callable[[], Any], least: float = 2.0**53) -> bool:
+def keep_order(values: Array, exact: Callable[[Array], Any], least: float = 2.0**53) -> bool:
     """Change numbers that were rounded to the same float64, so that they are different and in their order.
 
     The numbers of one sign are moved away from 0, each by as few float64 as possible.
 
     Args:
         values: float64 [row], which is changed.
-        exact: returns the numbers before they were rounded, [row].
+        exact: returns the numbers of some rows, int64 [n], before they were rounded: [n].
         least: the smallest absolute value that rounding may have changed.
 
     Returns:
@@ -329,20 +330,18 @@ def keep_order(values: Array, exact: Callable[[], Any], least: float = 2.0**53) 
 
     Example:
         >>> values = np.array([2.0**53, 2.0**53, 0.5])
-        >>> keep_order(values, lambda: [2**53 + 1, 2**53, 0.5]), values.tolist()
+        >>> keep_order(values, lambda rows: [2**53 + 1, 2**53]), values.tolist()
         (True, [9007199254740994.0, 9007199254740992.0, 0.5])
     """
     large = np.flatnonzero((np.abs(values) >= least) & np.isfinite(values))
     if not len(large):
         return False
-    numbers = exact()
+    numbers = exact(large)
     if not isinstance(numbers, np.ndarray):
         numbers, given = np.empty(len(large), dtype=object), numbers
-        numbers[:] = [x.item() if hasattr(x := given[row], "item") else x for row in large.tolist()]
+        numbers[:] = [x.item() if hasattr(x, "item") else x for x in given]
         with suppress(TypeError, OverflowError):
             numbers = np.array(array("q", numbers))  # all are integers, which are sorted faster
-    else:
-        numbers = numbers[large]
     for sign in (1, -1):
         rows = np.flatnonzero(sign * values[large] >= least)
         distinct, place = np.unique(numbers[rows], return_inverse=True)

@@ -83,7 +83,7 @@ def float_column(values: Any, what: str, error: RowError, or_missing: bool = Fal
     if isinstance(values, np.ndarray) and values.dtype.kind in "iufb":
         column = values.astype(np.float64)
         if values.dtype.kind in "iu" or values.dtype.itemsize > 8:
-            keep_order(column, lambda: values, least=2.0**53 if values.dtype.kind in "iu" else 0)
+            keep_order(column, lambda rows: values[rows], least=2.0**53 if values.dtype.kind in "iu" else 0)
         return column
     column = np.empty(len(values), dtype=np.float64)
     for row, value in enumerate(values):
@@ -94,7 +94,7 @@ def float_column(values: Any, what: str, error: RowError, or_missing: bool = Fal
         except (TypeError, ValueError, OverflowError, RuntimeError):
             text = ", a text; convert the column to float" if isinstance(value, str) else ""
             raise error(f"Expected {what} to be a number, got {shown(value)}{text}", row) from None
-    keep_order(column, lambda: values)
+    keep_order(column, lambda rows: [values[row] for row in rows.tolist()])
     return column
 
 

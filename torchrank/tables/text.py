@@ -245,7 +245,7 @@ def numbers(text: Text, column: TextIds, what: str) -> Array:
             if not _NUMBER.fullmatch(key):
                 got = key[:50].decode("utf-8", "backslashreplace")
                 raise text.error(f"Expected {what} to be a number, got {got!r}", int(column.start[row]))
-    keep_order(values, lambda: [Decimal(key.decode().strip()) for key in column.to_keys()])
+    keep_order(values, lambda rows: [Decimal(key.decode().strip()) for key in column.take(rows).to_keys()])
     return values
 
 
