@@ -475,6 +475,25 @@ def test_every_sample_is_on_one_worker_once(size, world, shuffle):
     assert {len(sampler) for sampler in equal} == {size // world}
 
 
+@cases("world", [1, 2, 3, 7])
+@cases("drop_last", [False, True])
+def test_a_sampler_has_the_attributes_of_a_distributed_sampler(monkeypatch, world, drop_last):
+    dataset = list("abcdefghijkl")
+    names = ("rank", "num_replicas", "dataset", "shuffle", "seed", "drop_last", "epoch")
+    samplers = [tr.UnpaddedSampler(dataset, rank, world, drop_last=drop_last) for rank in range(world)]
+    for rank, sampler in enumerate(samplers):
+        peer = torch.utils.data.DistributedSampler(dataset, world, rank, shuffle=False, drop_last=drop_last)
+        assert [getattr(sampler, name) for name in names] == [getattr(peer, name) for name in names]
+        assert sampler.num_samples == len([*sampler])
+        assert sampler.total_size == sum(len([*one]) for one in samplers)
+        assert not drop_last or (sampler.num_samples, sampler.total_size) == (peer.num_samples, peer.total_size)
+    of_number = tr.UnpaddedSampler(5)  # its worker is found later
+    for name, value in {"is_initialized": True, "get_rank": 1, "get_world_size": 2}.items():
+        monkeypatch.setattr(torch.distributed, name, lambda value=value: value)
+    found = of_number.rank, of_number.num_replicas, of_number.num_samples, of_number.total_size, len(of_number.dataset)
+    assert found == (1, 2, 2, 5, 5)
+
+
 def test_an_epoch_and_a_seed_have_an_order_of_their_own():
     def order(epoch=0, **kwargs):
         sampler = tr.UnpaddedSampler(50, shuffle=True, **kwargs)

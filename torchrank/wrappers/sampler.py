@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sized
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -51,7 +52,8 @@ class UnpaddedSampler(DistributedSampler[int]):
         drop_last: bool = False,
     ) -> None:
         # Not the parent's constructor, which needs the process group.
-        self.size = data if isinstance(data, int) else len(data)
+        self.dataset: Any = range(data) if isinstance(data, int) else data
+        self.size = len(self.dataset)
         self.place = rank, world
         self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
         if rank is not None and world is not None:
@@ -66,6 +68,26 @@ class UnpaddedSampler(DistributedSampler[int]):
         if not 0 <= rank < world:
             raise ValueError(f"Expected rank from 0 to {world - 1} of {world} workers, got {rank}")
         return range(rank, self.size - self.size % world if self.drop_last else self.size, world)
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        """The index of this worker."""
+        return self._share().start
+
+    @property
+    def num_replicas(self) -> int:  # type: ignore[override]
+        """The number of workers."""
+        return self._share().step
+
+    @property
+    def num_samples(self) -> int:  # type: ignore[override]
+        """The number of samples of this worker."""
+        return len(self)
+
+    @property
+    def total_size(self) -> int:  # type: ignore[override]
+        """The number of samples of all workers."""
+        return self._share().stop
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch, which changes the random order. Lightning calls it before every epoch."""
