@@ -11,12 +11,9 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 import torchrank as tr
 from tests.support.unread import leave_values_unread
-from torchrank.layouts.arrange import Batch
 from torchrank.state import scoring, sums
 from torchrank.state.exact import ExactSums
 from torchrank.state.kept_rows import narrowed
-from torchrank.state.query_mean import added_together
-from torchrank.state.scoring import score_batch
 from torchrank.state.values import Values
 
 NAN, INF = math.nan, math.inf
@@ -370,33 +367,6 @@ def test_a_mean_is_rounded_to_14_bits_of_two_grids(dtype):
 
 
 # ---- an accelerator --------------------------------------------------------------------------------------------------
-
-
-def test_the_states_of_a_collection_are_added_in_one_call_where_values_are_not_read(monkeypatch):
-    scores, labels = torch.rand(5, 4), torch.tensor([0, 1, 2, 3, -1])
-    want, suite = (tr.RankingCollection("mrr, ndcg@2, mr") for _ in range(2))
-    want.update(scores, labels)
-    want.update(scores, labels)
-    leave_values_unread(monkeypatch)
-    totals, add = [], torch._foreach_add
-    monkeypatch.setattr(torch, "_foreach_add", lambda *lists: totals.append(add(*lists)) or totals[-1])
-    for number in (1, 2):
-        suite.update(scores, labels)
-        assert len(totals) == number
-        assert all(metric.sums is total for metric, total in zip(suite.values(), totals[-1], strict=True))
-    for one, other in zip(suite.values(), want.values()):
-        assert torch.equal(one.sums, other.sums)
-    assert tr.RankingCollection({"coverage": tr.Coverage(num_items=3)}).update(torch.tensor([[0, 1]])) is None
-
-
-def test_a_batch_of_another_thread_is_not_lost_by_the_sum_of_a_collection(monkeypatch):
-    leave_values_unread(monkeypatch)
-    metrics, batch = [tr.MRR(), tr.MR()], Batch(torch.rand(5, 4), torch.tensor([0, 1, 2, 3, 0]))
-    results = added_together(metrics, score_batch(metrics, batch))
-    metrics[0].update(torch.rand(2, 4), torch.tensor([0, 1]))
-    for metric, result in zip(metrics, results):
-        metric.accumulate(result)
-    assert [metric.num_queries for metric in metrics] == [7, 5]
 
 
 # ---- forward ---------------------------------------------------------------------------------------------------------

@@ -26,10 +26,11 @@ from torchrank.names.types import Array, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import Estimate, Interval, Method, estimate_table
 from torchrank.state.measure import Measure
-from torchrank.state.query_mean import QueryMean, added_together
+from torchrank.state.query_mean import QueryMean
 from torchrank.state.scoring import score_batch
 from torchrank.state.summed import SummedMetric
 from torchrank.state.synchronisation import JointReduction, WorkersDifferError
+from torchrank.state.waiting import Waiting
 from torchrank.statistics.table import Table
 
 
@@ -79,6 +80,8 @@ class RankingCollection(MetricCollection):
     __jit_unused_properties__: ClassVar = ["metric_state", "compute_groups"]
     # The constructor of MetricCollection reads them, and pickles of older versions do.
     _style = "label"
+    #: whether small batches may wait to be ranked as one; see :mod:`torchrank.state.waiting`
+    waits = True
     _options = dict[str, Any]()
 
     @eager
@@ -165,6 +168,9 @@ class RankingCollection(MetricCollection):
 
     def _link(self) -> None:
         """Share one reduction between the metrics. A metric of another collection keeps its reduction."""
+        if "_waiting" in self.__dict__:
+            self._waiting.flush()
+        self._waiting: Waiting = Waiting(self._update_at_once, self._update_later, self._waiters)
         members = self._unprefixed()
         for key, metric in list(members.items()):
             if isinstance(metric, QueryMean):
@@ -176,7 +182,8 @@ class RankingCollection(MetricCollection):
     # A copy has copies of the metrics, so it needs a reduction of its own.
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "_joint"}
+        self._waiting.flush()
+        return {key: value for key, value in self.__dict__.items() if key not in ("_joint", "_waiting")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -194,8 +201,30 @@ class RankingCollection(MetricCollection):
         **options: Unpack[Options],
     ) -> None:
         """Add a batch of whole queries to every metric. Arguments of :meth:`torchrank.RankingMetric.update`."""
+        self._waiting.update(preds, target, **options)
+
+    @with_options
+    def _update_at_once(self, preds: Any, target: Any = None, **options: Unpack[Options]) -> None:
         for metric, arguments, keywords in self._calls(Batch(preds, target, **options)):
             metric.update(*arguments, **keywords)
+
+    @with_options
+    def _update_later(self, preds: Any, target: Any = None, **options: Unpack[Options]) -> None:
+        """As :meth:`update`, for several batches in one, which count as updates already."""
+        ours, batch = self._waiting.members(), Batch(preds, target, **options)
+        for metric, result in zip(ours, score_batch(ours, batch, values=False)):
+            metric.accumulate(result)
+
+    def _waiters(self) -> Sequence[Measure]:
+        """The metrics, if batches can wait for all of them."""
+        members = list(self._modules.values())
+        every = all(isinstance(metric, Measure) and _takes_results(type(metric)) for metric in members)
+        return members if every and self.waits else ()  # type: ignore[return-value]
+
+    def reset(self) -> None:
+        """Forget all batches."""
+        self._waiting.drop()
+        super().reset()
 
     @eager
     @with_options
@@ -247,7 +276,7 @@ class RankingCollection(MetricCollection):
                     " leave it out of this collection"
                 )
         ours = [metric for metric in members if isinstance(metric, Measure) and _takes_results(type(metric))]
-        batch.results.update(zip(map(id, ours), added_together(ours, score_batch(ours, batch, values=False))))
+        batch.results.update(zip(map(id, ours), score_batch(ours, batch, values=False)))
         # All others receive only the keywords that the user has passed.
         options = {key: x for key, x in {**batch.options, "weights": batch.weights}.items() if x is not None}
         others = Pointwise(batch.preds, batch.target, options)
@@ -262,7 +291,7 @@ class RankingCollection(MetricCollection):
             else:
                 calls.append((metric, *others.arguments_of(metric)))
         for metric in ours[:1]:
-            metric.notice_cut(batch)
+            metric.notice_cut(batch.indexes)
         return calls
 
     # ---- reduce once -------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from torchrank.state.measure import Measure
 from torchrank.state.rank_tables import LONGEST
 from torchrank.state.scoring import score_batch
 from torchrank.state.values import FILLS, Status, Values
+from torchrank.state.waiting import bulk
 
 #: a clause of error messages on bounds of differences
 NONLINEAR = "whose value is not a sum over candidates with weights that are independent of the judgments"
@@ -357,6 +358,7 @@ class RankingMetric(Measure):
         return self.scored(batch)
 
     @eager
+    @bulk
     def update(
         self,
         preds: Array | Ranking,
@@ -406,7 +408,7 @@ class RankingMetric(Measure):
             batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
         self.accumulate(batch.results.get(id(self)) or score_batch([self], batch, values=False)[0])
         if indexes is not None:
-            self.notice_cut(batch)
+            self.notice_cut(batch.indexes)
 
     if TYPE_CHECKING:
 

@@ -29,6 +29,7 @@ from torchrank.state.measure import Measure
 from torchrank.state.scoring import score_batch
 from torchrank.state.sums import Sum
 from torchrank.state.values import Status, Values
+from torchrank.state.waiting import bulk
 
 #: attributes of a metric that describe its catalogue, by name
 Catalogue = Mapping[str, Any]
@@ -161,6 +162,7 @@ class ListMetric(Measure):
     # ---- add ---------------------------------------------------------------------------------------------------
 
     @eager
+    @bulk
     def update(
         self,
         preds: Array,

@@ -12,7 +12,8 @@ from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 from torchrank.state.synchronisation import all_gather, place_in
-from torchrank.state.torchmetrics_fixes import LOCK, SafeMetric
+from torchrank.state.torchmetrics_fixes import SafeMetric
+from torchrank.state.waiting import LOCK
 
 INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, get_args
 
 import torch
@@ -21,8 +21,8 @@ from torchrank.state.estimates import Estimate, Interval, Method
 from torchrank.state.summed import COUNTS, SummedMetric
 from torchrank.state.sums import Sum
 from torchrank.state.synchronisation import JointReduction, appended
-from torchrank.state.torchmetrics_fixes import LOCK
 from torchrank.state.values import Values
+from torchrank.state.waiting import LOCK
 
 EMPTY_ACTIONS = get_args(EmptyAction)
 
@@ -30,22 +30,6 @@ EMPTY_ACTIONS = get_args(EmptyAction)
 LOGGERS = tuple(
     f"{package}.trainer.connectors.logger_connector.result" for package in ("lightning.pytorch", "pytorch_lightning")
 )
-
-
-def added_together(metrics: Sequence[QueryMean], results: Sequence[Values]) -> Sequence[Values]:
-    """Add the results of a batch, one for each metric, to the states by one kernel for all metrics.
-
-    The states do not change. :meth:`QueryMean.accumulate` takes the sum, unless another batch has changed the state.
-    """
-    # On a CPU eight additions are as fast as one of eight.
-    if not results or results[0].sums.is_cpu:
-        return results
-    states, sums = [metric.sums for metric in metrics], [result.sums for result in results]
-    # float32 sums have rounding errors, too
-    if len({x.device for x in (*states, *sums)}) == 1 and all(x.dim() == 1 for x in states):
-        for result, before, after in zip(results, states, torch._foreach_add(states, sums)):
-            result.added = before, after
-    return results
 
 
 class QueryMean(SummedMetric):
@@ -127,12 +111,7 @@ class QueryMean(SummedMetric):
             more = [torch.stack([values, result.final_weights], dim=-1).detach()]
         name = f"{self._state}:sums"
         with LOCK:
-            sums = getattr(self, name)
-            if result.added is not None and result.added[0] is sums:
-                total = result.added[1]
-            else:
-                total = state.add(sums, result.sums)
-            vars(self)[name] = total
+            vars(self)[name] = state.add(getattr(self, name), result.sums)
             if self.keeps_values:
                 self._set("values", appended(self.rows or [], more))
 

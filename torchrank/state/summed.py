@@ -12,7 +12,6 @@ from torch import Tensor
 from torchmetrics import Metric
 
 import torchrank.state.sums as state
-from torchrank.layouts.arrange import Batch
 from torchrank.layouts.bad_values import explain
 from torchrank.names.arguments import warn
 from torchrank.state.sums import Sum
@@ -63,9 +62,8 @@ class SummedMetric(SafeMetric):
         """Whether the state can be reduced together with the states of other metrics now."""
         return self.dist_sync_fn is None and self.sync_on_compute and not self._is_synced
 
-    def notice_cut(self, batch: Batch) -> None:
+    def notice_cut(self, indexes: Tensor | None) -> None:
         """Warn if the first query of a batch of flat rows is the last query of the batch before. On the CPU only."""
-        indexes = batch.indexes
         if indexes is None or not indexes.is_cpu or not len(indexes):
             return
         before, self._ends = self._ends, (int(indexes[0]), int(indexes[-1]))

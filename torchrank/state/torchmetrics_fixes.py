@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import os
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType, MethodType
 from typing import Any, TypeGuard
@@ -17,14 +15,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from torchrank.hardware.graphs import eager
-
-#: Held while a state is replaced, so that threads lose no update. One for all metrics, because locks cannot be pickled.
-LOCK = threading.Lock()
-
-
-# A thread of the parent may hold the lock during a fork. It does not exist in the child and would never release it.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=LOCK._at_fork_reinit)  # type: ignore[attr-defined]
+from torchrank.state.waiting import Waiting
 
 
 @functools.cache
@@ -53,6 +44,13 @@ class SafeMetric(Metric):
     results_to_log = "metric.compute()"
     #: names of attributes that cannot be set any more
     _fixed = frozenset[str]()
+    #: whether small batches may wait to be ranked as one; see :mod:`torchrank.state.waiting`
+    waits = True
+    #: the batches that wait for this metric, if it alone is updated; None = its batches never wait
+    _waiting: Waiting | None = None
+    #: the batches that wait for this metric and perhaps others, which have its states as long; None = none
+    _held: Waiting | None = None
+    _in_forward = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -75,6 +73,8 @@ class SafeMetric(Metric):
         # torch.nn.Module tries whether each value is a parameter, a module or a buffer: a third of the time to make a
         # metric. An attribute of the class may be a property, or one that torchmetrics refuses to change.
         attributes = self.__dict__
+        if self._held is not None and name in self._defaults:
+            self._held.flush()
         if ":" in name and (own := attributes.get("_state")) and not name.startswith(f"{own}:"):
             raise ValueError(  # MetricCollection writes the state of the first metric of a group into the others
                 f"Expected {own} to keep its own state, got that of {name.rpartition(':')[0]}; leave compute_groups"
@@ -92,6 +92,10 @@ class SafeMetric(Metric):
             super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:
+        attributes = self.__dict__
+        if self._held is not None and name in attributes["_defaults"]:
+            self._held.flush()
+            return attributes[name]
         if name == "items":  # asked for by Lightning's log_dict
             raise AttributeError(
                 f"Expected a dict or a collection, got a {type(self).__name__}; log one value with self.log(name,"
@@ -109,6 +113,9 @@ class SafeMetric(Metric):
         if hasattr(update, "_torchdynamo_disable"):  # by the class; the result here is eager as well
             update = MethodType(update.__wrapped__, self)  # type: ignore[attr-defined]
         wrapped = super()._wrap_update(update)
+        if hasattr(type(self).update, "bulk"):
+            vars(self)["_waiting"] = waiting = Waiting(wrapped, update, lambda: [self])
+            wrapped = functools.wraps(update)(lambda *args, **kwargs: waiting.update(*args, **kwargs))
         if hasattr(update, "__signature__"):  # copied from the function, with self
             wrapped.__signature__ = inspect.signature(update)  # type: ignore[attr-defined]
         return eager(wrapped)
@@ -133,6 +140,8 @@ class SafeMetric(Metric):
     @eager
     def reset(self) -> None:
         """Forget all batches."""
+        if self._waiting is not None:
+            self._waiting.drop()
         for name, default in self._defaults.items():
             if isinstance(default, list):
                 setattr(self, name, [])  # torchmetrics empties the list in place, but a wrapper may hold it
@@ -182,6 +191,11 @@ class SafeMetric(Metric):
     def moved(self, x: Tensor, device: torch.device) -> Tensor:
         """A state or another tensor of the metric, on another device."""
         return x.to(device)
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._held is not None:
+            self._held.flush()
+        return {name: value for name, value in super().__getstate__().items() if name not in ("_waiting", "_held")}
 
     # ---- checkpoints ---------------------------------------------------------------------------------------------
 

@@ -65,8 +65,6 @@ class Values:
     limit: Any = Status.ABSENT
     #: the sums that the batch adds to the state of one metric: [SIZE + number]; empty if they were not asked for
     sums: Tensor = _NOTHING
-    #: a state of the metric, and its sum with this batch; None = nobody has added them
-    added: tuple[Tensor, Tensor] | None = None
 
     @classmethod
     def stack(cls, each: Sequence[Values], queries: Tensor | None = None) -> Values:

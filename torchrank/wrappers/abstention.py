@@ -18,6 +18,7 @@ from torchrank.names.arguments import one_of
 from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.values import Values
+from torchrank.state.waiting import bulk
 from torchrank.wrappers.suite_metric import SuiteMetric
 from torchrank.wrappers.suites import Suite, collection_of, measures_of
 from torchrank.wrappers.tallies import PlainTally
@@ -92,6 +93,7 @@ class Abstention(SuiteMetric):
         super().__init__(PlainTally(measures), 1, f"abstention({confidence}) ", **kwargs)
         self.suite = collection
 
+    @bulk
     @with_options
     def update(
         self,

@@ -20,6 +20,7 @@ from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check
 from torchrank.state.measure import Measure
 from torchrank.state.sums import Sum
 from torchrank.state.values import Values
+from torchrank.state.waiting import bulk
 from torchrank.statistics.distributions import normal_quantile
 from torchrank.statistics.table import Table
 from torchrank.wrappers.hashing import poisson_counts, splitmix64
@@ -237,6 +238,7 @@ class Bootstrapped(SuiteMetric):
         super().__init__(tally, 1, "", **kwargs)
         self.suite = collection
 
+    @bulk
     @with_options
     def update(
         self,

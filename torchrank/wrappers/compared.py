@@ -21,8 +21,8 @@ from torchrank.state.estimates import estimate_table
 from torchrank.state.measure import Measure
 from torchrank.state.scoring import score_batch
 from torchrank.state.sums import SIZE, Sum
-from torchrank.state.torchmetrics_fixes import LOCK
 from torchrank.state.values import Values
+from torchrank.state.waiting import LOCK, bulk
 from torchrank.statistics.comparison import Comparison, comparison_of
 from torchrank.statistics.pair_statistics import TIE, PairStatistics
 from torchrank.statistics.paired_tests import tukey_p
@@ -130,6 +130,7 @@ class Compared(SuiteMetric):
 
     # ---- add ---------------------------------------------------------------------------------------------------
 
+    @bulk
     @with_options
     def update(
         self,
@@ -150,7 +151,7 @@ class Compared(SuiteMetric):
             systems = self._scored(batches)
             pairs = [pair_sums(systems[a], systems[b]) for a, b in self.pairs]
             self._add([*pairs, *(self.tally.sums(values, None, [None]) for values in systems)])
-        self.notice_cut(batches[0])
+        self.notice_cut(batches[0].indexes)
 
     def _batches(self, preds: Any, target: Any, options: Mapping[str, Any]) -> list[Batch]:
         """The batch of each system."""

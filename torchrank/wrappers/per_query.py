@@ -21,8 +21,8 @@ from torchrank.ranking.ranking import Ranking
 from torchrank.state.scoring import score_batch
 from torchrank.state.summed import SummedMetric
 from torchrank.state.synchronisation import DIGEST, WorkersDifferError, all_gather, appended, place_in
-from torchrank.state.torchmetrics_fixes import LOCK
 from torchrank.state.values import Status, Values
+from torchrank.state.waiting import LOCK, bulk
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.suites import Suite, check_ids, collection_of, measures_of
 
@@ -89,6 +89,7 @@ class PerQuery(SummedMetric):
 
     # ---- add ---------------------------------------------------------------------------------------------------
 
+    @bulk
     @with_options
     def update(
         self,
@@ -122,7 +123,7 @@ class PerQuery(SummedMetric):
         with LOCK:
             self._set("sums", self.sums + batch_values.errors.amax(0).to(self.sums))
             self._append(rows)
-        self.notice_cut(batch)
+        self.notice_cut(batch.indexes)
 
     def _rows(self, ids: Tensor, values: Tensor, weights: Tensor, counted: Tensor, alike: bool) -> dict[str, Tensor]:
         """The fields of a batch, each [query, column], without columns that no reader needs."""

@@ -21,6 +21,7 @@ from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import ROUNDING, check
 from torchrank.state.sums import Sum
 from torchrank.state.values import Status, Values
+from torchrank.state.waiting import bulk
 from torchrank.statistics.distributions import t_quantile
 from torchrank.statistics.mean_intervals import t_interval, wilson
 from torchrank.statistics.pair_statistics import PairStatistics
@@ -209,6 +210,7 @@ class Rectified(Compared):
         # One counter: queries in no stratum, or in several.
         self._begin(suite, names, subjects * len(Kind) * len(self.strata), definition, kwargs, 1)
 
+    @bulk
     @with_options
     def update(
         self,
@@ -250,7 +252,7 @@ class Rectified(Compared):
                     error.add_note("target is human= here, the grades of people: one row for each query of preds")
                     raise
             self.add_values(judge, people, judged, strata)
-        self.notice_cut(batches[0])
+        self.notice_cut(batches[0].indexes)
 
     def _batches(self, preds: Any, target: Any, options: Mapping[str, Any]) -> list[Batch]:
         return super()._batches({"": preds} if self.systems == [""] else preds, target, options)

@@ -19,6 +19,7 @@ from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check, estimate_table
 from torchrank.state.sums import Sum
+from torchrank.state.waiting import bulk
 from torchrank.statistics.distributions import t_cdf
 from torchrank.statistics.mean_intervals import t_interval, welch
 from torchrank.statistics.table import Table
@@ -82,6 +83,7 @@ class Sliced(SuiteMetric):
         super().__init__(tally, 1 + len(self.names), f"sliced({','.join(self.names)}) ", **kwargs)
         self.suite = collection
 
+    @bulk
     @with_options
     def update(
         self,

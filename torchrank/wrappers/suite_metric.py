@@ -16,8 +16,8 @@ from torchrank.state.estimates import estimate_table
 from torchrank.state.scoring import score_batch
 from torchrank.state.summed import COUNTS, SummedMetric
 from torchrank.state.synchronisation import all_reduce
-from torchrank.state.torchmetrics_fixes import LOCK
 from torchrank.state.values import Values
+from torchrank.state.waiting import LOCK
 from torchrank.statistics.drawing import plot_ends
 from torchrank.statistics.table import Table
 from torchrank.wrappers.suites import check_ids
@@ -85,7 +85,7 @@ class SuiteMetric(SummedMetric):
                 sums = torch.cat([counters.to(sums), sums])
         with LOCK:
             self._set("sums", state.add(self.sums, sums))
-        self.notice_cut(batch)
+        self.notice_cut(batch.indexes)
 
     def counts(self, sums: Tensor) -> Tensor:
         return torch.cat([part[:, COUNTS] for part in self.tally.of_metrics(self.parts(sums)).values()])

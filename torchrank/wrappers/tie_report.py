@@ -31,8 +31,8 @@ from torchrank.state.scoring import score_batch
 from torchrank.state.summed import SummedMetric
 from torchrank.state.sums import SIZE, Sum
 from torchrank.state.synchronisation import all_reduce
-from torchrank.state.torchmetrics_fixes import LOCK
 from torchrank.state.values import Values
+from torchrank.state.waiting import LOCK, bulk
 from torchrank.statistics.drawing import plot_ends
 from torchrank.statistics.table import Table
 from torchrank.wrappers.suites import collection_of
@@ -128,6 +128,7 @@ class TieReport(SummedMetric):
 
     # ---- add ---------------------------------------------------------------------------------------------------
 
+    @bulk
     @with_options
     def update(
         self,
@@ -143,7 +144,7 @@ class TieReport(SummedMetric):
         complete = Batch(preds, target, **options)
         for batch in _snapped(complete, self._tolerance):
             self._add(batch)
-        self.notice_cut(complete)
+        self.notice_cut(complete.indexes)
 
     def _add(self, batch: Batch) -> None:
         metrics = [metric for three in self._three.values() for metric in three]

@@ -1,0 +1,462 @@
+"""Small batches wait and are ranked as one: the same numbers, whoever looks in between, and nothing is lost."""
+
+import copy
+import math
+import os
+import pickle
+import random
+import threading
+import warnings
+
+import numpy
+import pytest
+import torch
+
+import torchrank as tr
+from torchrank.state import waiting
+
+CANDIDATES = 5
+
+
+# ---- batches, and all of them in one, joined query by query ----------------------------------------------------------
+
+
+def scores(draw, queries):
+    return torch.tensor(
+        [[draw.choice([0.0, 0.5, 0.75, draw.random()]) for _ in range(CANDIDATES)] for _ in range(queries)]
+    )
+
+
+def integers(draw, queries, low, high, *more):
+    shape = (queries, *more)
+    return torch.tensor([draw.randint(low, high) for _ in range(math.prod(shape))]).reshape(shape)
+
+
+def permutations(draw, queries, size):
+    return torch.tensor([draw.sample(range(9), size) for _ in range(queries)]).reshape(queries, size)
+
+
+def pairs(draw, queries, items, graded):
+    """Up to three items of each query, in any order."""
+    found = [(q, item) for q in range(queries) for item in draw.sample(range(items), draw.randint(0, 3))]
+    draw.shuffle(found)
+    columns = [torch.tensor([pair[n] for pair in found], dtype=torch.long) for n in (0, 1)]
+    return (*columns, integers(draw, len(found), 0, 3)) if graded else tuple(columns)
+
+
+def flat(draw, queries):
+    sizes = [draw.randint(1, CANDIDATES) for _ in range(queries)]
+    rows = sum(sizes)
+    names = draw.sample(range(-50, 50), queries)
+    indexes = torch.tensor([name for name, size in zip(names, sizes) for _ in range(size)], dtype=torch.long)
+    order = torch.tensor(draw.sample(range(rows), rows), dtype=torch.long)
+    return {
+        "preds": torch.tensor([draw.choice([0.0, 0.5, draw.random()]) for _ in range(rows)]),
+        "target": integers(draw, rows, 0, 2),
+        "indexes": indexes[order],
+    }
+
+
+LAYOUTS = {
+    "labels": lambda d, q: {"preds": scores(d, q), "target": integers(d, q, -1, CANDIDATES - 1)},
+    "grades": lambda d, q: {"preds": scores(d, q), "target": integers(d, q, -1, 3, CANDIDATES)},
+    "float grades": lambda d, q: {"preds": scores(d, q), "target": integers(d, q, 0, 3, CANDIDATES).double()},
+    "pairs": lambda d, q: {"preds": scores(d, q), "target": pairs(d, q, CANDIDATES, False)},
+    "graded pairs": lambda d, q: {"preds": scores(d, q), "target": pairs(d, q, CANDIDATES, True)},
+    "ids": lambda d, q: {"preds": permutations(d, q, 4), "target": permutations(d, q, 3)},
+    "ids and pairs": lambda d, q: {"preds": permutations(d, q, 4), "target": pairs(d, q, 9, True)},
+    "flat": flat,
+}
+
+
+def options(draw, layout, queries):
+    """Some options that the layout takes."""
+    if layout == "flat":
+        return {}
+    made = {"weights": torch.tensor([draw.choice([0.0, 0.5, 2.0]) for _ in range(queries)])}
+    if "ids" not in layout:
+        made |= {
+            "mask": integers(draw, queries, 0, 3, CANDIDATES) > 0,
+            "tie_break": integers(draw, queries, 0, 9, CANDIDATES),
+        }
+        if "grades" in layout or layout == "labels":
+            made["groups"] = integers(draw, queries, -1, 2, CANDIDATES)
+    return made | {"exclude": pairs(draw, queries, CANDIDATES, False)}
+
+
+def whole(batches):
+    """The arguments of one batch with all queries, joined without the library."""
+    result, start = {}, 0
+    for batch in batches:
+        queries = len(batch["preds"])
+        for name, x in batch.items():
+            if name == "indexes":
+                numbers = {index: start + n for n, index in enumerate(sorted({*x.tolist()}))}
+                result.setdefault(name, []).extend(numbers[index] for index in x.tolist())
+                queries = len(numbers)
+            elif isinstance(x, tuple):
+                rows = zip(*(part.tolist() for part in x))
+                result.setdefault(name, []).extend((query + start, *others) for query, *others in rows)
+            else:
+                result.setdefault(name, []).append(x)
+        start += queries
+    for name, parts in result.items():
+        if name == "indexes":
+            result[name] = torch.tensor(parts)
+        elif isinstance(batches[0][name], tuple):
+            number = len(batches[0][name])
+            columns = [[row[n] for row in parts] for n in range(number)]
+            result[name] = tuple(torch.tensor(column, dtype=torch.long) for column in columns)
+        else:
+            result[name] = torch.cat(parts)
+    return result
+
+
+# ---- who looks -------------------------------------------------------------------------------------------------------
+
+
+def loaded(metric):
+    twin = copy.deepcopy(metric)
+    twin.reset()
+    for one in (metric, twin):
+        one.persistent(True)
+    twin.load_state_dict(metric.state_dict())
+    return twin
+
+
+def merged(metric):
+    other = copy.deepcopy(metric)
+    metric.reset()
+    metric.merge_state(other)
+    return metric
+
+
+def looked(metric):
+    """Every property and number of a metric and of the members of a collection."""
+    for one in metric.values() if isinstance(metric, tr.RankingCollection) else [metric]:
+        for name in ("num_queries", "num_empty", "standard_error", "num_rows"):
+            getattr(one, name, None)
+        hash(one)
+        with one.sync_context():
+            one.metric_state  # noqa: B018
+    return metric
+
+
+READERS = {
+    "nobody": lambda metric: metric,
+    "compute": lambda metric: (metric.compute() and None) or metric,
+    "summary": lambda metric: (metric.summary() if hasattr(metric, "summary") else 0, metric)[1],
+    "properties": looked,
+    "state_dict": loaded,
+    "pickle": lambda metric: pickle.loads(pickle.dumps(metric)),
+    "copy": copy.deepcopy,
+    "shallow copy": copy.copy,
+    "merge": merged,
+    "to": lambda metric: metric.to(torch.device("cpu")),
+}
+
+NAMES = ["ndcg@3", "mrr", "recall@2", "map(empty_target_action=skip)"]
+SUBJECTS = {
+    "metric": lambda: tr.NDCG(top_k=3),
+    "values kept": lambda: tr.MRR(aggregation="median"),
+    "collection": lambda: tr.RankingCollection(NAMES),
+    "Sliced": lambda: tr.Sliced(NAMES, slices=["a", "b"]),
+    "Bootstrapped": lambda: tr.Bootstrapped(NAMES, replicates=7),
+    "PerQuery": lambda: tr.PerQuery(NAMES),
+    "TieReport": lambda: tr.TieReport(NAMES),
+    "Abstention": lambda: tr.Abstention(NAMES[:3]),
+}
+MORE = {"Sliced": "slices", "Bootstrapped": "query_ids", "PerQuery": "query_ids", "Abstention": "confidence"}
+
+
+def by_query(draw, subject, queries, start):
+    """What a wrapper wants for each query."""
+    if subject == "Sliced":
+        return {"slices": integers(draw, queries, -1, 1)}
+    if subject in ("Bootstrapped", "PerQuery"):
+        return {"query_ids": torch.arange(start, start + queries)}
+    return {"confidence": torch.tensor([draw.random() for _ in range(queries)])} if subject == "Abstention" else {}
+
+
+def numbers(metric):
+    """All results in float64."""
+    if isinstance(metric, tr.RankingCollection):
+        return {key: numbers(one) for key, one in metric.items()}
+    if isinstance(metric, tr.PerQuery):
+        return metric.compute().to_dict()
+    if hasattr(metric, "tally"):
+        found = {key: x.item() for key, x in metric.results(metric.sums).items()}
+        return found | {"queries": metric.num_queries}
+    if isinstance(metric, tr.TieReport):
+        return {key: x.item() for key, x in metric.compute().items()}
+    rows = None if metric.rows is None else torch.cat(metric.rows)
+    return {
+        "value": metric.value_of(metric.sums, rows).item(),
+        "queries": metric.num_queries,
+        "empty": metric.num_empty,
+    }
+
+
+def same(found, want):
+    if isinstance(want, dict):
+        assert found.keys() == want.keys()
+        for key in want:
+            same(found[key], want[key])
+    elif isinstance(want, list | tuple):
+        assert len(found) == len(want)
+        for one, other in zip(found, want):
+            same(one, other)
+    elif isinstance(want, float):
+        tolerance = 1e-6 if float(numpy.float32(want)) == want else 1e-12
+        assert found == pytest.approx(want, rel=tolerance, abs=tolerance, nan_ok=True)
+    else:
+        assert found == want
+
+
+@pytest.mark.parametrize(
+    ("layout", "subject"),
+    [
+        (layout, subject)
+        for layout in LAYOUTS
+        for subject in SUBJECTS
+        if subject in ("metric", "collection") or layout in ("grades", "graded pairs", "ids")
+    ],
+)
+def test_the_numbers_are_those_of_one_batch_whoever_looks_in_between(layout, subject, monkeypatch):
+    waited = 0
+    for seed in range(4):
+        draw = random.Random(f"{layout} {subject} {seed}")
+        # Little room, so that the queue is also full.
+        monkeypatch.setattr(waiting, "ROOM", {"cpu": draw.choice([2**15, 2**17, 2**22])})
+        metric, batches, start = SUBJECTS[subject](), [], 0
+        kept = {name for name in options(random.Random(seed), layout, 2) if draw.random() < 0.3}
+        for _ in range(10):
+            queries = draw.choice([1, 2, 3, 7])
+            batch = LAYOUTS[layout](draw, queries) | by_query(draw, subject, queries, start)
+            batch |= {name: x for name, x in options(draw, layout, queries).items() if name in kept}
+            batches.append(copy.deepcopy(batch))
+            metric.update(**batch)
+            start += queries
+            waited += bool(metric._waiting.batches)
+            for x in batch.values():  # the caller writes into its tensors
+                for one in x if isinstance(x, tuple) else [x]:
+                    one.zero_()
+            metric = READERS[draw.choice([*READERS, *["nobody"] * 12])](metric)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            alone = SUBJECTS[subject]()
+            alone.update(**whole(batches))
+        same(numbers(metric), numbers(alone))
+    assert waited > 10
+
+
+def test_systems_that_are_compared_wait_together():
+    draw, metric, alone = random.Random(0), *(tr.Compared(NAMES, ["a", "b"]) for _ in range(2))
+    batches = [(scores(draw, 4), scores(draw, 4), integers(draw, 4, 0, 3, CANDIDATES)) for _ in range(9)]
+    for a, b, grades in batches:
+        metric.update({"a": a, "b": b}, grades)
+    assert len(metric._waiting.batches) == 8
+    a, b, grades = map(torch.cat, zip(*batches))
+    alone.update({"a": a, "b": b}, grades)
+    same({k: v.item() for k, v in metric.compute().items()}, {k: v.item() for k, v in alone.compute().items()})
+
+
+# ---- what does not wait, and what is lost ----------------------------------------------------------------------------
+
+
+def waited(metric, *batches):
+    for batch in batches:
+        metric.update(*batch)
+    return len(metric._waiting.batches)
+
+
+BATCH = torch.rand(4, 6), torch.tensor([0, 1, 2, 3])
+
+
+def test_batches_wait_while_shapes_and_dtypes_stay():
+    metric = tr.MRR()
+    assert waited(metric, BATCH) == 0  # the first one is ranked with all checks
+    assert waited(metric, BATCH, (torch.rand(9, 6), torch.zeros(9, dtype=torch.long))) == 2
+    assert waited(metric, (torch.rand(4, 7), BATCH[1])) == 0
+    assert waited(metric, (torch.rand(4, 7), BATCH[1])) == 1
+    assert waited(metric, (torch.rand(4, 7).double(), BATCH[1])) == 0
+    assert metric.num_queries == 4 + 4 + 9 + 4 + 4 + 4
+
+
+def test_a_user_who_asks_for_it_never_waits():
+    for metric in (tr.MRR(), tr.RankingCollection("mrr, map"), tr.Sliced("mrr", slices=["a"])):
+        metric.waits = False
+        more = (None,) if isinstance(metric, tr.Sliced) else ()
+        for _ in range(3):
+            metric.update(*BATCH, **({"slices": torch.zeros(4, dtype=torch.long)} if more else {}))
+            assert not metric._waiting.batches
+
+
+def test_what_waits_is_bounded(monkeypatch):
+    monkeypatch.setattr(waiting, "ROOM", {"cpu": 10_000})
+    metric = tr.MRR()
+    for _ in range(50):
+        metric.update(*BATCH)
+        assert metric._waiting.size <= 10_000
+    large = torch.rand(200, 6), torch.zeros(200, dtype=torch.long)
+    assert waited(metric, large) == 0
+    assert metric.num_queries == 400
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        (torch.rand(4, 6), torch.tensor([0, 1, 2])),
+        (torch.rand(4, 6), torch.rand(4, 5)),
+        (torch.rand(4, 6), torch.tensor([0, 1, 2, 3]), torch.ones(4, 6)),
+        (torch.rand(4, 6, 2), torch.tensor([0, 1, 2, 3])),
+        (torch.rand(4, 6), "mrr"),
+        (torch.rand(4, 6), ()),
+        (torch.rand(4, 6), (torch.tensor([0]), torch.tensor([0, 1]))),
+    ],
+)
+@pytest.mark.parametrize("make", [tr.MRR, lambda: tr.RankingCollection("mrr, ndcg")])
+def test_a_wrong_batch_raises_at_once_and_loses_nothing(make, wrong):
+    metric = make()
+    waited(metric, BATCH, BATCH)
+    with pytest.raises((TypeError, ValueError)):
+        metric.update(*wrong[:2], **({"mask": wrong[2]} if len(wrong) > 2 else {}))
+    metric.update(*BATCH)
+    one = metric if isinstance(metric, tr.MRR) else metric["mrr"]
+    assert one.num_queries == 12
+
+
+def test_bad_values_raise_in_compute_with_the_words_of_a_single_batch():
+    bad = torch.tensor([[0.1, math.nan]]), torch.tensor([1])
+    single, joined = tr.MRR(), tr.MRR()
+    single.update(*bad)
+    waited(joined, (torch.rand(3, 2), torch.tensor([0, 1, 0])), bad)
+    with pytest.raises(ValueError, match="NaN") as one:
+        single.compute()
+    with pytest.raises(ValueError, match="NaN") as other:
+        joined.compute()
+    assert str(one.value) == str(other.value)
+
+
+@pytest.mark.parametrize("query", [-1, 3, 4, 100])
+@pytest.mark.parametrize("argument", ["target", "exclude"])
+def test_a_pair_outside_of_its_batch_is_bad_and_no_pair_of_the_next(query, argument):
+    metric, good = tr.HitRate(top_k=1), (torch.tensor([0]), torch.tensor([1]))
+    for pair in (good, (torch.tensor([query]), torch.tensor([0])), good):
+        more = (
+            {"target": pair} if argument == "target" else {"target": torch.zeros(3, dtype=torch.long), "exclude": pair}
+        )
+        metric.update(torch.rand(3, 2), **more)
+    assert len(metric._waiting.batches) == 2
+    with pytest.raises(ValueError, match="out of range"):
+        metric.compute()
+
+
+def test_a_failure_names_the_batches_that_wait_and_loses_none(monkeypatch):
+    metric = tr.MRR()
+    waited(metric, BATCH, BATCH, BATCH)
+    accumulate = tr.MRR.accumulate
+    monkeypatch.setattr(tr.MRR, "accumulate", lambda *_: (_ for _ in ()).throw(MemoryError("full")))
+    with pytest.raises(MemoryError, match="full") as failure:
+        metric.compute()
+    assert "the last 2 updates" in "".join(failure.value.__notes__)
+    monkeypatch.setattr(tr.MRR, "accumulate", accumulate)
+    metric.update(*BATCH)
+    assert metric.num_queries == 16
+    alone = tr.MRR()
+    alone.update(*(torch.cat([x] * 4) for x in BATCH))
+    assert metric.compute() == alone.compute()
+
+
+def test_reset_drops_what_waits():
+    for metric in (tr.MRR(), tr.RankingCollection("mrr, map")):
+        waited(metric, BATCH, BATCH)
+        metric.reset()
+        metric.update(*BATCH)
+        one = metric if isinstance(metric, tr.MRR) else metric["map"]
+        assert one.num_queries == 4
+
+
+def test_members_of_a_collection_can_be_updated_reset_and_read_by_themselves():
+    suite = tr.RankingCollection("mrr, map, ndcg")
+    waited(suite, BATCH, BATCH)
+    suite["mrr"].update(*BATCH)
+    suite["mrr"].update(*BATCH)
+    suite["ndcg"].reset()
+    waited(suite, BATCH, BATCH)
+    other = tr.RankingCollection([suite["map"], "recall"])
+    waited(other, BATCH, BATCH)
+    waited(suite, BATCH)
+    assert {key: metric.num_queries for key, metric in suite.items()} == {"mrr": 28, "map": 28, "ndcg": 12}
+    assert other["recall"].num_queries == 8
+
+
+def test_forward_ranks_its_own_batch_at_once():
+    for metric in (tr.MRR(), tr.RankingCollection("mrr, map")):
+        waited(metric, BATCH, BATCH)
+        now = metric(torch.tensor([[0.1, 0.9]]), torch.tensor([0]))
+        assert (now if isinstance(metric, tr.MRR) else now["mrr"]) == 0.5
+        one = metric if isinstance(metric, tr.MRR) else metric["mrr"]
+        assert one.num_queries == 9
+
+
+def test_the_count_of_updates_and_a_value_that_was_kept_follow_each_update():
+    metric = tr.MRR()
+    waited(metric, BATCH)
+    first = metric.compute()
+    waited(metric, BATCH, (BATCH[0].flip(1), BATCH[1]))
+    assert metric.update_count == 3
+    assert metric.compute() != first
+
+
+def test_threads_that_update_one_metric_lose_nothing_that_waits():
+    metric = tr.RankingCollection("mrr, ndcg")
+
+    def work():
+        for _ in range(50):
+            metric.update(*BATCH)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [one.num_queries for one in metric.values()] == [800, 800]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_fork_has_the_batches_that_wait():
+    metric = tr.MRR()
+    waited(metric, BATCH, BATCH)
+    read, write = os.pipe()
+    if not (child := os.fork()):
+        os.write(write, bytes([metric.num_queries]))
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 1) == bytes([8])
+    assert metric.num_queries == 8
+
+
+def test_a_warning_of_values_comes_once():
+    metric = tr.MRR()
+    grades = torch.tensor([[0.7, 0.2, 0.1, 0.0, 0.3, 0.6]]).repeat(4, 1)
+    waited(metric, *[(torch.rand(4, 6), grades)] * 5)
+    with pytest.warns(UserWarning, match="relevance_level") as caught:
+        metric.compute()
+    assert len(caught) == 1
+
+
+def test_arrays_wait_like_tensors():
+    metric, arrays = tr.MRR(), (BATCH[0].numpy(), BATCH[1].numpy())
+    assert waited(metric, arrays, arrays, BATCH) == 2
+    assert metric.num_queries == 12
+
+
+def test_an_argument_that_is_given_twice_is_refused():
+    metric = tr.MRR()
+    waited(metric, BATCH)
+    for arguments, keywords in [((*BATCH, *[None] * 30), {}), (BATCH, {"preds": BATCH[0]})]:
+        with pytest.raises(TypeError):
+            metric.update(*arguments, **keywords)
+    assert metric.num_queries == 4

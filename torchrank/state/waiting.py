@@ -1,0 +1,283 @@
+"""Small batches that wait and are ranked as one: a batch has a fixed cost, of which most is spent on few numbers."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import torch
+from numpy import ndarray
+from torch import Tensor
+
+from torchrank.layouts.checks import tensor_of
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Held while a state is replaced, so that threads lose no update. One for all metrics, because locks cannot be pickled.
+LOCK = threading.RLock()
+
+# Other threads do not exist in the child of a fork: none may hold the lock, or be changing a state.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=LOCK.acquire,
+        after_in_parent=LOCK.release,
+        after_in_child=LOCK._at_fork_reinit,  # type: ignore[attr-defined]
+    )
+
+#: The bytes that may wait. A batch of more than a quarter of them is ranked at once.
+ROOM = {"cpu": 2**22}
+ROOM_OF_ACCELERATORS = 2**26
+
+#: What a tensor that waits costs beside its elements, in bytes.
+OVERHEAD = 2**10
+
+#: Arguments with a number for each candidate or row, of as many dimensions as preds.
+BY_CANDIDATE = ("mask", "tie_break", "groups")
+
+#: Arguments with (query, item) pairs.
+PAIRS = ("target", "exclude")
+
+#: Arguments with an element for each flat row.
+BY_ROW = frozenset({"preds", "target", "indexes", *BY_CANDIDATE})
+
+
+def bulk(update: F) -> F:
+    """Decorator for an ``update`` that gives the same state for several batches as for one batch of all queries."""
+    update.bulk = True  # type: ignore[attr-defined]
+    return update
+
+
+class Waiting:
+    """The batches of a metric or of several metrics that wait to be ranked as one.
+
+    All of them have one signature, see :func:`signed`. The first batch of a signature is ranked at once, with all
+    checks of its shapes and dtypes; a batch of the same signature would pass them, too. While batches wait, the metrics
+    do not have their states, so that whoever reads one has the batches ranked first.
+
+    Args:
+        at_once: updates all metrics with the arguments of one batch.
+        later: adds the joined arguments of several batches, which were counted as updates already.
+        members: returns the metrics; empty if batches must not wait.
+    """
+
+    def __init__(
+        self, at_once: Callable[..., Any], later: Callable[..., Any], members: Callable[[], Sequence[Any]]
+    ) -> None:
+        self.at_once, self.later, self.members = at_once, later, members
+        self.names = _names(getattr(later, "__func__", later))[1:]
+        self.batches: list[dict[str, Any]] = []
+        self.size = 0
+        self._signature: Any = None
+        self._states: list[tuple[Any, dict[str, Any]]] = []
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Keep a batch, or rank it at once."""
+        given = dict(zip(self.names, args), **kwargs)
+        for name, x in given.items():
+            if type(x) is ndarray:
+                given[name] = tensor_of(x)
+        wrong = len(given) != len(args) + len(kwargs)  # too many arguments, or one twice
+        signature, size = (None, 0) if wrong else signed(given)
+        if not self._takes(given, signature, size):
+            self.at_once(*args, **kwargs)
+            self._signature = signature or self._signature
+
+    def _takes(self, given: Mapping[str, Any], signature: Any, size: int) -> bool:
+        """Keep a batch. False if it must be ranked at once; then nothing waits any more."""
+        with LOCK:
+            room = self._room(given) if signature is not None and signature == self._signature else 0
+            if not room or 4 * size > room or not (self._states or self._begin()):
+                self.flush()
+                return False
+            if self.size + size > room:
+                self.flush()
+                self._begin()
+            with torch.no_grad():
+                self.batches.append({name: _copied(x) for name, x in given.items() if x is not None})
+            self.size += size
+            if (indexes := given.get("indexes")) is not None:
+                self._states[0][0].notice_cut(indexes)
+            for metric, _ in self._states:
+                attributes = metric.__dict__
+                attributes["_update_count"] += 1
+                attributes["_computed"] = None
+        return True
+
+    def _room(self, given: Mapping[str, Any]) -> int:
+        """The bytes that may wait."""
+        preds = given["preds"]
+        device = (preds if isinstance(preds, Tensor) else next(iter(preds.values()))).device
+        if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+            return 0
+        return ROOM.get(device.type, ROOM_OF_ACCELERATORS)
+
+    def _begin(self) -> bool:
+        """Take the states of the metrics. False if one of them must not wait."""
+        metrics = self.members()
+        for metric in metrics:
+            if metric._held is not None:
+                metric._held.flush()
+            if metric._in_forward or metric._is_synced or metric.compute_on_cpu or not metric.waits:
+                return False
+        for metric in metrics:
+            attributes = metric.__dict__
+            self._states.append((metric, {name: attributes.pop(name) for name in metric._defaults}))
+            attributes["_held"] = self
+        return bool(metrics)
+
+    def _end(self) -> list[dict[str, Any]]:
+        """Give the states back. Returns the batches, of which none waits any more."""
+        for metric, states in self._states:
+            metric.__dict__.update(states, _held=None)
+        batches, self.batches, self.size, self._states = self.batches, [], 0, []
+        return batches
+
+    def flush(self) -> None:
+        """Rank all batches. If that fails, they wait on."""
+        with LOCK:
+            size = self.size
+            if not (batches := self._end()):
+                return
+            metrics = self.members()
+            ends = [metric._ends for metric in metrics]
+            try:
+                for metric in metrics:  # those of each batch were looked at
+                    metric._ends = None
+                with torch.no_grad():
+                    self.later(**joined(batches))
+                for metric, end in zip(metrics, ends):
+                    metric._ends = end
+            except BaseException as error:
+                self._begin()
+                self.batches, self.size = batches, size
+                error.add_note(
+                    f"This concerns the batches of the last {len(batches)} updates, which wait to be ranked as one;"
+                    " reset() drops them"
+                )
+                raise
+
+    def drop(self) -> None:
+        """Forget all batches."""
+        with LOCK:
+            self._end()
+
+
+@functools.cache
+def _names(function: Callable[..., Any]) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
+def signed(given: Mapping[str, Any]) -> tuple[Any, int]:
+    """The signature of the arguments of ``update``, and their size in bytes.
+
+    Batches with equal signatures differ in values and in the number of queries or rows only, so they can be joined.
+    None = the batch cannot be joined, or its shapes do not fit together.
+    """
+    preds = given.get("preds")
+    several = type(preds) is dict
+    first: Any = next(iter(preds.values()), None) if several else preds  # type: ignore[union-attr]
+    if type(first) is not Tensor or not (dims := first.dim()):
+        return None, 0
+    rows, floating, size = len(first), first.is_floating_point(), 0
+    parts: list[Any] = []
+    for name, x in given.items():
+        if x is None:
+            continue
+        tensors: Any = (x,)
+        if type(x) is not Tensor:
+            if type(x) is str:
+                parts.append((name, x))
+                continue
+            if type(x) is dict and name == "preds":
+                tensors = x.values()
+                parts.append(tuple(x))
+            elif type(x) is tuple and name in PAIRS and dims == 2:
+                tensors = x
+                lengths = {len(one) if type(one) is Tensor and one.dim() == 1 else -1 for one in x}
+                if len(lengths) != 1 or -1 in lengths:
+                    return None, 0
+            else:
+                return None, 0
+        for one in tensors:
+            if type(one) is not Tensor or one.layout is not torch.strided or not one.dim() or one.is_nested:
+                return None, 0
+            if tensors is not x and len(one) != rows:
+                return None, 0
+            size += one.nbytes + OVERHEAD
+            parts.append((name, one.dtype, one.device, one.shape[1:]))
+        if name == "target":
+            # Integer scores with labels in the place of scores are an error that values decide.
+            if not floating and any(one.is_floating_point() for one in tensors):
+                return None, 0
+        elif name in BY_CANDIDATE and x.dim() != dims:
+            return None, 0
+    indexes = given.get("indexes")
+    if (dims == 1) is (indexes is None) or (indexes is not None and not _joinable(given, indexes)):
+        return None, 0
+    if torch._C._functorch.maybe_current_level() is not None:
+        return None, 0
+    return parts, size
+
+
+def _joinable(given: Mapping[str, Any], indexes: Tensor) -> bool:
+    """Whether flat rows can be joined: how many queries they have is not known, so nothing may be one per query."""
+    named = {name for name, x in given.items() if x is not None and type(x) is not str}
+    return named <= BY_ROW and indexes.dim() == 1 and indexes.dtype is not torch.uint64
+
+
+def _copied(x: Any) -> Any:
+    if isinstance(x, Tensor):
+        return x.clone()
+    if isinstance(x, tuple):
+        return tuple(map(torch.clone, x))
+    return {key: part.clone() for key, part in x.items()} if isinstance(x, dict) else x
+
+
+def joined(batches: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The arguments of one batch with all queries of several batches of the same signature."""
+    if len(batches) == 1:
+        return batches[0]
+    result: dict[str, Any] = {}
+    for name, x in batches[0].items():
+        parts = [batch[name] for batch in batches]
+        if isinstance(x, tuple):
+            query, *others = map(torch.cat, zip(*parts))
+            result[name] = (_shifted(query, parts, batches), *others)
+        elif isinstance(x, dict):
+            result[name] = {key: torch.cat([part[key] for part in parts]) for key in x}
+        else:
+            result[name] = x if isinstance(x, str) else torch.cat(_apart(parts) if name == "indexes" else parts)
+    return result
+
+
+def _shifted(query: Tensor, parts: Sequence[tuple[Tensor, ...]], batches: Sequence[Mapping[str, Any]]) -> Tensor:
+    """The queries of pairs as rows of the joined batch; -1 if they are not rows of their own batch."""
+    rows = [len(next(iter(p.values())) if isinstance(p := batch["preds"], dict) else p) for batch in batches]
+    number, end = torch.tensor([[len(part[0]) for part in parts], rows], device="cpu")
+    sizes = torch.stack([end, end.cumsum(0) - end]).repeat_interleave(number, dim=1)
+    end, start = sizes.to(query.device, non_blocking=True)
+    query = query.long()
+    return torch.where((query >= 0) & (query < end), query + start, -1)
+
+
+def _apart(parts: Sequence[Tensor]) -> list[Tensor]:
+    """Indexes of flat rows, of which no two batches have the same, in the same order within a batch."""
+    parts, start, apart = [part.long() for part in parts], 0, list[Tensor]()
+    for part, (low, high) in zip(parts, torch.stack([torch.stack(_ends(part)) for part in parts]).tolist()):
+        if high - low >= 2**40:  # hashes; so many batches of them could leave the range of int64
+            part = part.unique(return_inverse=True)[1]
+            low, high = 0, len(part)
+        apart.append(part + (start - low))
+        start += high - low + 1
+    return apart
+
+
+def _ends(part: Tensor) -> tuple[Tensor, Tensor]:
+    if not len(part):
+        return part.new_zeros(()), part.new_zeros(())
+    low, high = part.aminmax()
+    return low, high
