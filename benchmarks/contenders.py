@@ -108,6 +108,7 @@ class Suite:
 
     def _made(self, data: Data) -> tuple[tr.RankingCollection, Callable[[], None]]:
         suite = tr.RankingCollection(self.measures).to(data.device)
+        suite.waits = False  # the batch is ranked in the update that is timed
         args, kwargs = self.arguments(data)
         return suite, lambda: suite.update(*args, **kwargs)
 
@@ -155,6 +156,7 @@ class Suite:
 
         def prepare(data: Data) -> Prepared:
             metric = make(tr.RankingCollection(self.measures)).to(data.device)
+            metric.waits = False
             (scores, target), kwargs = self.arguments(data)
             kwargs = kwargs | more(torch.arange(len(data.scores), device=data.device))
             scores = {"a": scores, "b": scores.clone()} if systems else scores

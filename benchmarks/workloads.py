@@ -24,10 +24,10 @@ from benchmarks.catalogues import (
     next_item,
     top_k,
 )
+from benchmarks.epoch import epochs
 from benchmarks.flat_rows import SIX, flat, flat_cut, retrieval
 from benchmarks.imports import importing
 from benchmarks.plan import NUMBERS, OURS, Data, Target, Workload, at_most, faster
-from benchmarks.small_batches import small_batches
 from benchmarks.sync import LARGE, SMALL, synchronised
 
 LTR = "ndcg@5,10 mrr@10 map@10 precision@10 recall@10 hitrate@10"
@@ -399,7 +399,7 @@ WORKLOADS: tuple[Workload, ...] = (
     cutoffs("no ties", 8000, None, (at_most(3, "at one cutoff"),)),
     cutoffs("few queries", 64, None, ()),
     cutoffs("many ties", 8000, 1, ()),
-    *small_batches(),
+    *epochs(),
     run(),
     all_ranks(),
     many_relevant(),

@@ -233,7 +233,7 @@ def test_every_workload_has_targets_as_data(parts):
         "run",
         "all_ranks",
         "many_relevant",
-        "small_batches",
+        "epoch",
         "files",
         "frames",
         "command",
@@ -327,6 +327,7 @@ def test_the_plan_of_each_row_is_printed(parts):
 def test_a_small_batch_of_eight_measures_makes_few_calls(parts, target, most):
     generator = torch.Generator().manual_seed(0)
     suite = tr.RankingCollection(parts["launches"].SUITE)
+    suite.waits = False
     batch = torch.randn(8, 10, generator=generator), torch.randint(0, 2, target, generator=generator)
     for _ in range(2):  # the first batches make constants
         suite.update(*batch)

@@ -135,6 +135,8 @@ class Ragged:
 
     def again(self) -> Tensor:
         """bool, in any order: True for each repetition of an item within its query."""
+        if len(self.items) and int(self.sizes.max()) * len(self.sizes) <= 4 * len(self.items):
+            return repetitions(self.rectangle()[0])
         owner = torch.searchsorted(self.start, torch.arange(len(self.items), device="cpu"), right=True)
         owner = owner.to(self.items.device, non_blocking=True)
         # Two stable sorts, by item and then by query, put equal items of a query side by side.

@@ -164,13 +164,16 @@ def _of_pairs(pairs: tuple, num_queries: int, device: torch.device) -> tuple[Rag
         grade, bad = grades(check_tensor(target[2], "grades"), device, ~outside)
         errors = errors + bad
     # Pairs outside get the number behind the last query, so that they stand last and can be cut off.
-    query, order = query.masked_fill(outside, num_queries).sort(stable=True)
+    query, order = query.masked_fill(outside, num_queries), None
+    if not query.is_cpu or bool((query[1:] < query[:-1]).any()):
+        query, order = query.sort(stable=True)
     sizes = torch.zeros(num_queries + 1, dtype=torch.int64, device=device)
     # The only target whose sizes depend on values, so the only one that waits for an accelerator.
     sizes = sizes.scatter_add_(0, query, torch.ones_like(query)).cpu()
     start = torch.nn.functional.pad(sizes[:-1].cumsum(0), (1, 0))
-    order = order[: int(start[-1])]
-    return Ragged(item[order], grade[order], start), errors
+    inside: slice | Tensor = slice(0, int(start[-1]))
+    inside = inside if order is None else order[inside]
+    return Ragged(item[inside], grade[inside], start), errors
 
 
 def _of_sparse(x: Any, name: str, queries: int, limit: int | None) -> Any:

@@ -180,7 +180,7 @@ def signed(given: Mapping[str, Any]) -> tuple[Any, int]:
     preds = given.get("preds")
     several = type(preds) is dict
     first: Any = next(iter(preds.values()), None) if several else preds  # type: ignore[union-attr]
-    if type(first) is not Tensor or not (dims := first.dim()):
+    if type(first) is not Tensor or first.is_nested or not (dims := first.dim()):
         return None, 0
     rows, floating, size = len(first), first.is_floating_point(), 0
     parts: list[Any] = []
