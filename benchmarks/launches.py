@@ -107,6 +107,7 @@ def of_rows(rows: int = 10_000) -> Launches:
 
 def _of(metric: Any, *batch: torch.Tensor) -> Launches:
     metric = metric.to("meta")
+    metric.waits = False
     metric.update(*batch)  # makes constants that later batches share
     with Launches() as launches:
         metric.update(*batch)

@@ -4,11 +4,7 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support.unread import Elsewhere
 from torchrank.hardware import devices
-from torchrank.layouts.arrange import Batch
-from torchrank.state import query_mean
-from torchrank.state.scoring import score_batch
 
 
 def test_constants_are_made_once_for_each_argument_and_are_bounded():
@@ -77,27 +73,3 @@ def test_discounts_of_users_may_change_between_batches():
     for power[0] in (1.0, 2.0):
         want = sum(rank ** -power[0] for rank in (1, 2, 3, 4)) / 4
         assert metric.score(*tied).item() == pytest.approx(want)
-
-
-@pytest.mark.parametrize("changed", [False, True])
-def test_states_of_a_collection_that_are_added_together_equal_states_added_one_by_one(changed):
-    generator = torch.Generator().manual_seed(0)
-    scores, grades = torch.randn(9, 5, generator=generator), torch.randint(0, 2, (9, 5), generator=generator)
-    suite, alone = tr.RankingCollection(["ndcg", "mrr@3", "map"]), tr.RankingCollection(["ndcg", "mrr@3", "map"])
-    for _ in range(2):
-        batch = Batch(scores.as_subclass(Elsewhere), grades)
-        metrics = list(suite.values())
-        results = query_mean.added_together(metrics, score_batch(metrics, batch))
-        assert all(result.added is not None for result in results)
-        if changed:  # by another thread
-            for metric in metrics:
-                metric.update(scores[:2], grades[:2])
-        batch.results.update(zip(map(id, metrics), results))
-        for metric in metrics:
-            metric.update(batch)
-        for metric in alone.values():
-            if changed:
-                metric.update(scores[:2], grades[:2])
-            metric.update(scores, grades)
-    for one, other in zip(suite.values(), alone.values()):
-        assert torch.equal(one.sums, other.sums)

@@ -72,10 +72,18 @@ LAYOUTS = ["dense", "dense, subtopics", "dense, tie_break", "bf16", "label", "li
 LAYOUTS += ["dense, groups", "label, groups", "list, groups", "ids, groups", "ids, repeats"]
 
 
+@pytest.fixture(autouse=True)
+def ranked_at_once(monkeypatch):
+    """Batches are ranked in their own update, unless a test asks for the queue."""
+    monkeypatch.setattr(tr.RankingCollection, "waits", False)
+    monkeypatch.setattr(tr.RankingMetric, "waits", False)
+
+
 @on_gpu
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_update_never_waits_for_the_device(layout, deterministic):
+@pytest.mark.parametrize("joined", [False, True])
+def test_update_never_waits_for_the_device(layout, deterministic, joined):
     arguments, keywords = batch(layout)
     expected = tr.RankingCollection(NAMES)
     expected.update(*arguments, **keywords)
@@ -83,10 +91,15 @@ def test_update_never_waits_for_the_device(layout, deterministic):
     arguments, keywords = to_device(arguments), {name: to_device(value) for name, value in keywords.items()}
     suite.update(*arguments, **keywords)  # the first call may load kernels
     suite.reset()
+    suite.waits = joined
+    for metric in suite.values():
+        metric.waits = joined
     torch.use_deterministic_algorithms(deterministic)
     try:
         with no_waiting():
-            suite.update(*arguments, **keywords)
+            for _ in range(2 if joined else 1):
+                suite.update(*arguments, **keywords)
+            suite._waiting.flush()
     finally:
         torch.use_deterministic_algorithms(False)
     torch.testing.assert_close({k: v.cpu() for k, v in suite.compute().items()}, expected.compute())

@@ -129,7 +129,7 @@ def status_of_a_fork():
     """The status of a process that is forked while another thread measures its batch."""
     torch.set_num_threads(2)
     scores, grades = torch.rand(300, 200), torch.randint(2, (300, 200))
-    tr.state.torchmetrics_fixes.LOCK.acquire()
+    tr.state.waiting.LOCK.acquire()
     threads.machine._lock.acquire()
     if (child := os.fork()) == 0:
         tr.NDCG().update(scores, grades)

@@ -92,14 +92,23 @@ def add(metric, kind, batches):
 
 def rounded(table):
     """The cells of a table, with 11 digits."""
-    return [[float(f"{x:.11g}") if isinstance(x, float) else x for x in row.values()] for row in table.rows]
+    return digits([list(row.values()) for row in table.rows])
+
+
+def digits(x, number=11):
+    """Numbers with some digits, because the last one depends on which batches are ranked as one."""
+    if isinstance(x, dict):
+        return {key: digits(one, number) for key, one in x.items()}
+    if isinstance(x, list | tuple):
+        return [digits(one, number) for one in x]
+    return float(f"{x:.{number}g}") if isinstance(x, float) else x
 
 
 def shown(result):
-    """All numbers of a result: values of queries to the bit, means with 6 digits, because batches are joined."""
+    """All numbers of a result, without the digits that rounding decides."""
     if isinstance(result, tr.QueryTable):
-        return [result.to_dict(), result.compute(), [list(row.values()) for row in result.summary().rows]]
-    return {key: float(f"{value:.6g}") for key, value in result.items()}
+        return digits([result.to_dict(), result.compute(), [list(row.values()) for row in result.summary().rows]])
+    return digits({key: value.item() for key, value in result.items()}, 6)
 
 
 @cache

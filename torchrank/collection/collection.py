@@ -205,8 +205,14 @@ class RankingCollection(MetricCollection):
 
     @with_options
     def _update_at_once(self, preds: Any, target: Any = None, **options: Unpack[Options]) -> None:
-        for metric, arguments, keywords in self._calls(Batch(preds, target, **options)):
-            metric.update(*arguments, **keywords)
+        batch = Batch(preds, target, **options)
+        for metric, arguments, keywords in self._calls(batch):
+            result = batch.results.get(id(metric))
+            if isinstance(metric, Measure) and result is not None and not metric.compute_on_cpu:
+                metric.count_update()
+                metric.accumulate(result)
+            else:
+                metric.update(*arguments, **keywords)
 
     @with_options
     def _update_later(self, preds: Any, target: Any = None, **options: Unpack[Options]) -> None:

@@ -104,6 +104,12 @@ class SafeMetric(Metric):
             )
         return super().__getattr__(name)
 
+    def count_update(self) -> None:
+        """Note an update, as torchmetrics does in each."""
+        attributes = self.__dict__
+        attributes["_update_count"] += 1
+        attributes["_computed"] = None
+
     def leave_meta(self) -> None:
         """Keep the state on the CPU if the default device is "meta", where tensors have no values."""
         if self._device.type == "meta":

@@ -102,9 +102,7 @@ class Waiting:
             if (indexes := given.get("indexes")) is not None:
                 self._states[0][0].notice_cut(indexes)
             for metric, _ in self._states:
-                attributes = metric.__dict__
-                attributes["_update_count"] += 1
-                attributes["_computed"] = None
+                metric.count_update()
         return True
 
     def _room(self, given: Mapping[str, Any]) -> int:
