@@ -14,7 +14,7 @@ from tests.support import layout_cases
 from tests.support.layout_cases import config
 from tests.support.oracle_comparison import IN_TURN, assert_all_equal, scored
 from tests.support.tie_orders import Query
-from tests.support.unread import Elsewhere
+from tests.support.unread import Elsewhere, NothingRead, leave_values_unread
 from torchrank.formulas import judgment_bounds
 from torchrank.layouts import ranked_ids
 
@@ -635,6 +635,17 @@ def test_a_partly_judged_group_is_judged_where_no_bound_is_asked_for():
     suite = tr.RankingCollection(["judged", "bpref", "infap", "map(unjudged=condensed)", "mrr(unjudged=upper)", "mrr"])
     for (label, value), same in zip(suite.score(scores, target, groups=groups).items(), suite.score(*want).values()):
         assert value.item() == (1.0 if label == "mrr(unjudged=upper)" else same.item()), label
+
+
+def test_bounds_of_short_lists_of_groups_read_no_grade(monkeypatch):
+    grades = torch.tensor([[0.1, -1.0, 0.2, -1.0, 0.3, -1.0], [0.5, -1.0, 0.5, -1.0, -1.0, -1.0]])
+    ranking = tr.Ranking.from_scores(torch.rand(2, 6), grades, groups=torch.arange(3).repeat_interleave(2))
+    metric = tr.NDCG(unjudged="upper")
+    want = metric.score(ranking)
+    leave_values_unread(monkeypatch)
+    with NothingRead():
+        metric.update(ranking)
+    assert metric.score(ranking).equal(want)
 
 
 @pytest.mark.parametrize("grades", [(0.1, 0.1, 0.1, 0.3, 0.5, 0.9), (0.1, 0.3, 0.5, 0.9, 3.0)])
