@@ -11,6 +11,7 @@ import warnings
 import numpy
 import pytest
 import torch
+import torchmetrics
 
 import torchrank as tr
 from torchrank.state import waiting
@@ -460,3 +461,32 @@ def test_an_argument_that_is_given_twice_is_refused():
         with pytest.raises(TypeError):
             metric.update(*arguments, **keywords)
     assert metric.num_queries == 4
+
+
+def of_torchmetrics():
+    """Wrappers of torchmetrics around a metric, which read and replace its state in ways of their own."""
+    wrappers = torchmetrics.wrappers
+    yield lambda: torchmetrics.MetricCollection({"a": tr.MRR(), "b": tr.MRR(top_k=2), "c": tr.NDCG()})
+    yield lambda: torchmetrics.MetricCollection([tr.MRR(), tr.NDCG()], compute_groups=False)
+    yield lambda: wrappers.MinMaxMetric(tr.MRR())
+    yield lambda: wrappers.MetricTracker(tr.RankingCollection("mrr, ndcg"))
+    yield lambda: wrappers.Running(tr.MRR(), window=3)
+
+
+@pytest.mark.parametrize("make", list(of_torchmetrics()))
+def test_wrappers_of_torchmetrics_see_every_batch(make, monkeypatch):
+    draw, found = random.Random(0), []
+    batches = [(scores(draw, 3), integers(draw, 3, 0, 1, CANDIDATES)) for _ in range(12)]
+    for waits in (True, False):
+        monkeypatch.setattr(tr.RankingMetric, "waits", waits)
+        metric, seen = make(), []
+        for n, batch in enumerate(batches):
+            if n % 6 == 0 and hasattr(metric, "increment"):
+                metric.increment()
+            metric(*batch) if n in (4, 9) else metric.update(*batch)
+            if n in (2, 7):
+                seen.append(metric.compute())
+            if n == 8:
+                metric = copy.deepcopy(metric)
+        found.append([*seen, metric.compute()])
+    torch.testing.assert_close(*found, rtol=1e-6, atol=0)
