@@ -369,6 +369,19 @@ def test_a_failure_names_the_batches_that_wait_and_loses_none(monkeypatch):
     assert metric.compute() == alone.compute()
 
 
+def test_a_collection_that_fails_half_way_adds_nothing_twice(monkeypatch):
+    suite = tr.RankingCollection(["mrr(aggregation=median)", "map", "ndcg"])
+    waited(suite, BATCH, BATCH, BATCH)
+    accumulate = tr.MAP.accumulate
+    monkeypatch.setattr(tr.MAP, "accumulate", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    for reader in (lambda: suite["ndcg"].num_queries, lambda: suite(*BATCH)):  # forward sets more aside
+        with pytest.raises(KeyboardInterrupt):
+            reader()
+    monkeypatch.setattr(tr.MAP, "accumulate", accumulate)
+    assert [metric.num_queries for metric in suite.values()] == [12, 12, 12]
+    assert sum(map(len, suite["mrr(aggregation=median)"].rows)) == 12
+
+
 def test_reset_drops_what_waits():
     for metric in (tr.MRR(), tr.RankingCollection("mrr, map")):
         waited(metric, BATCH, BATCH)

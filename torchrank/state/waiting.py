@@ -90,12 +90,11 @@ class Waiting:
         """Keep a batch. False if it must be ranked at once; then nothing waits any more."""
         with LOCK:
             room = self._room(given) if signature is not None and signature == self._signature else 0
+            if self.size + size > room:
+                self.flush()
             if not room or 4 * size > room or not (self._states or self._begin()):
                 self.flush()
                 return False
-            if self.size + size > room:
-                self.flush()
-                self._begin()
             with torch.no_grad():
                 self.batches.append({name: _copied(x) for name, x in given.items() if x is not None})
             self.size += size
@@ -121,11 +120,14 @@ class Waiting:
                 metric._held.flush()
             if metric._in_forward or metric._is_synced or metric.compute_on_cpu or not metric.waits:
                 return False
+        self._hold(metrics)
+        return bool(metrics)
+
+    def _hold(self, metrics: Sequence[Any]) -> None:
         for metric in metrics:
             attributes = metric.__dict__
             self._states.append((metric, {name: attributes.pop(name) for name in metric._defaults}))
             attributes["_held"] = self
-        return bool(metrics)
 
     def _end(self) -> list[dict[str, Any]]:
         """Give the states back. Returns the batches, of which none waits any more."""
@@ -137,20 +139,25 @@ class Waiting:
     def flush(self) -> None:
         """Rank all batches. If that fails, they wait on."""
         with LOCK:
-            size = self.size
-            if not (batches := self._end()):
+            # Copies, because lists of values are appended to. The ends of each batch of flat rows were looked at.
+            before = [
+                (metric, {name: list(x) if isinstance(x, list) else x for name, x in states.items()}, metric._ends)
+                for metric, states in self._states
+            ]
+            size, batches = self.size, self._end()
+            if not batches:
                 return
-            metrics = self.members()
-            ends = [metric._ends for metric in metrics]
             try:
-                for metric in metrics:  # those of each batch were looked at
+                for metric, _, _ in before:
                     metric._ends = None
                 with torch.no_grad():
                     self.later(**joined(batches))
-                for metric, end in zip(metrics, ends):
-                    metric._ends = end
+                for metric, _, ends in before:
+                    metric._ends = ends
             except BaseException as error:
-                self._begin()
+                for metric, states, ends in before:
+                    metric.__dict__.update(states, _ends=ends)
+                self._hold([metric for metric, _, _ in before])
                 self.batches, self.size = batches, size
                 error.add_note(
                     f"This concerns the batches of the last {len(batches)} updates, which wait to be ranked as one;"
