@@ -95,8 +95,7 @@ class Waiting:
             if not room or 4 * size > room or not (self._states or self._begin()):
                 self.flush()
                 return False
-            with torch.no_grad():
-                self.batches.append({name: _copied(x) for name, x in given.items() if x is not None})
+            self.batches.append({name: _copied(x) for name, x in given.items() if x is not None})
             self.size += size
             if (indexes := given.get("indexes")) is not None:
                 self._states[0][0].notice_cut(indexes)
@@ -187,7 +186,7 @@ def signed(given: Mapping[str, Any]) -> tuple[Any, int]:
     first: Any = next(iter(preds.values()), None) if several else preds  # type: ignore[union-attr]
     if type(first) is not Tensor or first.is_nested or not (dims := first.dim()):
         return None, 0
-    rows, floating, size = len(first), first.is_floating_point(), 0
+    rows, floating, size = first.shape[0], first.is_floating_point(), 0
     parts: list[Any] = []
     for name, x in given.items():
         if x is None:
@@ -210,7 +209,7 @@ def signed(given: Mapping[str, Any]) -> tuple[Any, int]:
         for one in tensors:
             if type(one) is not Tensor or one.layout is not torch.strided or not one.dim() or one.is_nested:
                 return None, 0
-            if tensors is not x and len(one) != rows:
+            if tensors is not x and one.shape[0] != rows:
                 return None, 0
             size += one.nbytes + OVERHEAD
             parts.append((name, one.dtype, one.device, one.shape[1:]))
@@ -236,10 +235,10 @@ def _joinable(given: Mapping[str, Any], indexes: Tensor) -> bool:
 
 def _copied(x: Any) -> Any:
     if isinstance(x, Tensor):
-        return x.clone()
+        return (x.detach() if x.requires_grad else x).clone()
     if isinstance(x, tuple):
-        return tuple(map(torch.clone, x))
-    return {key: part.clone() for key, part in x.items()} if isinstance(x, dict) else x
+        return tuple(map(_copied, x))
+    return {key: _copied(part) for key, part in x.items()} if isinstance(x, dict) else x
 
 
 def joined(batches: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
