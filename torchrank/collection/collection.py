@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterable, KeysView, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, Unpack, get_args
 from urllib.parse import unquote
 
 import torch
@@ -34,10 +33,10 @@ from torchrank.state.waiting import Waiting
 from torchrank.statistics.table import Table
 
 
-@functools.cache
-def _takes_results(cls: type[Measure]) -> bool:
-    """Whether metrics of a class take their results from a batch. Other classes may change it before it is added."""
-    return cls.update in (RankingMetric.update, ListMetric.update) and cls.forward is Measure.forward
+def _takes_values(metric: Metric) -> TypeGuard[Measure]:
+    """Whether a metric may get its values in place of a batch. Other classes may change it before it is added."""
+    cls: Any = type(metric)
+    return cls.forward is Measure.forward and cls.update in (RankingMetric.update, ListMetric.update)
 
 
 class RankingCollection(MetricCollection):
@@ -224,8 +223,7 @@ class RankingCollection(MetricCollection):
     def _waiters(self) -> Sequence[Measure]:
         """The metrics, if batches can wait for all of them."""
         members = list(self._modules.values())
-        every = all(isinstance(metric, Measure) and _takes_results(type(metric)) for metric in members)
-        return members if every and self.waits else ()  # type: ignore[return-value]
+        return members if self.waits and all(map(_takes_values, members)) else ()  # type: ignore[return-value]
 
     def reset(self) -> None:
         """Forget all batches."""
@@ -270,7 +268,7 @@ class RankingCollection(MetricCollection):
         }
 
     def _calls(self, batch: Batch) -> list[tuple[Metric, tuple[Any, ...], dict[str, Any]]]:
-        """Each metric with the arguments of its update. Our metrics get the batch, with the results of one ranking.
+        """Each metric with the arguments of its update. Our metrics get their values of one ranking of the batch.
 
         If the batch does not fit one of them, an error is raised before any metric is updated.
         """
@@ -281,15 +279,15 @@ class RankingCollection(MetricCollection):
                     f"Expected preds and target for {type(metric).__name__}, got a Ranking; update it by itself, or"
                     " leave it out of this collection"
                 )
-        ours = [metric for metric in members if isinstance(metric, Measure) and _takes_results(type(metric))]
-        batch.results.update(zip(map(id, ours), score_batch(ours, batch, values=False)))
+        ours = list(filter(_takes_values, members))
+        results = iter(score_batch(ours, batch, values=False))
         # All others receive only the keywords that the user has passed.
         options = {key: x for key, x in {**batch.options, "weights": batch.weights}.items() if x is not None}
         others = Pointwise(batch.preds, batch.target, options)
         calls: list[tuple[Metric, tuple[Any, ...], dict[str, Any]]] = []
         for metric in members:
-            if id(metric) in batch.results:
-                calls.append((metric, (batch,), {}))
+            if _takes_values(metric):
+                calls.append((metric, (next(results),), {}))
             elif isinstance(metric, Measure):
                 taken = ("mask", "exclude", "repeats", "weights") if isinstance(metric, ListMetric) else options
                 chosen = {key: options[key] for key in taken if key in options}

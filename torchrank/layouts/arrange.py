@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict, TypeVar
 
 import numpy
@@ -73,8 +73,6 @@ class Batch:
 
     A list as ``target`` or ``exclude`` stays a list, with the ids of one query in each element. A ``mask`` or
     ``tie_break`` of the catalogue, [candidate] or [1, candidate], is expanded to a row per query, without a copy.
-
-    A collection scores the batch once, and passes it with the ``results`` to ``update`` of each member, as ``preds``.
     """
 
     preds: Any
@@ -90,8 +88,6 @@ class Batch:
     groups: Any = None
     #: the treatment of repeated ids: "error", "first" or "hold"
     repeats: str = "error"
-    #: the results of the metrics that have scored the batch together, by ``id(metric)``
-    results: dict[int, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, x in list(vars(self).items()):

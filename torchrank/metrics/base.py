@@ -410,10 +410,11 @@ class RankingMetric(Measure):
             ValueError: shapes do not fit together, or lists are too long for ``unjudged="lower"`` or "upper". Bad
                 values are counted and raise in :meth:`compute`.
         """
-        batch: Any = preds
-        if not isinstance(preds, Batch):
-            batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
-        self.accumulate(batch.results.get(id(self)) or score_batch([self], batch, values=False)[0])
+        if isinstance(preds, Values):  # of a collection, which has scored the batch for all of its metrics
+            self.accumulate(preds)
+            return
+        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
+        self.accumulate(score_batch([self], batch, values=False)[0])
         if indexes is not None:
             self.notice_cut(batch.indexes)
 
