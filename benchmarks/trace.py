@@ -26,14 +26,15 @@ class Call(NamedTuple):
 
 
 def calls(work: Callable[[], Any]) -> list[Call]:
-    """The calls during ``work()``."""
+    """The calls during ``work()``. A comprehension of lists is part of its function, as from Python 3.12 on."""
     found: list[Call] = []
     depth = 0
 
     def see(frame: FrameType, event: str, _: object) -> None:
         nonlocal depth
         path = Path(frame.f_code.co_filename)
-        if event not in ("call", "return") or not path.is_relative_to(ROOT):
+        listed = frame.f_code.co_name == "<listcomp>"
+        if event not in ("call", "return") or listed or not path.is_relative_to(ROOT):
             return
         if event == "call":
             found.append(Call(depth, str(path.relative_to(ROOT)), frame.f_code.co_qualname))

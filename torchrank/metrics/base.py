@@ -266,7 +266,7 @@ class RankingMetric(Measure):
             parts.append(replace(self._over_ties(ranking.take(rows), quantity_of(relative)[0]), queries=rows))
         joined = Values.join([Values.stack([values], values.queries) for values in parts])
         errors = self.errors(ranking) if self.validate_args else torch.zeros_like(ranking.errors)
-        return replace(next(iter(joined.each())), errors=errors)
+        return replace(joined.each()[0], errors=errors)
 
     def _copy(self, **changes: Any) -> Self:
         """A copy of the measure with other arguments, used for its formula only."""

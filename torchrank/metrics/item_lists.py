@@ -189,10 +189,11 @@ class ListMetric(Measure):
             TypeError: ``preds`` is not a tensor of integer ids.
             ValueError: shapes do not fit together. Bad values are counted and raise in :meth:`compute`.
         """
-        if not isinstance(preds, Values):  # of a collection, which has scored the batch for all of its metrics
-            batch = Batch(preds, target, weights, mask, exclude=exclude, repeats=repeats)
-            preds = score_batch([self], batch, values=False)[0]
-        self.accumulate(preds)
+        if isinstance(preds, Values):  # of a collection, which has scored the batch for all of its metrics
+            self.accumulate(preds)
+            return
+        batch = Batch(preds, target, weights, mask, exclude=exclude, repeats=repeats)
+        self.accumulate(score_batch([self], batch, values=False)[0])
 
     def per_query(self, batch: Batch) -> Values:
         """The values of the lists of a batch. Its weights are not read."""

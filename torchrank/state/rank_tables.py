@@ -7,7 +7,6 @@ matter are computed once, and a batch reads them: two cutoffs or fifty cost the 
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,16 +16,13 @@ from torch import Tensor
 from torchrank.hardware.devices import cached_tensors, constant
 from torchrank.ranking.intervals import lost_digits_of
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.values import Status, Values, limits, stacked
+from torchrank.state.values import Status, Values, limits
 
 # Largest cutoff of a metric that is looked up.
 LONGEST = 1024
 
 # Largest number of metrics times ranks of a table with metrics without a cutoff: six numbers each, so that it is kept.
 ROOM = 2**17
-
-
-_ACTION = operator.attrgetter("empty_target_action")
 
 
 class Table(NamedTuple):
@@ -92,9 +88,9 @@ def looked_up(metrics: Sequence[Any], ranking: Ranking) -> list[tuple[list[int],
             metric.errors(ranking) if metric.validate_args else torch.zeros_like(ranking.errors) for metric in members
         ]
         values, status = _read(members, ranking.under(ties), reach)
+        limit = limits(tuple([metric.empty_target_action for metric in members]))
         none = (None,) * len(members)
-        limit = limits(tuple(map(_ACTION, members)))
-        tables.append((places, Values(values, status, stacked(each), None, none, ranking.queries, limit=limit)))
+        tables.append((places, Values(values, status, torch.stack(each), None, none, ranking.queries, limit=limit)))
     return tables
 
 

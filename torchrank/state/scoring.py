@@ -46,8 +46,9 @@ def score_batch(metrics: Sequence[Any], batch: Batch, values: bool = True, total
     Raises:
         TypeError, ValueError: the layout of the batch is unknown, or a metric is not defined for it.
     """
-    if any(map(_TAKES_LISTS, metrics)):
-        return _with_lists(metrics, batch, values, total)
+    for metric in metrics:
+        if metric.takes_lists:
+            return _with_lists(metrics, batch, values, total)
     if not metrics:
         return []
     preds, device, size, queries = batch.preds, torch.device("cpu"), 0, 0  # for preds that `arrange` rejects
@@ -66,8 +67,8 @@ def score_batch(metrics: Sequence[Any], batch: Batch, values: bool = True, total
             device, size, queries = preds.device, preds.numel(), len(preds)
     # All values of a batch are in memory at once, unless there are very many and no caller needs them: then the values
     # are summed chunk by chunk. They are also summed by chunks if metrics sum additional numbers of each query.
-    num_extra, step = sum(map(_EXTRA, metrics)), 0
-    if num_extra:
+    step = 0
+    if num_extra := sum([metric.num_extra_sums for metric in metrics]):
         step = max(1, MANY_VALUES // num_extra)
     elif not (values or batch.weights is not None or queries * len(metrics) <= MANY_VALUES):
         step = queries
@@ -84,19 +85,13 @@ def _with_lists(metrics: Sequence[Any], batch: Batch, values: bool, total: bool)
     ]
 
 
-_TAKES_LISTS, _REQUIRED, _EXTRA, _VALIDATES, _ACTION, _AGGREGATION = map(
-    operator.attrgetter,
-    ("takes_lists", "required", "num_extra_sums", "validate_args", "empty_target_action", "aggregation"),
-)
-_KEEPS = operator.attrgetter("keeps_values")
-
-
 def _ranked(metrics: Sequence[Any], batch: Batch, values: bool, total: bool, step: int) -> list[Values]:
     """As :func:`score_batch`. Values are summed after every ``step`` queries, at most; 0 = after all queries."""
-    need = functools.reduce(operator.or_, map(_REQUIRED, metrics))
+    need = functools.reduce(operator.or_, [metric.required for metric in metrics])
     source = batch.preds
     if not isinstance(source, Ranking):
-        source = arrange_batch(batch, any(map(_VALIDATES, metrics)), all_candidates=need.all_candidates)
+        validate = True in [metric.validate_args for metric in metrics]
+        source = arrange_batch(batch, validate, all_candidates=need.all_candidates)
         if isinstance(source, RankedIds):
             notice_scores(source)
     weights = batch.weights
@@ -106,7 +101,6 @@ def _ranked(metrics: Sequence[Any], batch: Batch, values: bool, total: bool, ste
         weights = _checked_weights(weights, source.num_queries).to(source.errors.device)
     rankings = source.parts(need.all_candidates) if isinstance(source, Ranking) else rank(source, need)
     parts: list[Values] = []
-    keep = values or any(map(_KEEPS, metrics))
     if not step:
         for ranking in rankings:
             part = per_query(metrics, ranking)
@@ -117,7 +111,8 @@ def _ranked(metrics: Sequence[Any], batch: Batch, values: bool, total: bool, ste
             del part
         measured = Values.join(parts)
         measured.ignored = source.ignored
-        return _summed(metrics, measured, weights, total, keep)
+        return _summed(metrics, measured, weights, total)
+    keep = values or any(metric.keeps_values for metric in metrics)
     sums_of_chunks: list[list[Tensor]] = []
     for ranking in _chunks(rankings, step):
         part = per_query(metrics, ranking)
@@ -129,7 +124,7 @@ def _ranked(metrics: Sequence[Any], batch: Batch, values: bool, total: bool, ste
             part.extra = tuple(x if values and metric.shows_extra else None for metric, x in zip(metrics, part.extra))
             parts.append(part)
     totals = [each[0] if len(each) == 1 else torch.stack(each).sum(0) for each in zip(*sums_of_chunks)]
-    return list(Values.join(parts).each(totals) if keep else map(Values.of_sums, totals))
+    return Values.join(parts).each(totals) if keep else [Values(x, x, x, sums=x) for x in totals]
 
 
 def _chunks(rankings: Iterable[Ranking], step: int) -> Iterator[Ranking]:
@@ -157,18 +152,16 @@ def per_query(metrics: Sequence[Any], ranking: Ranking) -> Values:
     """The values [metric, query] of a ranking, before the user's weights are applied."""
     if ranking.draw is not None:
         return Values.measured(metrics, _over_draw(metrics, ranking), ranking.queries)
-    if len(metrics) == 1 and not ranking.of_labels:
-        return Values.measured(metrics, [metrics[0].per_query(ranking)], ranking.queries)
-    tables = looked_up(metrics, ranking) if ranking.of_labels else []
-    if len(tables) == 1 and len(tables[0][0]) == len(metrics):
-        return tables[0][1]
-    by_metric = {place: values for places, table in tables for place, values in zip(places, table.each())}
-    others = [n for n in range(len(metrics)) if n not in by_metric]
+    by_metric: dict[int, Values] = {}
+    for places, table in looked_up(metrics, ranking) if ranking.of_labels else []:
+        if len(places) == len(metrics):
+            return table
+        by_metric.update(zip(places, table.each()))
     # The largest cutoffs come first, because smaller cutoffs read the tables of larger cutoffs.
-    others.sort(key=[getattr(metric, "top_k", None) or math.inf for metric in metrics].__getitem__, reverse=True)
-    for n in others:
+    cutoffs = [getattr(metric, "top_k", None) or math.inf for metric in metrics]
+    for n in sorted({*range(len(metrics))} - by_metric.keys(), key=cutoffs.__getitem__, reverse=True):
         by_metric[n] = metrics[n].per_query(ranking)
-    return Values.measured(metrics, list(map(by_metric.__getitem__, range(len(metrics)))), ranking.queries)
+    return Values.measured(metrics, [by_metric[n] for n in range(len(metrics))], ranking.queries)
 
 
 def _over_draw(metrics: Sequence[Any], ranking: Ranking) -> list[Values]:
@@ -208,15 +201,10 @@ def _columns(values: Values) -> Tensor:
 # ---- weigh and reduce ------------------------------------------------------------------------------------------------
 
 
-def _summed(
-    metrics: Sequence[Any], measured: Values, weights: Tensor | None, total: bool, keep: bool = True
-) -> list[Values]:
-    """Weigh the values and sum them: the result of each metric. Without ``keep``, results have only sums."""
+def _summed(metrics: Sequence[Any], measured: Values, weights: Tensor | None, total: bool) -> list[Values]:
+    """Weigh the values and sum them: the result of each metric."""
     measured = weighed(metrics, measured, weights)
-    if not total:
-        return list(measured.each())
-    totals = reduce(metrics, measured)
-    return list(measured.each(totals) if keep else map(Values.of_sums, totals))
+    return measured.each(reduce(metrics, measured) if total else None)
 
 
 def weighed(metrics: Sequence[Any], measured: Values, weights: Tensor | None) -> Values:
@@ -244,7 +232,7 @@ def weighed(metrics: Sequence[Any], measured: Values, weights: Tensor | None) ->
         # The value of a query of weight 0 need not be NaN.
         measured = Values(values, status, errors, combined, measured.extra, measured.queries, left_out, measured.limit)
     if not measured.all_scored:
-        actions = list(map(_ACTION, metrics))
+        actions = [metric.empty_target_action for metric in metrics]
         if "error" in actions:
             empty = measured.status == Status.EMPTY
             more = [count(Problem.EMPTY_QUERIES, row) * (action == "error") for row, action in zip(empty, actions)]
@@ -260,7 +248,7 @@ def reduce(metrics: Sequence[Any], measured: Values) -> list[Tensor]:
         scored, queries, counted = number_of(measured.kinds, values.dtype)
         empty = queries - scored
     # Geometric and harmonic means are computed from the sum of a function of the values.
-    aggregations = list(map(_AGGREGATION, metrics))
+    aggregations = [metric.aggregation for metric in metrics]
     if "geometric" in aggregations or "harmonic" in aggregations:
         values = torch.stack([metric.mean.inside(row) for metric, row in zip(metrics, values)])
     # Values of weight 0 can be NaN, and 0 * NaN would make the sum NaN.

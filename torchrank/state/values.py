@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
-import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
-from itertools import repeat
 from typing import Any
 
 import torch
@@ -32,12 +30,6 @@ class Status(IntEnum):
     EMPTY = 1
     #: the query does not count
     ABSENT = 2
-
-
-_FIELDS = operator.attrgetter("values", "status", "errors", "weights", "extra", "limit")
-_ACTION, _LEAVES_OUT = map(operator.attrgetter, ("empty_target_action", "leaves_out_empty_lists"))
-_is_none = functools.partial(operator.is_, None)
-_NOTHING = torch.empty(0, device="cpu")
 
 
 @dataclass(eq=False)
@@ -63,17 +55,22 @@ class Values:
     ignored: Tensor | None = None
     #: the first :class:`Status` of queries that do not count in the average; for several metrics it may be a tuple
     limit: Any = Status.ABSENT
-    #: the sums that the batch adds to the state of one metric: [SIZE + number]; empty if they were not asked for
-    sums: Tensor = _NOTHING
+    #: the sums that the batch adds to the state of one metric: [SIZE + number]; None if they were not asked for
+    sums: Any = None
 
     @classmethod
     def stack(cls, each: Sequence[Values], queries: Tensor | None = None) -> Values:
         """The values of several metrics for the same queries."""
-        values, status, errors, each_weights, extra, limit = zip(*map(_FIELDS, each))
-        weights = None if all(map(_is_none, each_weights)) else stacked([record.own_weights for record in each])
-        # Values are copied: a user may write into those of one metric, and rankings keep theirs.
+        weighted = [x for x in each if x.weights is not None]
         return cls(
-            torch.stack(values), stacked(status), stacked(errors), weights, extra, queries, each[0].ignored, limit
+            torch.stack([x.values for x in each]),
+            torch.stack([x.status for x in each]),
+            torch.stack([x.errors for x in each]),
+            torch.stack([x.own_weights for x in each]) if weighted else None,
+            tuple([x.extra for x in each]),
+            queries,
+            each[0].ignored,
+            tuple([x.limit for x in each]),
         )
 
     @classmethod
@@ -81,29 +78,32 @@ class Values:
         """:meth:`stack`, with the policy of each metric for queries without a value, for which any value is given."""
         made = cls.stack(each, queries)
         if not made.all_scored:
-            actions = tuple(map(_ACTION, metrics))
+            actions = tuple(metric.empty_target_action for metric in metrics)
             made.limit = limits(actions)
             scored, listed, _ = made.kinds
             values = torch.where(scored, made.values, _fills(actions, made.values.dtype, made.values.device))
             # A query that does not count is NaN under every policy.
-            if any(map(_LEAVES_OUT, metrics)) and Status.ABSENT in made.limit:
+            if Status.ABSENT in made.limit and any(metric.leaves_out_empty_lists for metric in metrics):
                 values = torch.where(listed, values, scalar(math.nan, values.dtype, values.device))
             made.values = values
         return made
 
-    @classmethod
-    def of_sums(cls, sums: Tensor) -> Values:
-        """The sums of a batch for one metric, without the values, which nobody reads."""
-        return cls(_NOTHING, _NOTHING, _NOTHING, sums=sums)
-
-    def each(self, sums: Iterable[Tensor] = repeat(_NOTHING)) -> Iterator[Values]:
+    def each(self, sums: Sequence[Tensor] | None = None) -> list[Values]:
         """The values of each metric, with its sums."""
-        number = len(self.values)
-        weights = repeat(None, number) if self.weights is None else self.weights
-        shared = map(repeat, (self.queries, self.ignored))
-        extra = self.extra or repeat(None, number)
-        limits = self.limit if isinstance(self.limit, tuple) else repeat(self.limit)
-        return map(Values, self.values, self.status, self.errors, weights, extra, *shared, limits, sums)
+        return [
+            Values(
+                values,
+                self.status[n],
+                self.errors[n],
+                None if self.weights is None else self.weights[n],
+                self.extra and self.extra[n],
+                self.queries,
+                self.ignored,
+                self.limit[n] if isinstance(self.limit, tuple) else self.limit,
+                None if sums is None else sums[n],
+            )
+            for n, values in enumerate(self.values)
+        ]
 
     @classmethod
     def join(cls, parts: Sequence[Values]) -> Values:
@@ -153,7 +153,7 @@ class Values:
     @cached_property
     def all_scored(self) -> bool:
         """Whether every query is known to have a value: on the CPU by one read."""
-        return self.status.is_cpu and not self.status.numpy().any()
+        return self.status.is_cpu and not self.status.any()
 
     @cached_property
     def kinds(self) -> Tensor:
@@ -164,7 +164,7 @@ class Values:
     @cached_property
     def all_count(self) -> bool:
         """Whether every query is known to count in the average."""
-        return self.all_scored or (self.status.is_cpu and bool(self.kinds[2].numpy().all()))
+        return self.all_scored or (self.status.is_cpu and bool(self.kinds[2].all()))
 
     @property
     def own_weights(self) -> Tensor:
@@ -200,9 +200,3 @@ def _fills(actions: tuple[str, ...], dtype: torch.dtype, device: torch.device) -
 def _cat(parts: Sequence[Tensor | None]) -> Tensor | None:
     """Concatenate tensors [..., query] of consecutive queries; None if there are none."""
     return None if parts[0] is None else torch.cat(parts, dim=-1)  # type: ignore[arg-type]
-
-
-def stacked(rows: Sequence[Tensor]) -> Tensor:
-    """Stack tensors, one for each metric. A row that all metrics share is not copied."""
-    first = rows[0]
-    return first.expand(len(rows), *first.shape) if len(set(map(id, rows))) == 1 else torch.stack(tuple(rows))
