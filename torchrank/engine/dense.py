@@ -50,7 +50,7 @@ def _sort(layout: DenseLayout, reach: int | None, best: bool) -> list[_Lists]:
     if retrieved is not None and on_cpu:  # unretrieved candidates are not tied; an accelerator saves this kernel
         begins = begins | ~retrieved
     reach = None if ordered.shape == scores.shape else reach
-    untied = in_order.distinct or (on_cpu and every(begins))
+    untied = on_cpu and every(begins)
     of_candidates = (layout.subtopics, layout.partly_judged, layout.costs)
     lists = _Lists(begins, retrieved, lengths, order, grade, mask, errors, reach, untied, *of_candidates)
     return lists.cut() if on_cpu and not untied else [lists]
@@ -159,7 +159,7 @@ def _sort_rows(scores: Tensor, tie_break: Tensor | None, reach: int | None, try_
             return Descending(*best, run_starts(best[0]))
         in_order = descending(scores, finite=finite)
         width = reach
-        if not in_order.distinct:
+        if not every(in_order.begins):
             # Add columns for the longest tie group at rank ``reach``. torch sums rows of int8 faster than it searches
             # columns.
             tied = in_order.values[:, reach:] == in_order.values[:, reach - 1, None]

@@ -167,7 +167,7 @@ def _plan_of_judged(layout: CatalogueLayout, need: Need, conversion: str = "") -
 def chunks(layout: Layout, need: Need) -> tuple[tuple[int, int], ...]:
     """Cut the queries into chunks of bounded size: (start, stop) of each chunk; empty = one chunk."""
     now, copies, wide = costs.now, 2, 1
-    room, queries = now.block if layout.errors.is_cpu else now.room(layout.errors), 0  # a small batch saves the call
+    room, queries = now.block if layout.errors.is_cpu else now.room(layout.errors), 0
     elements: Tensor | int  # number of elements in the temporaries of each query
     if isinstance(layout, DenseLayout):
         # Many metrics derive dozens of quantities from each ranking. If the quantities of a chunk took more than 64 MB,
@@ -266,8 +266,7 @@ def _plan_of_relevant(layout: DenseLayout, need: Need) -> Plan | None:
         return None
 
     def strategy(sizes: Tensor) -> Strategy | None:
-        numbers = sizes.numpy()  # calls of numpy have less overhead
-        mean, largest = int(numbers.sum()) / len(numbers), int(numbers.max())
+        mean, largest = int(sizes.sum()) / len(sizes), int(sizes.max())
         if costs.now.find[1] * mean / candidates >= saved:
             return None
         padded = largest <= costs.now.padding * mean and costs.now.rare * mean <= candidates

@@ -30,11 +30,6 @@ class Descending(NamedTuple):
     #: elements are equal, as far as it is known without waiting
     begins: Tensor
 
-    @property
-    def distinct(self) -> bool:
-        """Whether it is known that no elements of a row are equal."""
-        return not any(self.begins.stride())
-
 
 def descending(x: Tensor, tie_break: Tensor | None = None, finite: bool = False) -> Descending:
     """Sort each row of a matrix in descending order, and equal elements by ``tie_break``, which is like ``x``.

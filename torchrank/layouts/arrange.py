@@ -281,7 +281,7 @@ def _dense(
         )
     (grade, errors), pairs = grades(target, preds.device, mask), None
     subtopics = grade if grade.dim() == 3 else None
-    if mask is None and grade.is_cpu and subtopics is None and (grade[:, -1:] < 0).numpy().any():
+    if mask is None and grade.is_cpu and subtopics is None and (grade[:, -1:] < 0).any():
         _notice_padding(preds, grade)
     if tie_break is not None:
         errors = errors + bad_tie_break(tie_break, mask)

@@ -101,7 +101,7 @@ def count(kind: Problem, where: Tensor, ignored: Tensor | None = None, others: T
     if ignored is not None:
         where = where > (ignored if where.dim() == 1 else ignored.unsqueeze(-1))  # True and not ignored
     others = no_errors(where.device) if others is None else others
-    if where.is_cpu and not where.numpy().any():
+    if where.is_cpu and not where.any():
         return others
     return torch.addcmul(others, _one(kind, where.device), where.sum())
 

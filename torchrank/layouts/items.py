@@ -70,7 +70,7 @@ class Padded:
         if not self.labels:
             return None
         ignored = self.items[:, 0] == IGNORED
-        return None if ignored.is_cpu and not ignored.numpy().any() else ignored
+        return None if ignored.is_cpu and not ignored.any() else ignored
 
     def __getitem__(self, rows: slice) -> Padded:
         """Judged items of consecutive queries."""

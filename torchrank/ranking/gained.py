@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import constant, every
+from torchrank.hardware.devices import every
 from torchrank.hardware.sorted_values import largest
 from torchrank.ranking.arithmetic import as_numbers, either, only, row_sum
 from torchrank.ranking.derived import Derived, at_least, cached
@@ -19,9 +18,6 @@ from torchrank.ranking.intervals import of_first_ranks, prefix_sums
 
 # The ideal order counts integer grades level by level up to this largest grade, and sorts beyond it.
 FEW_LEVELS = 8
-
-# Grades up to LANES are counted at once, each in BITS of an integer of 64.
-LANES, BITS = 7, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,31 +98,17 @@ class Gained(Derived):
         discounts = sums.take(self._reached(levels).clamp_max(limit))
         # The table of a function at 1, 2, ... serves gains of grades as well as discounts of ranks.
         by_level = of_first_ranks(gain, levels, self.first.dtype, self.first.device)
-        total, below = None, 0.0
+        total, below = torch.zeros_like(self.num_candidates), 0.0
         for worth, of_level in zip(by_level.tolist(), discounts):
-            step, below = worth - below, worth
-            if total is None:
-                total = of_level * step
-            elif math.frexp(step)[0] == 0.5:
-                # With ``alpha`` torch may round once, after the sum. A product with a power of 2 is exact either way.
-                total.add_(of_level, alpha=step)
-            else:
-                total += of_level * step
-        return torch.zeros_like(self.num_candidates) if total is None else total
+            total, below = total + of_level * (worth - below), worth
+        return total
 
     @cached
     def _reached(self, levels: int) -> Tensor:
         """int64 [level, query]: number of judged candidates at or above each of the levels 1, 2, ..., ``levels``."""
-        judged = self._judged_grades
-        if 1 < levels <= LANES and judged.shape[1] < 2**BITS and self.levels is not None:
-            # few grades in short lists on the CPU: the counts of all grades in one integer
-            grade = only(self.valid, judged) if self.pool is None else judged
-            together = torch.bitwise_left_shift(1, grade.long().clamp(0, levels).mul_(BITS)).sum(-1)
-            return (together >> _lanes(levels, grade.device)).bitwise_and_(2**BITS - 1).cumsum(0).flip(0)
-        counts = [self.num_relevant(level) for level in range(1, levels + 1)]
-        if not counts:
+        if not levels:
             return self.num_candidates.new_zeros((0, self.num_queries), dtype=torch.int64)
-        return torch.stack(counts).long()
+        return torch.stack([self.num_relevant(level) for level in range(1, levels + 1)]).long()
 
     def ideal_order(self, gain: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, rank]: gains of all judged candidates in descending order, up to ``top_k``."""
@@ -219,9 +201,3 @@ def gains_of(grade: Tensor, valid: Tensor | None, gain: Callable[[Tensor], Tenso
 def _gaining(grade: Tensor, gain: Gain) -> Tensor:
     """bool, like ``grade``: the gain may differ from 0. A table of gains may have a gain for grade 0."""
     return grade >= 0 if gain.of_zero else grade > 0
-
-
-@constant
-def _lanes(levels: int, device: torch.device) -> Tensor:
-    """The first bits of the counts of grades, the largest grade first: int64 [level, 1]."""
-    return torch.arange(levels, 0, -1, device=device).unsqueeze(-1) * BITS

@@ -90,20 +90,20 @@ class Values:
 
     def each(self, sums: Sequence[Tensor] | None = None) -> list[Values]:
         """The values of each metric, with its sums."""
-        return [
-            Values(
-                values,
-                self.status[n],
-                self.errors[n],
-                None if self.weights is None else self.weights[n],
-                self.extra and self.extra[n],
-                self.queries,
-                self.ignored,
-                self.limit[n] if isinstance(self.limit, tuple) else self.limit,
-                None if sums is None else sums[n],
-            )
-            for n, values in enumerate(self.values)
-        ]
+        number = len(self.values)
+        none = [None] * number
+        columns = (
+            self.values,
+            self.status,
+            self.errors,
+            none if self.weights is None else self.weights,
+            self.extra or none,
+            [self.queries] * number,
+            [self.ignored] * number,
+            self.limit if isinstance(self.limit, tuple) else [self.limit] * number,
+            sums or none,
+        )
+        return list(map(Values, *columns))
 
     @classmethod
     def join(cls, parts: Sequence[Values]) -> Values:
