@@ -29,6 +29,7 @@ from torchrank.state.query_mean import QueryMean
 from torchrank.state.scoring import score_batch
 from torchrank.state.summed import SummedMetric
 from torchrank.state.synchronisation import JointReduction, WorkersDifferError
+from torchrank.state.values import Values
 from torchrank.state.waiting import Waiting
 from torchrank.statistics.table import Table
 
@@ -204,12 +205,10 @@ class RankingCollection(MetricCollection):
 
     @with_options
     def _update_at_once(self, preds: Any, target: Any = None, **options: Unpack[Options]) -> None:
-        batch = Batch(preds, target, **options)
-        for metric, arguments, keywords in self._calls(batch):
-            result = batch.results.get(id(metric))
-            if isinstance(metric, Measure) and result is not None and not metric.compute_on_cpu:
+        for metric, arguments, keywords in self._calls(Batch(preds, target, **options)):
+            if isinstance(metric, Measure) and isinstance(arguments[0], Values) and not metric.compute_on_cpu:
                 metric.count_update()
-                metric.accumulate(result)
+                metric.accumulate(arguments[0])
             else:
                 metric.update(*arguments, **keywords)
 

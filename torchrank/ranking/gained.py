@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchrank.hardware.devices import every
 from torchrank.hardware.sorted_values import largest
-from torchrank.ranking.arithmetic import as_numbers, either, only, row_sum
+from torchrank.ranking.arithmetic import as_numbers, either, number_of, only, row_sum
 from torchrank.ranking.derived import Derived, at_least, cached
 from torchrank.ranking.gain import Gain, as_gain
 from torchrank.ranking.intervals import of_first_ranks, prefix_sums
@@ -108,7 +108,8 @@ class Gained(Derived):
         """int64 [level, query]: number of judged candidates at or above each of the levels 1, 2, ..., ``levels``."""
         if not levels:
             return self.num_candidates.new_zeros((0, self.num_queries), dtype=torch.int64)
-        return torch.stack([self.num_relevant(level) for level in range(1, levels + 1)]).long()
+        grade = only(self.valid, self.grade) if self.pool is None else self.pool
+        return torch.stack([number_of(grade >= level, self.first.dtype) for level in range(1, levels + 1)]).long()
 
     def ideal_order(self, gain: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, rank]: gains of all judged candidates in descending order, up to ``top_k``."""

@@ -101,6 +101,7 @@ def _ranked(metrics: Sequence[Any], batch: Batch, values: bool, total: bool, ste
         weights = _checked_weights(weights, source.num_queries).to(source.errors.device)
     rankings = source.parts(need.all_candidates) if isinstance(source, Ranking) else rank(source, need)
     parts: list[Values] = []
+    keep = values or True in [metric.keeps_values for metric in metrics]
     if not step:
         for ranking in rankings:
             part = per_query(metrics, ranking)
@@ -111,8 +112,7 @@ def _ranked(metrics: Sequence[Any], batch: Batch, values: bool, total: bool, ste
             del part
         measured = Values.join(parts)
         measured.ignored = source.ignored
-        return _summed(metrics, measured, weights, total)
-    keep = values or any(metric.keeps_values for metric in metrics)
+        return _summed(metrics, measured, weights, total, keep)
     sums_of_chunks: list[list[Tensor]] = []
     for ranking in _chunks(rankings, step):
         part = per_query(metrics, ranking)
@@ -201,10 +201,13 @@ def _columns(values: Values) -> Tensor:
 # ---- weigh and reduce ------------------------------------------------------------------------------------------------
 
 
-def _summed(metrics: Sequence[Any], measured: Values, weights: Tensor | None, total: bool) -> list[Values]:
-    """Weigh the values and sum them: the result of each metric."""
+def _summed(
+    metrics: Sequence[Any], measured: Values, weights: Tensor | None, total: bool, keep: bool = True
+) -> list[Values]:
+    """Weigh the values and sum them: the result of each metric. Without ``keep``, results have only sums."""
     measured = weighed(metrics, measured, weights)
-    return measured.each(reduce(metrics, measured) if total else None)
+    totals = reduce(metrics, measured) if total else None
+    return measured.each(totals) if keep or totals is None else [Values(x, x, x, sums=x) for x in totals]
 
 
 def weighed(metrics: Sequence[Any], measured: Values, weights: Tensor | None) -> Values:
