@@ -5,6 +5,7 @@ import math
 import os
 import pickle
 import random
+import sys
 import threading
 import warnings
 
@@ -503,3 +504,108 @@ def test_wrappers_of_torchmetrics_see_every_batch(make, monkeypatch):
                 metric = copy.deepcopy(metric)
         found.append([*seen, metric.compute()])
     torch.testing.assert_close(*found, rtol=1e-6, atol=0)
+
+
+# ---- what an attack has found ----------------------------------------------------------------------------------------
+
+
+def waiting_suite():
+    suite = tr.RankingCollection("mrr, ndcg")
+    assert waited(suite, BATCH, BATCH, BATCH) == 2
+    return suite
+
+
+def test_what_waits_belongs_to_the_metrics_that_were_there():
+    suite = waiting_suite()
+    suite.waits = False
+    assert suite["mrr"].num_queries == 12
+    for change in (
+        lambda suite: suite.add_metrics({"mse": torchmetrics.MeanSquaredError()}),
+        lambda suite: suite.__setitem__("mse", torchmetrics.MeanSquaredError()),
+        lambda suite: suite.add_metrics(tr.MAP()),
+        lambda suite: suite.__setitem__("map", tr.MAP()),
+        lambda suite: suite.__setitem__("mrr", tr.MRR()),
+        lambda suite: suite.__delitem__("mrr"),
+        lambda suite: suite.pop("mrr"),
+        lambda suite: suite.clear(),
+    ):
+        suite = waiting_suite()
+        before = list(suite.values())
+        change(suite)
+        assert [metric.num_queries for metric in before] == [12, 12]
+        new = [metric for metric in suite.values() if not any(metric is one for one in before)]
+        assert all(metric.update_count == 0 for metric in new)
+        assert all(metric.num_queries == 0 for metric in new if isinstance(metric, tr.RankingMetric))
+        if any(isinstance(metric, torchmetrics.MeanSquaredError) for metric in new):
+            scores = torch.rand(4, 6), torch.randint(0, 2, (4, 6))
+            waited(suite, scores, scores)
+            assert [metric.update_count for metric in suite.values()] == [5, 5, 2]
+
+
+def test_a_metric_with_two_keys_gets_each_batch_twice():
+    metric = tr.MRR()
+    waited(tr.RankingCollection({"a": metric, "b": metric}), BATCH, BATCH, BATCH)
+    assert metric.num_queries == 24
+
+
+def test_what_waits_is_ranked_without_autocast():
+    suite = tr.RankingCollection("mrr")
+    half = BATCH[0].half(), BATCH[1]
+    waited(suite, half, half, half)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = suite.compute()
+    alone = tr.RankingCollection("mrr")
+    alone.update(*half)
+    assert found == alone.compute()
+
+
+def test_a_warning_that_is_an_error_keeps_no_batch_from_the_state():
+    metric, padded = tr.MRR(), torch.tensor([[1, 0, -1], [1, -1, -1]])
+    metric.update(torch.rand(2, 3), padded.clamp_min(0))
+    waited(metric, (torch.tensor([[0.3, 0.2, 0.1], [0.3, 0.1, 0.1]]), padded))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning):
+            metric.compute()
+        assert metric.compute() >= 0
+    assert metric.num_queries == 4
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda metric, mask: metric.update(*BATCH, mask),
+        lambda metric, mask: metric.update(*BATCH, mask=mask, msak=None),
+        lambda metric, mask: metric.update(*BATCH, None),
+    ],
+)
+def test_a_wrong_call_is_refused_beside_batches_that_wait(call):
+    metric, mask = tr.MRR(), torch.ones(4, 6, dtype=torch.bool)
+    for _ in range(3):
+        metric.update(*BATCH, mask=mask)
+    with pytest.raises(TypeError):
+        call(metric, mask)
+    assert metric.num_queries == 12
+
+
+def test_a_reader_beside_a_thread_that_updates_has_a_number():
+    metric, before = tr.MRR(), sys.getswitchinterval()
+    thread = threading.Thread(target=lambda: [metric.update(*BATCH) for _ in range(1000)])
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        while thread.is_alive():
+            assert metric.num_queries % 4 == 0
+            copy.copy(metric)
+        thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert metric.num_queries == 4000
+
+
+def test_small_unsigned_indexes_are_looked_at_for_a_query_that_was_cut():
+    metric = tr.MRR()
+    for first in (0, 1):
+        with pytest.warns(UserWarning, match="same index") if first else warnings.catch_warnings():
+            indexes = torch.tensor([first, first + 1]).to(torch.uint16)
+            metric.update(torch.tensor([0.1, 0.2]), torch.tensor([1, 1]), indexes=indexes)

@@ -139,8 +139,20 @@ class RankingCollection(MetricCollection):
             raise KeyError(f"Expected one of {known}, got {key!r}{did_you_mean(key, self.keys())}")
         return self._modules[inner]
 
+    def add_module(self, name: str, module: Any) -> None:
+        """Add or replace a metric. What waits belongs to the metrics before."""
+        if "_waiting" in self.__dict__:
+            self._waiting.flush()
+        super().add_module(name, module)
+
+    def clear(self) -> None:
+        """Remove all metrics."""
+        self._waiting.flush()
+        super().clear()
+
     def __delitem__(self, key: str) -> None:
         metric = self[key]
+        self._waiting.flush()
         del self._modules[str(self._find(key))]
         if isinstance(metric, QueryMean) and metric.joint is self._joint:
             metric.reduce_with(None)
@@ -168,9 +180,8 @@ class RankingCollection(MetricCollection):
 
     def _link(self) -> None:
         """Share one reduction between the metrics. A metric of another collection keeps its reduction."""
-        if "_waiting" in self.__dict__:
-            self._waiting.flush()
-        self._waiting: Waiting = Waiting(self._update_at_once, self._update_later, self._waiters)
+        if "_waiting" not in self.__dict__:
+            self._waiting: Waiting = Waiting(self, self._update_at_once, self._update_later, self._waiters)
         members = self._unprefixed()
         for key, metric in list(members.items()):
             if isinstance(metric, QueryMean):
@@ -215,14 +226,16 @@ class RankingCollection(MetricCollection):
     @with_options
     def _update_later(self, preds: Any, target: Any = None, **options: Unpack[Options]) -> None:
         """As :meth:`update`, for several batches in one, which count as updates already."""
-        ours, batch = self._waiting.members(), Batch(preds, target, **options)
+        ours, batch = self._waiting.ranked, Batch(preds, target, **options)
         for metric, result in zip(ours, score_batch(ours, batch, values=False)):
             metric.accumulate(result)
 
     def _waiters(self) -> Sequence[Measure]:
         """The metrics, if batches can wait for all of them."""
         members = list(self._modules.values())
-        return members if self.waits and all(map(_takes_values, members)) else ()  # type: ignore[return-value]
+        # A metric with two keys gets each batch twice.
+        every = all(map(_takes_values, members)) and len(set(map(id, members))) == len(members)
+        return members if every else ()  # type: ignore[return-value]
 
     def reset(self) -> None:
         """Forget all batches."""

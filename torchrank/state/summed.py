@@ -13,6 +13,7 @@ from torchmetrics import Metric
 
 import torchrank.state.sums as state
 from torchrank.layouts.bad_values import explain
+from torchrank.layouts.checks import comparable
 from torchrank.names.arguments import warn
 from torchrank.state.sums import Sum
 from torchrank.state.synchronisation import appended
@@ -66,6 +67,7 @@ class SummedMetric(SafeMetric):
         """Warn if the first query of a batch of flat rows is the last query of the batch before. On the CPU only."""
         if indexes is None or not indexes.is_cpu or not len(indexes):
             return
+        indexes = comparable(indexes)
         before, self._ends = self._ends, (int(indexes[0]), int(indexes[-1]))
         # If each batch numbers its queries from 0, it begins where the batch before began.
         if before is not None and before[0] < before[1] == self._ends[0] == int(indexes.min()):

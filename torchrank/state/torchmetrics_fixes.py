@@ -15,7 +15,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from torchrank.hardware.graphs import eager
-from torchrank.state.waiting import Waiting
+from torchrank.state.waiting import LOCK, Waiting
 
 
 @functools.cache
@@ -74,7 +74,7 @@ class SafeMetric(Metric):
         # metric. An attribute of the class may be a property, or one that torchmetrics refuses to change.
         attributes = self.__dict__
         if self._held is not None and name in self._defaults:
-            self._held.flush()
+            self.rank_waiting()
         if ":" in name and (own := attributes.get("_state")) and not name.startswith(f"{own}:"):
             raise ValueError(  # MetricCollection writes the state of the first metric of a group into the others
                 f"Expected {own} to keep its own state, got that of {name.rpartition(':')[0]}; leave compute_groups"
@@ -93,9 +93,11 @@ class SafeMetric(Metric):
 
     def __getattr__(self, name: str) -> Any:
         attributes = self.__dict__
-        if self._held is not None and name in attributes["_defaults"]:
-            self._held.flush()
-            return attributes[name]
+        if name in attributes.get("_defaults", ()):
+            with LOCK:  # another thread may add the next batch
+                self.rank_waiting()
+                if name in attributes:
+                    return attributes[name]
         if name == "items":  # asked for by Lightning's log_dict
             raise AttributeError(
                 f"Expected a dict or a collection, got a {type(self).__name__}; log one value with self.log(name,"
@@ -103,6 +105,12 @@ class SafeMetric(Metric):
                 " metric.reset()"
             )
         return super().__getattr__(name)
+
+    def rank_waiting(self) -> None:
+        """Rank the batches that wait for this metric."""
+        with LOCK:
+            if self._held is not None:
+                self._held.flush()
 
     def count_update(self) -> None:
         """Note an update, as torchmetrics does in each."""
@@ -120,7 +128,7 @@ class SafeMetric(Metric):
             update = MethodType(update.__wrapped__, self)  # type: ignore[attr-defined]
         wrapped = super()._wrap_update(update)
         if hasattr(type(self).update, "bulk"):
-            vars(self)["_waiting"] = waiting = Waiting(wrapped, update, lambda: [self])
+            vars(self)["_waiting"] = waiting = Waiting(self, wrapped, update, lambda: [self])
             wrapped = functools.wraps(update)(lambda *args, **kwargs: waiting.update(*args, **kwargs))
         if hasattr(update, "__signature__"):  # copied from the function, with self
             wrapped.__signature__ = inspect.signature(update)  # type: ignore[attr-defined]
@@ -199,9 +207,9 @@ class SafeMetric(Metric):
         return x.to(device)
 
     def __getstate__(self) -> dict[str, Any]:
-        if self._held is not None:
-            self._held.flush()
-        return {name: value for name, value in super().__getstate__().items() if name not in ("_waiting", "_held")}
+        with LOCK:
+            self.rank_waiting()
+            return {name: value for name, value in super().__getstate__().items() if name not in ("_waiting", "_held")}
 
     # ---- checkpoints ---------------------------------------------------------------------------------------------
 

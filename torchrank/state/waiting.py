@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ import torch
 from numpy import ndarray
 from torch import Tensor
 
+from torchrank.hardware.devices import autocast_off
 from torchrank.layouts.checks import tensor_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -59,16 +61,19 @@ class Waiting:
     do not have their states, so that whoever reads one has the batches ranked first.
 
     Args:
+        owner: the metric or collection; if its ``waits`` is False, batches do not.
         at_once: updates all metrics with the arguments of one batch.
-        later: adds the joined arguments of several batches, which were counted as updates already.
+        later: adds the joined arguments of several batches, which were counted as updates already, to ``ranked``.
         members: returns the metrics; empty if batches must not wait.
     """
 
     def __init__(
-        self, at_once: Callable[..., Any], later: Callable[..., Any], members: Callable[[], Sequence[Any]]
+        self, owner: Any, at_once: Callable[..., Any], later: Callable[..., Any], members: Callable[[], Sequence[Any]]
     ) -> None:
-        self.at_once, self.later, self.members = at_once, later, members
-        self.names = _names(getattr(later, "__func__", later))[1:]
+        self.owner, self.at_once, self.later, self.members = owner, at_once, later, members
+        self.places, self.names = _names(getattr(later, "__func__", later))
+        #: the metrics whose batches are being ranked
+        self.ranked: list[Any] = []
         self.batches: list[dict[str, Any]] = []
         self.size = 0
         self._signature: Any = None
@@ -76,11 +81,12 @@ class Waiting:
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Keep a batch, or rank it at once."""
-        given = dict(zip(self.names, args), **kwargs)
+        given = dict(zip(self.places, args), **kwargs)
         for name, x in given.items():
             if type(x) is ndarray:
                 given[name] = tensor_of(x)
-        wrong = len(given) != len(args) + len(kwargs)  # too many arguments, or one twice
+        # Too many arguments, one twice, or an unknown one.
+        wrong = len(given) != len(args) + len(kwargs) or not self.names.issuperset(given)
         signature, size = (None, 0) if wrong else signed(given)
         if not self._takes(given, signature, size):
             self.at_once(*args, **kwargs)
@@ -95,19 +101,18 @@ class Waiting:
             if not room or 4 * size > room or not (self._states or self._begin()):
                 self.flush()
                 return False
-            self.batches.append({name: _copied(x) for name, x in given.items() if x is not None})
-            self.size += size
             if (indexes := given.get("indexes")) is not None:
                 self._states[0][0].notice_cut(indexes)
+            self.batches.append({name: _copied(x) for name, x in given.items() if x is not None})
+            self.size += size
             for metric, _ in self._states:
                 metric.count_update()
         return True
 
     def _room(self, given: Mapping[str, Any]) -> int:
         """The bytes that may wait."""
-        preds = given["preds"]
-        device = (preds if isinstance(preds, Tensor) else next(iter(preds.values()))).device
-        if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        device = _first(given).device
+        if not self.owner.waits or (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
             return 0
         return ROOM.get(device.type, ROOM_OF_ACCELERATORS)
 
@@ -146,17 +151,24 @@ class Waiting:
             size, batches = self.size, self._end()
             if not batches:
                 return
+            self.ranked = [metric for metric, _, _ in before]
             try:
-                for metric, _, _ in before:
-                    metric._ends = None
-                with torch.no_grad():
-                    self.later(**joined(batches))
-                for metric, _, ends in before:
-                    metric._ends = ends
+                try:
+                    self._rank(batches)
+                except Warning:  # that the user turned into an error; it does not keep the batches from the state
+                    _restore(before)
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore")
+                        self._rank(batches)
+                    raise
+                finally:
+                    for metric, _, ends in before:
+                        metric._ends = ends
+            except Warning:
+                raise
             except BaseException as error:
-                for metric, states, ends in before:
-                    metric.__dict__.update(states, _ends=ends)
-                self._hold([metric for metric, _, _ in before])
+                _restore(before)
+                self._hold(self.ranked)
                 self.batches, self.size = batches, size
                 error.add_note(
                     f"This concerns the batches of the last {len(batches)} updates, which wait to be ranked as one;"
@@ -164,15 +176,34 @@ class Waiting:
                 )
                 raise
 
+    def _rank(self, batches: Sequence[Mapping[str, Any]]) -> None:
+        for metric in self.ranked:
+            metric._ends = None
+        with torch.no_grad(), autocast_off(_first(batches[0]).device):
+            self.later(**joined(batches))
+
     def drop(self) -> None:
         """Forget all batches."""
         with LOCK:
             self._end()
 
 
+def _restore(before: Sequence[tuple[Any, dict[str, Any], Any]]) -> None:
+    for metric, states, _ in before:
+        metric.__dict__.update({name: list(x) if isinstance(x, list) else x for name, x in states.items()})
+
+
+def _first(given: Mapping[str, Any]) -> Any:
+    """The scores of a batch, or of the first system."""
+    preds = given.get("preds")
+    return next(iter(preds.values()), None) if type(preds) is dict else preds
+
+
 @functools.cache
-def _names(function: Callable[..., Any]) -> list[str]:
-    return list(inspect.signature(function).parameters)
+def _names(update: Callable[..., Any]) -> tuple[list[str], frozenset[str]]:
+    """The arguments of a method that can be given by their places, and all arguments."""
+    _, *known = inspect.signature(update).parameters.values()
+    return [one.name for one in known if one.kind is one.POSITIONAL_OR_KEYWORD], frozenset(one.name for one in known)
 
 
 def signed(given: Mapping[str, Any]) -> tuple[Any, int]:
@@ -181,9 +212,7 @@ def signed(given: Mapping[str, Any]) -> tuple[Any, int]:
     Batches with equal signatures differ in values and in the number of queries or rows only, so they can be joined.
     None = the batch cannot be joined, or its shapes do not fit together.
     """
-    preds = given.get("preds")
-    several = type(preds) is dict
-    first: Any = next(iter(preds.values()), None) if several else preds  # type: ignore[union-attr]
+    first = _first(given)
     if type(first) is not Tensor or first.is_nested or not (dims := first.dim()):
         return None, 0
     rows, floating, size = first.shape[0], first.is_floating_point(), 0
@@ -260,7 +289,7 @@ def joined(batches: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 def _shifted(query: Tensor, parts: Sequence[tuple[Tensor, ...]], batches: Sequence[Mapping[str, Any]]) -> Tensor:
     """The queries of pairs as rows of the joined batch; -1 if they are not rows of their own batch."""
-    rows = [len(next(iter(p.values())) if isinstance(p := batch["preds"], dict) else p) for batch in batches]
+    rows = [len(_first(batch)) for batch in batches]
     number, end = torch.tensor([[len(part[0]) for part in parts], rows], device="cpu")
     sizes = torch.stack([end, end.cumsum(0) - end]).repeat_interleave(number, dim=1)
     end, start = sizes.to(query.device, non_blocking=True)
