@@ -99,7 +99,8 @@ class Waiting:
             if self.size + size > room:
                 self.flush()
             if not room or 4 * size > room or not (self._states or self._begin()):
-                self.flush()
+                if self._states:
+                    self.flush()
                 return False
             if (indexes := given.get("indexes")) is not None:
                 self._states[0][0].notice_cut(indexes)
@@ -111,8 +112,10 @@ class Waiting:
 
     def _room(self, given: Mapping[str, Any]) -> int:
         """The bytes that may wait."""
+        if not self.owner.waits:
+            return 0
         device = _first(given).device
-        if not self.owner.waits or (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
+        if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
             return 0
         return ROOM.get(device.type, ROOM_OF_ACCELERATORS)
 
