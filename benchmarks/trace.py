@@ -16,6 +16,9 @@ import torchrank as tr
 
 ROOT = Path(tr.__file__).parent
 
+#: expressions that have frames of their own, some of them in older versions of Python alone; they call no function
+INLINE = {f"<{kind}>" for kind in ("listcomp", "setcomp", "dictcomp", "genexpr")}
+
 
 class Call(NamedTuple):
     """A call of a function of torchrank. A generator is called once more for each value that it yields."""
@@ -26,15 +29,15 @@ class Call(NamedTuple):
 
 
 def calls(work: Callable[[], Any]) -> list[Call]:
-    """The calls during ``work()``. A comprehension of lists is part of its function, as from Python 3.12 on."""
+    """The calls during ``work()``. Comprehensions and generator expressions are parts of their functions."""
     found: list[Call] = []
     depth = 0
 
     def see(frame: FrameType, event: str, _: object) -> None:
         nonlocal depth
         path = Path(frame.f_code.co_filename)
-        listed = frame.f_code.co_name == "<listcomp>"
-        if event not in ("call", "return") or listed or not path.is_relative_to(ROOT):
+        inline = frame.f_code.co_name in INLINE
+        if event not in ("call", "return") or inline or not path.is_relative_to(ROOT):
             return
         if event == "call":
             found.append(Call(depth, str(path.relative_to(ROOT)), frame.f_code.co_qualname))

@@ -80,7 +80,7 @@ class RankingCollection(MetricCollection):
     __jit_unused_properties__: ClassVar = ["metric_state", "compute_groups"]
     # The constructor of MetricCollection reads them, and pickles of older versions do.
     _style = "label"
-    #: whether small batches may wait to be ranked as one; see :mod:`torchrank.state.waiting`
+    #: whether small batches may wait to be ranked together, see :meth:`torchrank.RankingMetric.update`
     waits = True
     _options = dict[str, Any]()
 

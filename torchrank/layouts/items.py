@@ -135,7 +135,7 @@ class Ragged:
 
     def again(self) -> Tensor:
         """bool, in any order: True for each repetition of an item within its query."""
-        if len(self.items) and int(self.sizes.max()) * len(self.sizes) <= 4 * len(self.items):
+        if len(self.items) and int(self.sizes.max()) * len(self.sizes) <= 4 * len(self.items):  # little padding
             return repetitions(self.rectangle()[0])
         owner = torch.searchsorted(self.start, torch.arange(len(self.items), device="cpu"), right=True)
         owner = owner.to(self.items.device, non_blocking=True)

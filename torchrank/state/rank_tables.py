@@ -88,7 +88,7 @@ def looked_up(metrics: Sequence[Any], ranking: Ranking) -> list[tuple[list[int],
             metric.errors(ranking) if metric.validate_args else torch.zeros_like(ranking.errors) for metric in members
         ]
         values, status = _read(members, ranking.under(ties), reach)
-        limit = limits(tuple([metric.empty_target_action for metric in members]))
+        limit = limits(tuple(metric.empty_target_action for metric in members))
         none = (None,) * len(members)
         tables.append((places, Values(values, status, torch.stack(each), None, none, ranking.queries, limit=limit)))
     return tables

@@ -46,9 +46,8 @@ def score_batch(metrics: Sequence[Any], batch: Batch, values: bool = True, total
     Raises:
         TypeError, ValueError: the layout of the batch is unknown, or a metric is not defined for it.
     """
-    for metric in metrics:
-        if metric.takes_lists:
-            return _with_lists(metrics, batch, values, total)
+    if any(metric.takes_lists for metric in metrics):
+        return _with_lists(metrics, batch, values, total)
     if not metrics:
         return []
     preds, device, size, queries = batch.preds, torch.device("cpu"), 0, 0  # for preds that `arrange` rejects
@@ -68,7 +67,7 @@ def score_batch(metrics: Sequence[Any], batch: Batch, values: bool = True, total
     # All values of a batch are in memory at once, unless there are very many and no caller needs them: then the values
     # are summed chunk by chunk. They are also summed by chunks if metrics sum additional numbers of each query.
     step = 0
-    if num_extra := sum([metric.num_extra_sums for metric in metrics]):
+    if num_extra := sum(metric.num_extra_sums for metric in metrics):
         step = max(1, MANY_VALUES // num_extra)
     elif not (values or batch.weights is not None or queries * len(metrics) <= MANY_VALUES):
         step = queries
@@ -87,10 +86,10 @@ def _with_lists(metrics: Sequence[Any], batch: Batch, values: bool, total: bool)
 
 def _ranked(metrics: Sequence[Any], batch: Batch, values: bool, total: bool, step: int) -> list[Values]:
     """As :func:`score_batch`. Values are summed after every ``step`` queries, at most; 0 = after all queries."""
-    need = functools.reduce(operator.or_, [metric.required for metric in metrics])
+    need = functools.reduce(operator.or_, (metric.required for metric in metrics))
     source = batch.preds
     if not isinstance(source, Ranking):
-        validate = True in [metric.validate_args for metric in metrics]
+        validate = any(metric.validate_args for metric in metrics)
         source = arrange_batch(batch, validate, all_candidates=need.all_candidates)
         if isinstance(source, RankedIds):
             notice_scores(source)
@@ -101,7 +100,7 @@ def _ranked(metrics: Sequence[Any], batch: Batch, values: bool, total: bool, ste
         weights = _checked_weights(weights, source.num_queries).to(source.errors.device)
     rankings = source.parts(need.all_candidates) if isinstance(source, Ranking) else rank(source, need)
     parts: list[Values] = []
-    keep = values or True in [metric.keeps_values for metric in metrics]
+    keep = values or any(metric.keeps_values for metric in metrics)
     if not step:
         for ranking in rankings:
             part = per_query(metrics, ranking)

@@ -44,7 +44,7 @@ class SafeMetric(Metric):
     results_to_log = "metric.compute()"
     #: names of attributes that cannot be set any more
     _fixed = frozenset[str]()
-    #: whether small batches may wait to be ranked as one; see :mod:`torchrank.state.waiting`
+    #: whether small batches may wait to be ranked together, see :meth:`torchrank.RankingMetric.update`
     waits = True
     #: the batches that wait for this metric, if it alone is updated; None = its batches never wait
     _waiting: Waiting | None = None

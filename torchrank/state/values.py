@@ -67,10 +67,10 @@ class Values:
             torch.stack([x.status for x in each]),
             torch.stack([x.errors for x in each]),
             torch.stack([x.own_weights for x in each]) if weighted else None,
-            tuple([x.extra for x in each]),
+            tuple(x.extra for x in each),
             queries,
             each[0].ignored,
-            tuple([x.limit for x in each]),
+            tuple(x.limit for x in each),
         )
 
     @classmethod

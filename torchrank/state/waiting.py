@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import os
 import threading
 import warnings
@@ -96,11 +97,10 @@ class Waiting:
         """Keep a batch. False if it must be ranked at once; then nothing waits any more."""
         with LOCK:
             room = self._room(given) if signature is not None and signature == self._signature else 0
-            if self.size + size > room:
+            small = 0 < 4 * size <= room
+            if self._states and not (small and self.size + size <= room):
                 self.flush()
-            if not room or 4 * size > room or not (self._states or self._begin()):
-                if self._states:
-                    self.flush()
+            if not small or not (self._states or self._begin()):
                 return False
             if (indexes := given.get("indexes")) is not None:
                 self._states[0][0].notice_cut(indexes)
@@ -154,21 +154,16 @@ class Waiting:
             size, batches = self.size, self._end()
             if not batches:
                 return
-            self.ranked = [metric for metric, _, _ in before]
+            self.ranked, warned = [metric for metric, _, _ in before], None
             try:
                 try:
                     self._rank(batches)
-                except Warning:  # that the user turned into an error; it does not keep the batches from the state
+                except Warning as warning:  # an error by the user's wish, which keeps no batch from the state
+                    warned = warning
                     _restore(before)
                     with warnings.catch_warnings():
                         warnings.simplefilter("ignore")
                         self._rank(batches)
-                    raise
-                finally:
-                    for metric, _, ends in before:
-                        metric._ends = ends
-            except Warning:
-                raise
             except BaseException as error:
                 _restore(before)
                 self._hold(self.ranked)
@@ -178,6 +173,11 @@ class Waiting:
                     " reset() drops them"
                 )
                 raise
+            finally:
+                for metric, _, ends in before:
+                    metric._ends = ends
+            if warned is not None:
+                raise warned
 
     def _rank(self, batches: Sequence[Mapping[str, Any]]) -> None:
         for metric in self.ranked:
@@ -302,18 +302,5 @@ def _shifted(query: Tensor, parts: Sequence[tuple[Tensor, ...]], batches: Sequen
 
 def _apart(parts: Sequence[Tensor]) -> list[Tensor]:
     """Indexes of flat rows, of which no two batches have the same, in the same order within a batch."""
-    parts, start, apart = [part.long() for part in parts], 0, list[Tensor]()
-    for part, (low, high) in zip(parts, torch.stack([torch.stack(_ends(part)) for part in parts]).tolist()):
-        if high - low >= 2**40:  # hashes; so many batches of them could leave the range of int64
-            part = part.unique(return_inverse=True)[1]
-            low, high = 0, len(part)
-        apart.append(part + (start - low))
-        start += high - low + 1
-    return apart
-
-
-def _ends(part: Tensor) -> tuple[Tensor, Tensor]:
-    if not len(part):
-        return part.new_zeros(()), part.new_zeros(())
-    low, high = part.aminmax()
-    return low, high
+    start = itertools.accumulate(map(len, parts), initial=0)
+    return [part.long().unique(return_inverse=True)[1] + first for part, first in zip(parts, start)]
