@@ -100,7 +100,6 @@ def _ranked(metrics: Sequence[Any], batch: Batch, values: bool, total: bool, ste
         weights = _checked_weights(weights, source.num_queries).to(source.errors.device)
     rankings = source.parts(need.all_candidates) if isinstance(source, Ranking) else rank(source, need)
     parts: list[Values] = []
-    keep = values or any(metric.keeps_values for metric in metrics)
     if not step:
         for ranking in rankings:
             part = per_query(metrics, ranking)
@@ -111,7 +110,8 @@ def _ranked(metrics: Sequence[Any], batch: Batch, values: bool, total: bool, ste
             del part
         measured = Values.join(parts)
         measured.ignored = source.ignored
-        return _summed(metrics, measured, weights, total, keep)
+        return _summed(metrics, measured, weights, total)
+    keep = values or any(metric.keeps_values for metric in metrics)
     sums_of_chunks: list[list[Tensor]] = []
     for ranking in _chunks(rankings, step):
         part = per_query(metrics, ranking)
@@ -123,7 +123,10 @@ def _ranked(metrics: Sequence[Any], batch: Batch, values: bool, total: bool, ste
             part.extra = tuple(x if values and metric.shows_extra else None for metric, x in zip(metrics, part.extra))
             parts.append(part)
     totals = [each[0] if len(each) == 1 else torch.stack(each).sum(0) for each in zip(*sums_of_chunks)]
-    return Values.join(parts).each(totals) if keep else [Values(x, x, x, sums=x) for x in totals]
+    if not keep:
+        nothing = torch.empty(0, device="cpu")
+        return [Values(nothing, nothing, nothing, sums=total) for total in totals]
+    return Values.join(parts).each(totals)
 
 
 def _chunks(rankings: Iterable[Ranking], step: int) -> Iterator[Ranking]:
@@ -200,13 +203,10 @@ def _columns(values: Values) -> Tensor:
 # ---- weigh and reduce ------------------------------------------------------------------------------------------------
 
 
-def _summed(
-    metrics: Sequence[Any], measured: Values, weights: Tensor | None, total: bool, keep: bool = True
-) -> list[Values]:
-    """Weigh the values and sum them: the result of each metric. Without ``keep``, results have only sums."""
+def _summed(metrics: Sequence[Any], measured: Values, weights: Tensor | None, total: bool) -> list[Values]:
+    """Weigh the values and sum them: the result of each metric."""
     measured = weighed(metrics, measured, weights)
-    totals = reduce(metrics, measured) if total else None
-    return measured.each(totals) if keep or totals is None else [Values(x, x, x, sums=x) for x in totals]
+    return measured.each(reduce(metrics, measured) if total else None)
 
 
 def weighed(metrics: Sequence[Any], measured: Values, weights: Tensor | None) -> Values:
