@@ -16,6 +16,7 @@ import torchmetrics
 
 import torchrank as tr
 from torchrank.state import waiting
+from torchrank.state.sums import Sum
 
 CANDIDATES = 5
 
@@ -230,6 +231,9 @@ def test_the_numbers_are_those_of_one_batch_whoever_looks_in_between(layout, sub
         draw = random.Random(f"{layout} {subject} {seed}")
         # Little room, so that the queue is also full.
         monkeypatch.setattr(waiting, "ROOM", {"cpu": draw.choice([2**15, 2**17, 2**22])})
+        if layout == "labels" and seed % 2:  # large batches of labels, as on an accelerator
+            monkeypatch.setattr(waiting, "ROOM", {})
+            monkeypatch.setattr(waiting, "ROOM_OF_ACCELERATORS", draw.choice([6000, 12_000]))
         metric, batches, start = SUBJECTS[subject](), [], 0
         kept = {name for name in options(random.Random(seed), layout, 2) if draw.random() < 0.3}
         for _ in range(10):
@@ -283,6 +287,47 @@ def test_batches_wait_while_shapes_and_dtypes_stay():
     assert waited(metric, (torch.rand(4, 7), BATCH[1])) == 1
     assert waited(metric, (torch.rand(4, 7).double(), BATCH[1])) == 0
     assert metric.num_queries == 4 + 4 + 9 + 4 + 4 + 4
+
+
+@pytest.mark.parametrize("make", [tr.MRR, lambda: tr.RankingCollection("mrr@10, map, auroc, hitrate@3")])
+def test_on_an_accelerator_the_rankings_of_large_batches_of_labels_wait(make, monkeypatch):
+    monkeypatch.setattr(waiting, "ROOM", {})
+    monkeypatch.setattr(waiting, "ROOM_OF_ACCELERATORS", 2**15)
+    draw, metric, alone = random.Random(3), make(), make()
+    alone.waits = False
+    for queries in (7, 7, 9, 1, 7, 6, 7, 8):  # one query is small enough to wait with its scores
+        preds = torch.tensor([[draw.choice([0.5, draw.random()]) for _ in range(700)] for _ in range(queries)])
+        batch = preds, integers(draw, queries, -1, 699), torch.tensor([draw.random() for _ in range(queries)])
+        batch[1][0] = -100  # a query that does not count
+        batch[1][-1] = 700 if queries > 8 else 0
+        alone.update(*batch[:2], weights=batch[2])
+        metric.update(*batch[:2], weights=batch[2])
+        for x in batch:
+            x.zero_()
+    assert [type(batch["preds"]) for batch in metric._waiting.batches] == [tr.Ranking] * 4
+    with pytest.raises(ValueError) as first:  # labels of 700
+        metric.compute()
+    with pytest.raises(ValueError) as second:
+        alone.compute()
+    assert str(first.value) == str(second.value)
+    for one, other in zip(*(x.values() if isinstance(x, tr.RankingCollection) else [x] for x in (metric, alone))):
+        parts = [sums.tolist() for x in (one, other) for sums in (x.sums[: Sum.SQUARES], x.sums[Sum.ERRORS :])]
+        assert [*parts[0], *parts[1]] == pytest.approx([*parts[2], *parts[3]], rel=1e-12)
+
+
+def test_lists_do_not_wait_as_rankings_of_labels(monkeypatch):
+    monkeypatch.setattr(waiting, "ROOM", {})
+    monkeypatch.setattr(waiting, "ROOM_OF_ACCELERATORS", 2**15)
+    grades, lists = (torch.rand(7, 700), torch.ones(7, 700)), (torch.rand(7, 700), [torch.tensor([0])] * 7)
+    sliced = {"slices": torch.zeros(7, dtype=torch.long)}
+    for metric, batch, more in (
+        (tr.MRR(), grades, {}),
+        (tr.MRR(), lists, {}),
+        (tr.Sliced("mrr", slices=["a"]), (grades[0], torch.zeros(7, dtype=torch.long)), sliced),
+    ):
+        for _ in range(3):
+            metric.update(*batch, **more)
+            assert not metric._waiting.batches
 
 
 def test_a_user_who_asks_for_it_never_waits():

@@ -380,7 +380,7 @@ class RankingMetric(Measure):
         does. You may write into your tensors at once. Wrong shapes and dtypes raise here; what only values can show is
         counted or warned of when the batch is ranked. The numbers are those of single batches up to 1e-12. Lists of
         tensors, rankings and batches in ``forward`` or a CUDA graph do not wait; with ``metric.waits = False`` none
-        does.
+        does. Of larger batches of labels on an accelerator the ranks wait, to be measured together.
 
         Args:
             preds: floating scores [query, candidate] or, with ``indexes`` or ``group_sizes``, [row]; integer ids

@@ -701,6 +701,7 @@ class Rankings(Ranking):
             ignored=ignored if ignored is None or order is None else ignored[order],
             all_candidates=others is not None or all(part.all_candidates for part in parts),
             only_relevant=parts[0].only_relevant,
+            of_labels=others is None and all(part.of_labels for part in parts),
             draw=parts[0].draw,
             _cache={},
         )
@@ -729,7 +730,8 @@ class Rankings(Ranking):
 
     @cached_property
     def joined(self) -> Ranking:  # type: ignore[override]
-        shared = {name: getattr(self, name) for name in ("reach", "ignored", "all_candidates", "only_relevant", "draw")}
+        names = ("reach", "ignored", "all_candidates", "only_relevant", "of_labels", "draw")
+        shared = {name: getattr(self, name) for name in names}
         if self.others is not None:
             return replace(self.everything.joined, **shared)
         parts, width = self.rectangles, max(part.first.shape[1] for part in self.rectangles)

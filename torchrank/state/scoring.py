@@ -75,6 +75,14 @@ def score_batch(metrics: Sequence[Any], batch: Batch, values: bool = True, total
         return in_batch(device, size, _ranked, metrics, batch, values, total, step)
 
 
+def ranking_for(metrics: Sequence[Any], batch: Batch) -> Ranking:
+    """A ranking of a batch that :func:`score_batch` can score for all metrics."""
+    need = functools.reduce(operator.or_, (metric.required for metric in metrics))
+    validate = any(metric.validate_args for metric in metrics)
+    with torch.no_grad():
+        return Ranking.rank(arrange_batch(batch, validate, all_candidates=need.all_candidates), need)
+
+
 def _with_lists(metrics: Sequence[Any], batch: Batch, values: bool, total: bool) -> list[Values]:
     """As :func:`score_batch`, if some metrics are metrics of recommended lists."""
     ranked = iter(score_batch([metric for metric in metrics if not metric.takes_lists], batch, values, total))

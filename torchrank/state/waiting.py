@@ -16,7 +16,10 @@ from numpy import ndarray
 from torch import Tensor
 
 from torchrank.hardware.devices import autocast_off
+from torchrank.layouts.arrange import Batch
 from torchrank.layouts.checks import tensor_of
+from torchrank.ranking.ranking import Ranking
+from torchrank.state.scoring import ranking_for
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,6 +40,9 @@ ROOM_OF_ACCELERATORS = 2**26
 
 #: What a tensor that waits costs beside its elements, in bytes.
 OVERHEAD = 2**10
+
+#: The bytes of a ranking of labels, for each of them.
+BYTES_OF_LABEL = 2**6
 
 #: Arguments with a number for each candidate or row, of as many dimensions as preds.
 BY_CANDIDATE = ("mask", "tie_break", "groups")
@@ -97,14 +103,22 @@ class Waiting:
         """Keep a batch. False if it must be ranked at once; then nothing waits any more."""
         with LOCK:
             room = self._room(given) if signature is not None and signature == self._signature else 0
+            ranked = 0 < room < 4 * size and self._can_rank(given)
+            if ranked:
+                size = BYTES_OF_LABEL * len(given["preds"]) + OVERHEAD
             small = 0 < 4 * size <= room
-            if self._states and not (small and self.size + size <= room):
+            of_a_kind = not self.batches or isinstance(self.batches[0]["preds"], Ranking) is ranked
+            if self._states and not (small and of_a_kind and self.size + size <= room):
                 self.flush()
             if not small or not (self._states or self._begin()):
                 return False
             if (indexes := given.get("indexes")) is not None:
                 self._states[0][0].notice_cut(indexes)
-            self.batches.append({name: _copied(x) for name, x in given.items() if x is not None})
+            batch = {name: x for name, x in given.items() if x is not None}
+            if ranked:
+                weights = {"weights": batch["weights"]} if "weights" in batch else {}
+                batch = {"preds": ranking_for(self.members(), Batch(**batch)), **weights}
+            self.batches.append({name: _copied(x) for name, x in batch.items()})
             self.size += size
             for metric, _ in self._states:
                 metric.count_update()
@@ -118,6 +132,15 @@ class Waiting:
         if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
             return 0
         return ROOM.get(device.type, ROOM_OF_ACCELERATORS)
+
+    def _can_rank(self, given: Mapping[str, Any]) -> bool:
+        """Whether a batch that is too large to wait is ranked first: a label has few numbers, however many scores.
+
+        On a CPU the scores take so much longer than the label that nothing is saved.
+        """
+        preds, target = given["preds"], given.get("target")
+        labels = isinstance(preds, Tensor) and preds.dim() == 2 and isinstance(target, Tensor) and target.dim() == 1
+        return labels and preds.device.type not in ROOM and all(hasattr(x, "required") for x in self.members())
 
     def _begin(self) -> bool:
         """Take the states of the metrics. False if one of them must not wait."""
@@ -182,7 +205,9 @@ class Waiting:
     def _rank(self, batches: Sequence[Mapping[str, Any]]) -> None:
         for metric in self.ranked:
             metric._ends = None
-        with torch.no_grad(), autocast_off(_first(batches[0]).device):
+        preds = _first(batches[0])
+        device = preds.num_candidates.device if isinstance(preds, Ranking) else preds.device
+        with torch.no_grad(), autocast_off(device):
             self.later(**joined(batches))
 
     def drop(self) -> None:
@@ -285,6 +310,8 @@ def joined(batches: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
             result[name] = (_shifted(query, parts, batches), *others)
         elif isinstance(x, dict):
             result[name] = {key: torch.cat([part[key] for part in parts]) for key in x}
+        elif isinstance(x, Ranking):
+            result[name] = Ranking.join(parts).joined
         else:
             result[name] = x if isinstance(x, str) else torch.cat(_apart(parts) if name == "indexes" else parts)
     return result
