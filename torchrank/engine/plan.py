@@ -190,10 +190,9 @@ def chunks(layout: Layout, need: Need) -> tuple[tuple[int, int], ...]:
             elements = torch.where(sizes <= now.compared, wide * sizes, 2 * (wide + sizes))
     elif isinstance(layout, EmbeddedLayout):
         room, elements = layout.room(layout.queries), (now.judged_item * layout.judged.sizes).clamp_min(layout.chunk)
-        copies = 2 if layout.queries.is_cpu else 1  # on an accelerator, more chunks launch more kernels
     else:  # flat rows are sorted together, and a block of columns has all queries
         return ()
-    if need.reach is None:
+    if need.reach is None and layout.errors.is_cpu:  # on an accelerator, more chunks launch more kernels
         room //= min(copies, 2 + need.metrics // now.several)
     least = wide if need.all_candidates else 0
     if isinstance(elements, Tensor):

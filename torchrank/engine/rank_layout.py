@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -96,11 +96,16 @@ def _rank_rows(layout: FlatRows, need: Need) -> Ranking:
 def _rank_narrow(layout: Layout, need: Need) -> Ranking:
     parts: list[Ranking] = []
     start = 0
-    chunks = rank(layout, need)
-    for chunk in chunks if layout.ignored is None else numbered(list(chunks)):
+    chunks: Iterable[Ranking] = rank(layout, need)
+    if layout.ignored is not None:
+        whole = list(chunks)
+        chunks = numbered(whole) if len(whole) > 1 else whole
+    for chunk in chunks:
         # An engine may rank further than the reach. It is set all the same, so that it is the same in all chunks.
-        chunk = chunk if need.reach is None else replace(chunk, reach=need.reach)
-        chunk = chunk if layout.ignored is None else replace(chunk, ignored=layout.ignored[chunk.queries])
+        changes: dict[str, Any] = {} if need.reach is None else {"reach": need.reach}
+        if layout.ignored is not None:
+            changes["ignored"] = layout.ignored if chunk.queries is None else layout.ignored[chunk.queries]
+        chunk = replace(chunk, **changes) if changes else chunk
         parts += chunk.narrowed(start)
         start += chunk.num_queries
     return Ranking.join(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -27,8 +28,11 @@ class ScoreCounts(NamedTuple):
     @classmethod
     def nothing(cls, shape: Sequence[int], device: torch.device, dtype: torch.dtype = torch.int64) -> ScoreCounts:
         """Counts over no columns, all 0, for judged items of a shape [query, entry]."""
-        shapes, dtypes = (shape, shape, shape[:1], shape[:1]), (dtype, dtype, dtype, torch.bool)
-        return cls._make(torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in zip(shapes, dtypes))
+        entries, queries = math.prod(shape), shape[0]
+        counts = torch.zeros(2 * entries + queries, dtype=dtype, device=device)
+        greater, equal, retrieved = counts.split((entries, entries, queries))
+        has_nan = torch.zeros(queries, dtype=torch.bool, device=device)
+        return cls(greater.view(shape), equal.view(shape), retrieved, has_nan)
 
     def add(self, other: ScoreCounts, rows: slice = slice(None)) -> None:
         """Add, in place, the counts over other columns for the queries ``rows``."""

@@ -755,6 +755,8 @@ def _of_parts(name: str, parts: Sequence[Ranking], width: int) -> torch.Tensor |
         fields = [torch.zeros_like(part.valid) if x is None else x for x, part in zip(fields, parts)]
     if any(x is None for x in fields):
         raise ValueError(f"Expected rankings that all have {name}, or none, got both; join rankings of one kind")
+    if len({x.shape[1:] for x in fields}) == 1:
+        return torch.cat(fields)
     most = max(math.prod(x.shape[2:]) for x in fields)  # subtopics; others are padding
     return torch.cat(
         [
