@@ -24,11 +24,9 @@ from torchrank.statistics.compare import compare
 from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.power import queries_needed
 from torchrank.statistics.table import Table
-from torchrank.tables.chunks import read_chunks
-from torchrank.tables.errors import ReadingError
-from torchrank.tables.pair_tables import Qrels, Run
-from torchrank.tables.rankings import rank_frame, rank_run
-from torchrank.tables.sources import read_qrels, read_run
+from torchrank.tables.joining import rank_frame, rank_run
+from torchrank.tables.pair_tables import Qrels, ReadingError, Run
+from torchrank.tables.sources import read_chunks, read_qrels, read_run
 from torchrank.wrappers.abstention import Abstention
 from torchrank.wrappers.bootstrapped import Bootstrapped
 from torchrank.wrappers.compared import Compared

@@ -19,7 +19,7 @@ from tests.support import workers
 from torchrank.cli import evaluation_commands, files, main
 from torchrank.statistics import gates
 from torchrank.statistics.table import Table, printable
-from torchrank.tables import text
+from torchrank.tables import files as readers
 
 HOSTILE = "a\x1b]0;owned\x07\u202eb"
 
@@ -175,9 +175,9 @@ def test_a_line_says_what_is_read_for_how_long_and_disappears(monkeypatch):
 def test_a_bar_shows_how_many_bytes_of_a_file_were_read(monkeypatch, tmp_path):
     run = tmp_path / "a.run"
     run.write_text("".join(f"q{n} Q0 d 1 {n}.5 a\n" for n in range(100)))
-    bars, parsed = [], text._parsed
-    monkeypatch.setattr(text, "CHUNK", 80)  # ten numbers at a time
-    monkeypatch.setattr(text, "_parsed", lambda column: bars.append(evaluation_commands._bar()) or parsed(column))
+    bars, parsed = [], readers._parsed
+    monkeypatch.setattr(readers, "CHUNK", 80)  # ten numbers at a time
+    monkeypatch.setattr(readers, "_parsed", lambda column: bars.append(evaluation_commands._bar()) or parsed(column))
     tr.read_run(run)
     shares = [int(re.search(r"(\d+)%", bar)[1]) for bar in bars if bar]
     assert shares == sorted(shares)
@@ -185,9 +185,9 @@ def test_a_bar_shows_how_many_bytes_of_a_file_were_read(monkeypatch, tmp_path):
     assert 5 < shares[0] < 12 < 85 < shares[-1] < 95
     assert bars[5].startswith(f"reading {run} [#########  ")
     assert evaluation_commands._bar() == ""
-    text.progress[:] = [(str(run), 5, 10)]  # a piece of a file that is read in pieces
+    readers.progress[:] = [(str(run), 5, 10)]  # a piece of a file that is read in pieces
     assert evaluation_commands._bar() == ""
-    text.progress.clear()
+    readers.progress.clear()
 
 
 @pytest.mark.xdist_group("processes")

@@ -19,7 +19,6 @@ from torchrank import cli
 from torchrank.cli import main
 from torchrank.evaluation import plots
 from torchrank.statistics.paired_tests import FAMILY_TESTS, PAIR_TESTS
-from torchrank.tables import file_readers
 
 
 @pytest.fixture
@@ -349,7 +348,7 @@ def test_ways_out_in_a_shell_are_options_of_the_command(tmp_path, capsys):
 
 
 def test_gzip_files_of_many_times_their_size_are_read_as_the_message_of_the_command_says(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(file_readers, "EXPANDED", 2**22)
+    monkeypatch.setattr("torchrank.tables.files.EXPANDED", 2**22)
     qrels, bomb, other = (str(tmp_path / name) for name in ("qrels", "a.run.gz", "b.run"))
     pathlib.Path(qrels).write_text("q1 0 a 1\n")
     pathlib.Path(other).write_text("q1 Q0 a 1 0.5 t\n")

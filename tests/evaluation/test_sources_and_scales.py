@@ -14,8 +14,8 @@ from tests.support.cases import cases
 from torchrank import partial
 from torchrank.evaluation import curves, plots, svg
 from torchrank.evaluation.options import identical
-from torchrank.tables import chunks
-from torchrank.tables.chunks import QueryReturnsError
+from torchrank.tables import sources
+from torchrank.tables.sources import QueryReturnsError
 
 QRELS = {"q1": {"a": 1}, "q2": {"b": 1}, "q3": {"c": 2}}
 LINES = "q1 Q0 a 1 2 t\nq1 Q0 x 2 1 t\nq2 Q0 x 1 2 t\nq2 Q0 b 2 1 t\n"
@@ -24,9 +24,9 @@ LINES = "q1 Q0 a 1 2 t\nq1 Q0 x 2 1 t\nq2 Q0 x 1 2 t\nq2 Q0 b 2 1 t\n"
 @pytest.fixture
 def pieces(monkeypatch):
     """Files are read in pieces of few lines, as large ones are."""
-    monkeypatch.setattr(chunks, "LARGE", 1)
-    monkeypatch.setattr(chunks, "LARGE_COMPRESSED", 1)
-    monkeypatch.setattr(chunks.read_chunks, "__kwdefaults__", {**chunks.read_chunks.__kwdefaults__, "lines": 1})
+    monkeypatch.setattr(sources, "LARGE", 1)
+    monkeypatch.setattr(sources, "LARGE_COMPRESSED", 1)
+    monkeypatch.setattr(sources.read_chunks, "__kwdefaults__", {**sources.read_chunks.__kwdefaults__, "lines": 1})
 
 
 def test_a_large_file_whose_queries_return_is_read_as_a_whole_unless_pieces_were_asked_for(tmp_path, pieces):

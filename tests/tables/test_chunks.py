@@ -12,7 +12,7 @@ import pytest
 import torchrank as tr
 from tests.support.optional import pandas, tqdm
 from torchrank import read_chunks as read
-from torchrank.tables import chunks
+from torchrank.tables import sources
 
 MEASURES = "ndcg map mrr recall@20"
 DRAW = random.Random(0)
@@ -110,8 +110,8 @@ def test_pieces_may_cut_a_query(whole, kind, size):
 
 def test_a_query_in_many_pieces_is_joined_once(monkeypatch):
     joined = []
-    of_objects = chunks.of_objects
-    monkeypatch.setattr(chunks, "of_objects", lambda names: joined.append(len(names)) or of_objects(names))
+    of_objects = sources.of_objects
+    monkeypatch.setattr(sources, "of_objects", lambda names: joined.append(len(names)) or of_objects(names))
     pieces = [[("q", f"{piece} {number}", piece) for number in range(2)] for piece in range(300)]
     (found,) = read(pieces)
     assert (len(found), joined) == (600, [600])
@@ -181,9 +181,9 @@ def test_large_files_are_read_in_chunks_if_queries_are_together(tmp_path, monkey
     sizes = []
     of_rows = tr.Run.of_rows.__func__
     monkeypatch.setattr(tr.Run, "of_rows", classmethod(lambda cls, *a: sizes.append(of_rows(cls, *a)) or sizes[-1]))
-    monkeypatch.setattr(chunks, "LARGE", 100)
-    monkeypatch.setattr(chunks, "LARGE_COMPRESSED", 100)
-    monkeypatch.setattr(chunks.read_chunks, "__kwdefaults__", {**chunks.read_chunks.__kwdefaults__, "lines": 30})
+    monkeypatch.setattr(sources, "LARGE", 100)
+    monkeypatch.setattr(sources, "LARGE_COMPRESSED", 100)
+    monkeypatch.setattr(sources.read_chunks, "__kwdefaults__", {**sources.read_chunks.__kwdefaults__, "lines": 30})
     same(tr.evaluate(QRELS, path, MEASURES), whole)
     assert max(map(len, sizes)) < len(ROWS) if order == "grouped" else len(sizes[-1]) == len(ROWS)
 

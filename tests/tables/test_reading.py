@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 import torchrank as tr
 from tests.support.awkward_ids import IDS
 from tests.support.optional import pandas
-from torchrank.tables import file_readers, records
-from torchrank.tables.file_formats import FORMATS, WRITERS, FileFormat, Format
+from torchrank.tables import columns, files
+from torchrank.tables.files import FORMATS, WRITERS, FileFormat, Format
 
 RUN = "q1 Q0 d2 1 0.75 tag\nq1 Q0 d1 2 0.5 tag\nq2 Q0 d1 1 -1e-3 tag\n"
 RUN_DICT = {"q1": {"d2": 0.75, "d1": 0.5}, "q2": {"d1": -0.001}}
@@ -218,7 +218,7 @@ def test_scores_of_17_digits_come_back():
 
 def test_only_numbers_that_float64_may_not_tell_apart_are_read_again(monkeypatch):
     read = []
-    monkeypatch.setattr("torchrank.tables.text.Decimal", lambda number: read.append(number) or Decimal(number))
+    monkeypatch.setattr("torchrank.tables.files.Decimal", lambda number: read.append(number) or Decimal(number))
     scores = ["0.5", str(2**53 + 1), "7", str(2**53), "1e300"]
     found = run_of("".join(f"q Q0 d{n} 0 {score}\n" for n, score in enumerate(scores)))
     assert sorted(found["q"], key=found["q"].get) == ["d0", "d2", "d3", "d1", "d4"]
@@ -408,7 +408,7 @@ def test_a_broken_gzip_file_is_refused(data):
 def test_a_parquet_file_of_many_times_its_size_is_refused_before_it_is_read(tmp_path, monkeypatch, compressed, library):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "run.parquet"
-    monkeypatch.setattr(file_readers, "EXPANDED", 2**22)
+    monkeypatch.setattr(files, "EXPANDED", 2**22)
     rows, doc = (6_000, "d" * 1000) if compressed else (200_000, 7)
     columns = {"query": np.ones(rows, dtype=np.int64), "doc": [doc] * rows, "score": np.ones(rows)}
     given = {"compression": "zstd", "use_dictionary": False} if compressed else {}
@@ -651,7 +651,7 @@ def test_lines_that_begin_with_a_number_sign_and_a_blank_are_comments(between):
 @pytest.mark.parametrize("places", [[0], [1], [3], [0, 1, 2, 3]])
 @pytest.mark.parametrize("comment", ["# a comment", "# of four fields", "#", "# of five whole fields"])
 def test_a_comment_may_be_the_first_line_and_the_last_also_of_a_piece_of_a_file(places, comment, monkeypatch):
-    monkeypatch.setattr("torchrank.tables.text.LONGEST_LINE", 23)  # so many bytes are read at a time
+    monkeypatch.setattr("torchrank.tables.files.LONGEST_LINE", 23)  # so many bytes are read at a time
     lines = ["q 0 a 1", "q  0 b 2", "p 0 c 1"]
     for place in reversed(places):
         lines.insert(place, comment)
@@ -691,7 +691,7 @@ def test_types_and_docstrings_name_every_format():
 def test_an_entry_of_the_registry_is_recognised_read_and_written(monkeypatch, tmp_path):
     def read(text, reading):
         rows = json.loads(bytes(text.buffer[text.begin : text.end]))
-        return records.of_tuples([tuple(row) for row in rows], reading.value, reading.columns, text.name)
+        return columns.of_tuples([tuple(row) for row in rows], reading.value, reading.columns, text.name)
 
     def write(run):
         yield json.dumps([[query, item, score] for query, pairs in run.items() for item, score in pairs])

@@ -12,9 +12,9 @@ import torchrank as tr
 from tests.support import usual_defaults
 from tests.support.cases import cases
 from torchrank.names.optional import installed
-from torchrank.tables import chunks, id_columns, joining
-from torchrank.tables.file_formats import _field
-from torchrank.tables.native import text_of
+from torchrank.tables import id_columns, joining, sources
+from torchrank.tables.columns import text_of
+from torchrank.tables.files import _field
 
 RUN = [("q1", "a", 0.5), ("q1", "b", 0.7)]
 
@@ -232,7 +232,7 @@ def test_pieces_that_are_read_early_are_given_once_and_in_order(wanted, monkeypa
     begun = source.begun(lambda: next(left))
     assert len(read) == min(wanted, 3)
     assert [run.to_dict() for run in begun] == [{q: {d: s}} for ((q, d, s),) in pieces]
-    monkeypatch.setattr(chunks, "EARLY", 2)
+    monkeypatch.setattr(sources, "EARLY", 2)
     read.clear()
     source = tr.read_chunks(read.append(number) or piece for number, piece in enumerate(pieces))
     assert len(list(source.begun(lambda: True))) == 3
@@ -244,32 +244,32 @@ def test_pieces_that_are_read_early_are_given_once_and_in_order(wanted, monkeypa
 
 def test_files_from_a_size_on_are_read_in_pieces_compressed_ones_from_a_smaller_one(tmp_path, monkeypatch):
     lines, path = b"q1 Q0 a 1 2 t\n" * 9, tmp_path / "a.run"
-    assert (chunks.LARGE, chunks.LARGE_COMPRESSED) == (64 << 20, 16 << 20)
+    assert (sources.LARGE, sources.LARGE_COMPRESSED) == (64 << 20, 16 << 20)
     for data, size in ((lines, "LARGE"), (gzip.compress(lines), "LARGE_COMPRESSED")):
         path.write_bytes(data)
-        assert chunks.of_large(path) is None
+        assert sources.of_large(path) is None
         for more in (-1, 0, 1):
             with monkeypatch.context() as changed:
-                changed.setattr(chunks, size, len(data) + more)
-                assert (chunks.of_large(path) is None) == (more > 0)
+                changed.setattr(sources, size, len(data) + more)
+                assert (sources.of_large(path) is None) == (more > 0)
 
 
 def test_small_compressed_and_blank_files_are_not_read_in_pieces(tmp_path, monkeypatch):
     path = tmp_path / "a.run"
     path.write_text("q1 Q0 a 1 2 t\n" * 1)
-    assert chunks.of_large(path) is None
-    monkeypatch.setattr(chunks, "LARGE_COMPRESSED", 1)
-    assert chunks.of_large(path) is None
-    monkeypatch.setattr(chunks, "LARGE", 1)
-    assert chunks.of_large(path).automatic
-    assert chunks.of_large(str(path)).automatic
+    assert sources.of_large(path) is None
+    monkeypatch.setattr(sources, "LARGE_COMPRESSED", 1)
+    assert sources.of_large(path) is None
+    monkeypatch.setattr(sources, "LARGE", 1)
+    assert sources.of_large(path).automatic
+    assert sources.of_large(str(path)).automatic
     assert not tr.read_chunks(path).automatic
-    assert chunks.of_large({"q": {}}) is None
-    assert chunks.of_large(tmp_path) is None
-    assert chunks.of_large(tmp_path / "none") is None
+    assert sources.of_large({"q": {}}) is None
+    assert sources.of_large(tmp_path) is None
+    assert sources.of_large(tmp_path / "none") is None
     for text in ("\n\n  \n", '{"q": {"a": 1.0}}'):
         path.write_text(text)
-        assert chunks.of_large(path) is None
+        assert sources.of_large(path) is None
 
 
 def test_masked_arrays_and_tensors_are_columns():
@@ -400,7 +400,7 @@ def test_grades_and_scores_are_those_that_were_given():
 
 
 def test_a_line_of_the_largest_length_is_read_also_behind_an_empty_one(monkeypatch):
-    monkeypatch.setattr("torchrank.tables.text.LONGEST_LINE", 13)
+    monkeypatch.setattr("torchrank.tables.files.LONGEST_LINE", 13)
     lines = b"q1 Q0 b 1 3 t\n\nq1 Q0 a 1 2 t"
     assert tr.read_run(io.BytesIO(lines)).to_dict() == {"q1": {"b": 3, "a": 2}}
     with pytest.raises(ValueError, match="Expected lines of at most 13 bytes, got a longer one"):

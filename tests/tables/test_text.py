@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 import torchrank as tr
-from torchrank.tables.errors import shorten
-from torchrank.tables.text import Text, fields
+from torchrank.tables.files import Text, fields
+from torchrank.tables.pair_tables import shorten
 
 PIECES = ["a", "#", "\t", " ", "\n", "\r\n"]
 
@@ -28,7 +28,7 @@ def rows_of(text, tabs, width):
 @pytest.mark.parametrize("longest", [3, 1000])
 @pytest.mark.parametrize("tabs", [False, True])
 def test_every_short_text_has_the_fields_of_plain_python(tabs, longest, monkeypatch):
-    monkeypatch.setattr("torchrank.tables.text.LONGEST_LINE", longest)  # at most so many bytes are cut at a time
+    monkeypatch.setattr("torchrank.tables.files.LONGEST_LINE", longest)  # at most so many bytes are cut at a time
     texts = ["".join(pieces) for size in range(1, 5) for pieces in itertools.product(PIECES, repeat=size)]
     for text, width in itertools.product(texts, (1, 2)):
         if any(len(line) > longest for line in text.split("\n")):

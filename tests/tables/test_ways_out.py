@@ -83,7 +83,7 @@ def test_other_tuples_are_numbered_or_get_a_score():
 
 @every_join
 def test_gzip_files_of_many_times_their_size_are_read_as_the_message_says(join, tmp_path, monkeypatch):
-    monkeypatch.setattr("torchrank.tables.file_readers.EXPANDED", 2**20)
+    monkeypatch.setattr("torchrank.tables.files.EXPANDED", 2**20)
     for name, text in {
         "qrels": b"q 0 a 1\np 0 b 1\n",
         "run": b"q Q0 a 1 0.5 t\np Q0 a 1 0.5 t\np Q0 b 2 0.1 t\n",
@@ -117,10 +117,10 @@ def test_duplicates_are_an_argument_of_the_function_that_refuses_them(join):
 
 
 def test_duplicates_of_chunks_of_a_large_file_are_kept_as_asked(tmp_path, monkeypatch):
-    from torchrank.tables import chunks
+    from torchrank.tables import sources
 
-    monkeypatch.setattr(chunks, "LARGE", 1)
-    monkeypatch.setattr(chunks, "LARGE_COMPRESSED", 1)
+    monkeypatch.setattr(sources, "LARGE", 1)
+    monkeypatch.setattr(sources, "LARGE_COMPRESSED", 1)
     (tmp_path / "run").write_text("q Q0 a 1 0.5 t\nq Q0 x 1 0.7 t\nq Q0 a 1 0.9 t\n")
     with pytest.raises(tr.ReadingError, match="pass duplicates="):
         tr.evaluate(QRELS, tmp_path / "run", "mrr")

@@ -347,7 +347,7 @@ class _Help(argparse.HelpFormatter):
 
 
 def _about_convert() -> dict[str, str]:
-    from torchrank.tables.file_formats import WRITERS
+    from torchrank.tables.files import WRITERS
 
     endings = ", ".join(WRITERS)
     return {"description": f"Read a run in any format and write it as {endings}, or these with .gz."}

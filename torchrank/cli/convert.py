@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 
 from torchrank.cli.files import check_readable, refused, write
-from torchrank.tables.errors import ReadingError
-from torchrank.tables.file_formats import WRITERS
+from torchrank.tables.files import WRITERS
 from torchrank.tables.id_columns import encode
+from torchrank.tables.pair_tables import ReadingError
 from torchrank.tables.sources import read_run
 
 

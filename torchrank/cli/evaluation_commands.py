@@ -26,12 +26,10 @@ from torchrank.cli import formats
 from torchrank.cli.files import STANDARD, Input, check_readable, in_shell, refused, source_of, write
 from torchrank.statistics.gates import Gate, Verdict
 from torchrank.statistics.table import Table, printable
-from torchrank.tables.chunks import of_large
-from torchrank.tables.errors import NothingInCommonError, ReadingError
+from torchrank.tables.files import progress
 from torchrank.tables.id_columns import decode
-from torchrank.tables.pair_tables import Qrels
-from torchrank.tables.sources import read_qrels, read_run, stem
-from torchrank.tables.text import progress
+from torchrank.tables.pair_tables import NothingInCommonError, Qrels, ReadingError
+from torchrank.tables.sources import of_large, read_qrels, read_run, stem
 from torchrank.version import __version__
 
 if TYPE_CHECKING:

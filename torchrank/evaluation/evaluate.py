@@ -22,13 +22,12 @@ from torchrank.names.presets import preset as preset_of
 from torchrank.names.types import Unjudged
 from torchrank.ranking.ranking import Ranking
 from torchrank.statistics.comparison import LABELS
-from torchrank.tables.chunks import Chunks
-from torchrank.tables.file_readers import EXPANSION
-from torchrank.tables.frames import is_columns, is_frame, is_records
+from torchrank.tables.columns import is_columns, is_frame, is_records
+from torchrank.tables.files import EXPANSION
 from torchrank.tables.id_columns import ObjectIds, of_objects
+from torchrank.tables.joining import tables_of_frame
 from torchrank.tables.pair_tables import Duplicates, Parent, Qrels, Ties
-from torchrank.tables.rankings import tables_of_frame
-from torchrank.tables.sources import read_run, stem
+from torchrank.tables.sources import Chunks, read_run, stem
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.rectified import of_tables
 from torchrank.wrappers.suites import Suite

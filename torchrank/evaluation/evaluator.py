@@ -19,12 +19,10 @@ from torchrank.names.arguments import warn
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.parts import numbered
 from torchrank.ranking.ranking import Ranking
-from torchrank.tables.chunks import Chunks, QueryReturnsError, of_large
-from torchrank.tables.errors import NothingInCommonError, ReadingError, no_common_query
 from torchrank.tables.id_columns import KeyIds
 from torchrank.tables.joining import Pairs, ranking_of, without
-from torchrank.tables.pair_tables import PairTable, Qrels, Run
-from torchrank.tables.sources import read_run
+from torchrank.tables.pair_tables import NothingInCommonError, PairTable, Qrels, ReadingError, Run, no_common_query
+from torchrank.tables.sources import Chunks, QueryReturnsError, of_large, read_run
 from torchrank.wrappers.suites import Suite, collection_of, measures_of, readable, values_of
 
 Array = np.ndarray

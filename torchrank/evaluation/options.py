@@ -15,7 +15,7 @@ from torchrank.names.labels import split
 from torchrank.names.nearest import did_you_mean
 from torchrank.names.parse import parse_all
 from torchrank.names.presets import LIBRARIES, OPTIONS
-from torchrank.tables.file_readers import EXPANSION
+from torchrank.tables.files import EXPANSION
 from torchrank.tables.id_columns import KeyIds
 from torchrank.tables.joining import without
 from torchrank.tables.pair_tables import Duplicates, Parent, Qrels, Run, Ties

@@ -18,9 +18,8 @@ from torchrank.state.exact import ExactSums
 from torchrank.state.query_mean import QueryMean
 from torchrank.state.values import FILLS
 from torchrank.statistics.table import Table
-from torchrank.tables.errors import NothingInCommonError, no_common_query
 from torchrank.tables.id_columns import SECOND, ObjectIds, mixed
-from torchrank.tables.pair_tables import Duplicates, Qrels, Ties
+from torchrank.tables.pair_tables import Duplicates, NothingInCommonError, Qrels, Ties, no_common_query
 from torchrank.version import __version__
 from torchrank.wrappers.hashing import hash_ids
 from torchrank.wrappers.suites import Suite

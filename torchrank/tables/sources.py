@@ -1,22 +1,43 @@
-"""The functions that read judgments and runs from any source."""
+"""The functions that read judgments and runs from any source, at once or in chunks of whole queries."""
 
 from __future__ import annotations
 
+import contextlib
+import gzip
+import io
 import warnings
-from collections.abc import Iterable, Mapping
+import zlib
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import IO, Any, TypeVar, cast, get_args
 
 import numpy as np
 
 from torchrank.names.arguments import integer, one_of, with_hints
 from torchrank.names.docstrings import with_texts
 from torchrank.names.optional import imported
-from torchrank.tables import file_readers, frames, records
-from torchrank.tables.column_names import Columns
-from torchrank.tables.errors import ReadingError
-from torchrank.tables.file_formats import ABOUT_FORMATS, FORMATS, Content, Format, Reading, format_of
-from torchrank.tables.pair_tables import Duplicates, PairTable, Qrels, Rows, Run, Ties
+from torchrank.tables.columns import Columns, error_of, is_frame, of_dictionary, of_frame, of_tuples
+from torchrank.tables.files import (
+    ABOUT_FORMATS,
+    EXPANSION,
+    FORMATS,
+    LONGEST_LINE,
+    PADDING,
+    Content,
+    Format,
+    Reading,
+    Text,
+    format_of,
+    is_blank,
+    open_text,
+    without_mark,
+)
+from torchrank.tables.id_columns import ObjectIds, of_objects
+from torchrank.tables.pair_tables import Duplicates, PairTable, Qrels, ReadingError, Rows, Run, Ties
 
 T = TypeVar("T", bound=PairTable)
 
@@ -29,7 +50,7 @@ def read_qrels(
     columns: Columns = None,
     format: Format = "auto",
     duplicates: Duplicates = "error",
-    expansion: int = file_readers.EXPANSION,
+    expansion: int = EXPANSION,
 ) -> Qrels:
     """Read judgments: a grade for each judged (query, document) pair.
 
@@ -76,7 +97,7 @@ def read_run(
     ties: Ties | None = None,
     subset: str | None = None,
     split: str | None = None,
-    expansion: int = file_readers.EXPANSION,
+    expansion: int = EXPANSION,
 ) -> Run:
     """Read a run: a score for each retrieved (query, document) pair. The score alone decides the order.
 
@@ -113,7 +134,7 @@ def read_run(
     return run if ties is None else run.with_ties(ties)
 
 
-def read_pairs(source: Any, expansion: int = file_readers.EXPANSION) -> Qrels:
+def read_pairs(source: Any, expansion: int = EXPANSION) -> Qrels:
     """Read pairs of query and document, whatever their number: any source of judgments, without grades if need be."""
     if isinstance(source, tuple) and len(source) == 2 and not any(isinstance(part, tuple | str) for part in source):
         source = dict(zip(("query", "item"), source))  # two columns, as in `update`
@@ -157,20 +178,20 @@ def content_of(source: Any, reading: Reading) -> Content:
             if value == "grade":
                 raise ReadingError("Expected a file, got a folder; pass the path of a file", str(source))
             source = _predictions(Path(source))
-        text = file_readers.open_text(source, value, reading.expansion)
+        text = open_text(source, value, reading.expansion)
         return FORMATS[format_of(text, reading)].read(text, reading)
     if (
         hasattr(source, "to_dict")
         and not isinstance(source, Mapping)
-        and not (frames.is_frame(source) or hasattr(source, "shape"))
+        and not (is_frame(source) or hasattr(source, "shape"))
     ):
         return source.to_dict(), ""  # Qrels and Run of ranx
     if isinstance(source, Mapping):
-        return frames.of_dictionary(source, value, columns, "")
-    if frames.is_frame(source):
-        return frames.of_frame(source, value, columns, f"<{type(source).__name__}>")
+        return of_dictionary(source, value, columns, "")
+    if is_frame(source):
+        return of_frame(source, value, columns, f"<{type(source).__name__}>")
     if isinstance(source, Iterable) and not isinstance(source, bytes):
-        return records.of_tuples(source, value, columns, f"<{type(source).__name__}>")
+        return of_tuples(source, value, columns, f"<{type(source).__name__}>")
     raise TypeError(f"Expected a path, a data frame, a dictionary or tuples, got {type(source).__name__}")
 
 
@@ -192,4 +213,327 @@ def _of_ir_datasets(source: str, value: str) -> Rows:
     has = getattr(dataset, f"has_{wanted}", None)
     if has is not None and not has():
         raise ReadingError(f"Expected a dataset with {wanted}, got one without", source)
-    return records.of_tuples(getattr(dataset, f"{wanted}_iter")(), value, None, source)
+    return of_tuples(getattr(dataset, f"{wanted}_iter")(), value, None, source)
+
+
+# Files of at least so many bytes are read in chunks by themselves; compressed ones have several times as many lines.
+LARGE, LARGE_COMPRESSED = 2**26, 2**24
+# Pieces that are read while something else is waited for.
+EARLY = 16
+# Bytes whose lines show how long lines are, and the longest mean length that makes pieces larger.
+SAMPLE, LONG = 2**16, 2**10
+GZIP, MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
+
+
+class QueryReturnsError(ReadingError):
+    """The rows of a query are not together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chunks:
+    """A run in chunks of whole queries, made by :func:`torchrank.read_chunks`.
+
+    Iteration returns one :class:`torchrank.Run` after the other. :func:`torchrank.evaluate` takes it as a run.
+    """
+
+    #: the name of the source; "" = it has none
+    name: str
+    pieces: Callable[[], Iterator[Rows]] = field(repr=False)
+    duplicates: Duplicates = "error"
+    ties: Ties | None = None
+    #: whether the file may be read as a whole instead, if a query returns
+    automatic: bool = False
+
+    def __iter__(self) -> Iterator[Run]:
+        for rows in _complete_queries(self.pieces()):
+            run = Run.of_rows(rows, self.duplicates)
+            yield run if self.ties is None else run.with_ties(self.ties)
+
+    def begun(self, wanted: Callable[[], bool]) -> Chunks:
+        """These chunks, to be iterated once: the first pieces are read now, as long as ``wanted`` returns True."""
+        pieces, early = self.pieces(), deque[Rows]()
+        while wanted() and len(early) < EARLY and (piece := next(pieces, None)) is not None:
+            early.append(piece)
+
+        def all_pieces() -> Iterator[Rows]:
+            while early:
+                yield early.popleft()
+            yield from pieces
+
+        return replace(self, pieces=all_pieces)
+
+
+def read_chunks(
+    source: Any,
+    *,
+    lines: int = 250_000,
+    columns: Columns = None,
+    format: Format = "auto",
+    duplicates: Duplicates = "error",
+    ties: Ties | None = None,
+) -> Chunks:
+    """Read a run that is larger than memory, in chunks of whole queries.
+
+    :func:`torchrank.evaluate` takes the result as a run, in the memory of one chunk, the judgments, and the values of
+    all queries. The rows of a query must be together; queries may be in any order.
+
+    Args:
+        source: the path of a file of lines (TREC, tab-separated, JSON lines; gzip is recognised); or an iterable of
+            pieces of a run, each a source of :func:`torchrank.read_run`, e.g. of data frames or of lists of tuples. A
+            query may be cut between two pieces.
+        lines: number of lines of a chunk, about; a chunk has at least one whole query. Not used for pieces.
+        columns: as :func:`torchrank.read_run`.
+        format: as there.
+        duplicates: as there.
+        ties: as there; None = "document".
+
+    Raises:
+        ReadingError: while chunks are read, as :func:`torchrank.read_run`; or a query returns after another one. It
+            names file and line.
+        ValueError, TypeError: an argument has an unknown value, or the source is neither a path nor an iterable.
+
+    Example:
+        >>> import torchrank as tr
+        >>> pieces = [[("q1", "a", 0.9)], [("q1", "b", 0.5), ("q2", "c", 0.3)]]
+        >>> [run.to_dict() for run in tr.read_chunks(pieces)]
+        [{'q1': {'a': 0.9, 'b': 0.5}}, {'q2': {'c': 0.3}}]
+    """
+    integer("lines", lines, least=1, or_none=False)
+    one_of("duplicates", duplicates, get_args(Duplicates))
+    one_of("format", format, get_args(Format))
+    reading = Reading("score", columns, format)
+    if ties is not None:
+        one_of("ties", ties, get_args(Ties))
+    if isinstance(source, str | Path):
+        reader = Lines(Path(source), lines, reading)
+        return Chunks(str(source), reader.pieces, duplicates, ties)
+    if not isinstance(source, Iterable) or hasattr(source, "read") or isinstance(source, Mapping | PairTable):
+        raise TypeError(f"Expected a path or an iterable of pieces of a run, got {type(source).__name__}")
+    pieces = _Once(source) if isinstance(source, Iterator) else source
+    return Chunks("", lambda: (_rows_of(piece, reading) for piece in pieces), duplicates, ties)
+
+
+@dataclass(eq=False)
+class _Once:
+    """An iterator, which would be empty, without an error, when it is read for a second time."""
+
+    pieces: Iterator[Any]
+    begun: bool = False
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.begun:
+            raise ValueError("Expected pieces that can be read again, got an iterator; pass a list to read_chunks")
+        self.begun = True
+        return self.pieces
+
+
+def of_large(source: Any, duplicates: Duplicates = "error") -> Chunks | None:
+    """The chunks of a path, if it is a file of lines that needs much memory to be read as a whole; else None."""
+    if not isinstance(source, str | Path) or not _is_large(Path(source)):
+        return None
+    return replace(read_chunks(source, duplicates=duplicates), automatic=True)
+
+
+def _is_large(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        least = LARGE_COMPRESSED if file.read(2) == GZIP else LARGE
+    if path.stat().st_size < least:
+        return False
+    with _opened(path) as stream:
+        sample = stream.read(SAMPLE)
+    text = Text.of(sample, str(path))
+    if is_blank(text):
+        return False
+    return FORMATS[format_of(without_mark(text), Reading("score"))].header is not None
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """The decompressed bytes of a file or of a pipe, which can be opened once only."""
+    with path.open("rb") as file:
+        if file.peek(2)[:2] != GZIP:
+            yield file
+            return
+        with gzip.open(file, "rb") as stream:
+            yield cast(IO[bytes], stream)
+
+
+# ---- pieces of files -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """A file of lines, read in pieces of about ``lines`` lines."""
+
+    path: Path
+    lines: int
+    reading: Reading
+
+    def pieces(self) -> Iterator[Rows]:
+        """The rows of the pieces, which may end within a query."""
+        texts = self._texts()
+        if (first := next(texts, None)) is None:
+            return
+        parse = self._parser(first)
+        yield from _ahead(map(parse, chain([first], texts)))
+
+    def _texts(self) -> Iterator[Text]:
+        """Pieces of text that end with a line; the first one, and all that are not blank."""
+        name, number, rest, first = str(self.path), 1, b"", True
+        try:
+            with _opened(self.path) as stream:
+                sample = stream.read(SAMPLE)
+                size = max(1, self.lines * min(-(-len(sample) // max(1, sample.count(b"\n"))), LONG))
+                held = io.BytesIO(sample.removeprefix(MARK))  # a pipe cannot be read from its beginning again
+                more = b"\n"
+                while more:
+                    more = held.read(size)
+                    more += stream.read(size - len(more)) if len(more) < size else b""
+                    cut = more.rfind(b"\n") + 1
+                    if more and not cut:
+                        rest += more
+                        if len(rest) > LONGEST_LINE:
+                            raise Text.of(rest, name, number).too_long(0)
+                        continue
+                    data = b"".join((rest, more[:cut], bytes(PADDING)))
+                    rest = more[cut:]
+                    text = Text(name, np.frombuffer(data, np.uint8), 0, number)
+                    if not is_blank(text) or (first and not more):
+                        yield without_mark(text) if first else text
+                        first = False
+                    number += data.count(b"\n")
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise ReadingError(f"Expected a whole gzip file, got one with: {error}", name) from error
+
+    def _parser(self, text: Text) -> Callable[[Text], Rows]:
+        """The function that reads a piece, from the first one."""
+        name, reading = format_of(text, self.reading), self.reading
+        known = FORMATS[name]
+        header_of = known.header
+        if header_of is None:
+            raise ReadingError(
+                f"Expected a file of lines, got {name}; pass an iterable of pieces of it to read_chunks", text.name
+            )
+        header, width = header_of(text, reading)
+
+        def parse(piece: Text) -> Rows:
+            if header and piece is not text:
+                joined = np.concatenate([np.frombuffer(header, np.uint8), piece.buffer])
+                piece = Text(piece.name, joined, 0, piece.first_line - 1)
+            elif header_of(piece, reading)[1] != width:
+                raise piece.error(f"Expected {width} fields, as in the first line of the file", piece.begin)
+            return cast(Rows, known.read(piece, reading))
+
+        return parse
+
+
+def _ahead(pieces: Iterator[Rows]) -> Iterator[Rows]:
+    """The pieces. Another thread reads the next one while this one is evaluated."""
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(next, pieces, None)
+        while (rows := following.result()) is not None:
+            following = pool.submit(next, pieces, None)
+            yield rows
+
+
+# ---- pieces to whole queries -----------------------------------------------------------------------------------------
+
+
+def _rows_of(piece: Any, reading: Reading) -> Rows:
+    """The rows of a source of :func:`torchrank.read_run`."""
+    content = piece if isinstance(piece, Run) else content_of(piece, reading)
+    if isinstance(content, Rows):
+        return content
+    run = content.columns if isinstance(content, Run) else Run.of_dict(*content).columns
+    return Rows(run.queries, run.query, run.items, run.value, run.source, error_of(run.source))  # type: ignore[arg-type]
+
+
+def _complete_queries(pieces: Iterable[Rows]) -> Iterator[Rows]:
+    """The rows of some pieces, cut between queries: the last query of a piece waits for the next piece.
+
+    Raises:
+        QueryReturnsError: a query has rows before and after those of another one.
+    """
+    held: list[Rows] = []  # the pieces of the last query
+    last: Hashable = None
+    seen: set[Hashable] = set()
+    kinds: tuple[str, str] | None = None
+    for rows in pieces:
+        starts, keys, empty = _queries(rows)
+        if len(starts):
+            piece_kinds = rows.queries.kind, rows.item.kind
+            if kinds not in (None, piece_kinds) and "objects" not in (*piece_kinds, *(kinds or ())):
+                raise rows.error(
+                    f"Expected ids of queries and documents as before, {kinds}, got {piece_kinds}; read ids as text", 0
+                )
+            kinds = piece_kinds
+        if len(empty):
+            yield Rows(
+                rows.queries.take(empty), rows.query[:0], rows.item.take(np.arange(0)), rows.value[:0], "", rows.error
+            )
+        if not len(starts):
+            continue
+        if held and keys[0] == last:
+            stop = starts[1] if len(starts) > 1 else len(rows.value)
+            held.append(_cut(rows, 0, stop))
+            starts, keys = starts[1:], keys[1:]
+        for start, key in zip(starts, keys):
+            if key in seen:
+                shown = rows.queries.take(rows.query[[start]]).tolist()[0]
+                message = (
+                    f"Expected the rows of each query together, got query {shown!r} again; read it as a whole by"
+                    " read_run"
+                )
+                error = rows.error(message, start)
+                raise QueryReturnsError(message, error.source, error.line, error.text, error.unit)
+            seen.add(key)
+        if not starts:
+            continue
+        if held:
+            yield _joined(held)
+        if starts[-1] > starts[0]:
+            yield _cut(rows, starts[0], starts[-1])
+        held, last = [_cut(rows, starts[-1], len(rows.value))], keys[-1]
+    if held:
+        yield _joined(held)
+
+
+def _queries(rows: Rows) -> tuple[list[int], list[Hashable], np.ndarray]:
+    """Where each query begins, its key, and the numbers of the queries without rows."""
+    starts = np.flatnonzero(np.diff(rows.query, prepend=-1))
+    names = list(rows.queries.to_keys())
+    has_rows = np.zeros(len(names), dtype=bool)
+    has_rows[rows.query[starts]] = True
+    return starts.tolist(), [names[number] for number in rows.query[starts].tolist()], np.flatnonzero(~has_rows)
+
+
+def _cut(rows: Rows, start: int, stop: int) -> Rows:
+    """Consecutive rows of whole queries."""
+    if (start, stop) == (0, len(rows.value)) and len(rows.queries) == np.count_nonzero(np.diff(rows.query, prepend=-1)):
+        return rows
+    part: Any = np.arange(start, stop) if isinstance(rows.item, ObjectIds) else slice(start, stop)
+    query = rows.query[start:stop]
+    changes = np.diff(query, prepend=-1) != 0
+    queries, numbers = rows.queries.take(query[changes]), np.cumsum(changes, dtype=query.dtype) - 1
+    error = rows.error
+    return Rows(
+        queries, numbers, rows.item.take(part), rows.value[part], rows.source, lambda m, row: error(m, start + row)
+    )
+
+
+def _joined(pieces: list[Rows]) -> Rows:
+    """All rows of the pieces of one query."""
+    first = pieces[0]
+    if len(pieces) == 1:
+        return first
+    starts = np.cumsum([0, *(len(piece.value) for piece in pieces)])
+    item = of_objects([name for piece in pieces for name in piece.item.tolist()])
+    value = np.concatenate([piece.value for piece in pieces])
+
+    def error(message: str, row: int) -> ReadingError:
+        number = int(np.searchsorted(starts, row, side="right")) - 1
+        return pieces[number].error(message, row - int(starts[number]))
+
+    return Rows(first.queries, np.zeros(len(value), np.int32), item, value, first.source, error)  # type: ignore[arg-type]

@@ -1,0 +1,798 @@
+"""Frames, dictionaries, tuples and lists to rows: the names of their columns, and the columns themselves."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from torchrank.names.arguments import one_of, warn
+from torchrank.names.nearest import did_you_mean
+from torchrank.names.optional import imported, installed
+from torchrank.ranking.query_names import QueryNames
+from torchrank.tables.id_columns import LONGEST_ID, PADDING, NumberIds, TextIds, factorise, is_missing, of_objects
+from torchrank.tables.pair_tables import (
+    ReadingError,
+    RowError,
+    Rows,
+    keep_order,
+    refuse_missing,
+    shown,
+    subtopics_of,
+)
+
+#: usual names of each column: first names of ids, then names that a column of texts may have, too; of a group the first
+#: is read, and the others are an ambiguity
+USUAL: dict[str, tuple[tuple[str, ...], ...]] = {
+    "query": (
+        ("query_id", "qid", "topic_id", "user_id", "uid", "user_idx", "session_id"),
+        ("query", "topic", "user", "session"),
+    ),
+    "item": (
+        ("docno",),  # PyTerrier has internal numbers in "docid"
+        ("doc_id", "item_id", "document_id", "corpus_id", "passage_id", "pid", "iid", "item_idx", "movie_id")
+        + ("product_id", "article_id", "track_id", "asin"),
+        ("document", "doc", "passage", "item", "movie", "product", "article", "track"),
+    ),
+    "score": (
+        ("score", "scores", "similarity", "sim", "prediction", "pred", "est", "y_score", "y_pred"),
+        ("rank", "position", "rating"),  # which is the grade, where a frame has both
+    ),
+    "grade": (
+        ("grade", "relevance", "rel", "label", "judgment", "judgement"),
+        ("score", "rating", "target", "y_true", "r_ui"),
+    ),
+    "subtopic": (("subtopic", "subtopic_id", "intent", "intent_id", "aspect"), ("iteration", "iter")),
+}
+#: columns that hold ranks, 1 for the best
+RANKS = ("rank", "position")
+#: the columns that are read of judgments, of a run, and of one frame that has both
+READ = {
+    "grade": ("query", "item", "grade", "subtopic"),
+    "score": ("query", "item", "score", "rank"),
+    "both": ("query", "item", "score", "grade", "rank", "group"),
+}
+#: columns of interactions that hold no grade
+TIMES = ("timestamp", "time", "datetime", "date")
+
+Columns = Mapping[str, Any] | Sequence[Any] | None
+
+
+def usual_form(name: Any) -> str:
+    """The form in which names are compared: of ``User-ID``, ``userId`` and RecBole's ``user_id:token`` "userid"."""
+    return re.sub(r"[\s_-]", "", str(name).lower()).partition(":")[0]
+
+
+_FORMS = {column: [[usual_form(name) for name in group] for group in groups] for column, groups in USUAL.items()}
+_ALL_FORMS = {form for groups in _FORMS.values() for group in groups for form in group}
+
+
+def is_usual(name: Any) -> bool:
+    """Whether a name is a usual name of a column."""
+    return usual_form(name) in _ALL_FORMS
+
+
+def find_columns(
+    columns: Columns,
+    names: Sequence[Any],
+    value: str,
+    source: str,
+    item: bool = True,
+    way_out: str = "",
+    has_lists: Callable[[int], bool] = lambda _number_of: False,
+) -> dict[str, int]:
+    """The numbers of the columns ``query``, ``item``, the value or ``rank``, and ``subtopic`` of a table with names.
+
+    A column that the user names is not taken for another one. Rows without any other column than query, item and time
+    are interactions: they have no column of grades. Lists of items, which are ranked, need no scores; nor grades or
+    other columns where the user names the items.
+
+    Args:
+        columns: the user's choice: names or numbers, by column or in the order query, item, value; None = usual names.
+        names: the names of all columns.
+        value: "score", "grade" or "both".
+        source: the name of the source.
+        item: whether the column of items must be there.
+        way_out: how to name a column, with "{}" for query, item or the value; "" = by :func:`choice`.
+        has_lists: whether the rows of a column are lists, whose name may be a plural.
+
+    Raises:
+        ReadingError: a column is not there.
+
+    Example:
+        >>> find(None, ["query-id", "corpus-id", "score"], "grade", "")
+        {'query': 0, 'item': 1, 'grade': 2}
+    """
+    chosen = chosen_columns(columns, value)
+    numbers = {column: _number_of(asked, names, source) for column, asked in chosen.items()}
+    forms = [usual_form(name) for name in names]
+    way_out = way_out or column_choice(value)
+    ambiguous: list[tuple[list[str], list[int]]] = []
+    missing: list[str] = []
+    if "score" in chosen and forms[numbers["score"]] in RANKS:
+        name, ranks = names[numbers["score"]], way_out.format("rank")
+        warn(f"Column {name} is read as scores, so that the largest is the best; if it has ranks, {ranks}")
+    for column in READ[value]:
+        if column in numbers or column in ("rank", "group") or (column == "score" and "rank" in numbers):
+            continue
+        if known := _usual(column, forms, set(numbers.values()), has_lists):
+            roles = ["rank" if column == "score" and forms[place] in RANKS else column for place in known]
+            numbers[roles[0]] = known[0]
+            ambiguous.append((roles, known))
+        elif column != "subtopic" and (item or column != "item"):
+            missing.append(column)
+            if column == "query":
+                break
+    others = [n for n, form in enumerate(forms) if n not in numbers.values() and form not in TIMES]
+    for column in missing:
+        lists = "item" in numbers and has_lists(numbers["item"])
+        interactions = column == value == "grade" or (column == "score" and lists)
+        if not (interactions and (not others or (lists and "item" in chosen))):
+            what = f"{column} ids" if column in ("query", "item") else f"{column}s"
+            listed = ", ".join([name for group in USUAL[column] for name in group][:4])
+            raise ReadingError(
+                f"Expected a column of {what} named like {listed}, got the columns {', '.join(map(str, names))};"
+                f" {way_out.format(column)}",
+                source,
+            )
+        if column == "score" and others:
+            ranked = f"The lists of column {names[numbers['item']]} are ranked as they are, the best first"
+            warn(f"{ranked}; if they have scores, {way_out.format('score')}")
+    for roles, known in ambiguous:
+        if unread := {names[place]: role for place, role in zip(known, roles) if place not in numbers.values()}:
+            message = f"Column {names[known[0]]} is read as the {roles[0]}, not {' or '.join(map(str, unread))}"
+            warn(f"{message}; if wrong, {way_out.format(next(iter(unread.values())))}")
+    return numbers
+
+
+def _usual(column: str, forms: Sequence[str], taken: Container[int], has_lists: Callable[[int], bool]) -> list[int]:
+    """The numbers of the columns of the first group of usual names that has some."""
+    groups = ([forms.index(form) for form in group if form in forms] for group in _FORMS[column])
+    plurals = ([forms.index(f"{form}s") for form in group if f"{form}s" in forms] for group in _FORMS[column])
+    lists = (list(filter(has_lists, group)) for group in plurals)
+    return next((left for group in chain(groups, lists) if (left := [n for n in group if n not in taken])), [])
+
+
+def column_choice(value: str) -> str:
+    """The way out of errors of columns, with "{}" for the name of a column."""
+    return reading_with(value, "columns={{'{}': ...}}")
+
+
+def reading_with(value: str, argument: str) -> str:
+    """The way out of errors that an argument of the reader of grades or scores prevents."""
+    return f"read it by tr.{'read_qrels' if value == 'grade' else 'read_run'}(source, {argument})"
+
+
+def chosen_columns(columns: Columns, value: str) -> dict[str, Any]:
+    """The user's choice of columns as a dictionary.
+
+    Raises:
+        ValueError: it names no column that is read.
+    """
+    if columns is None:
+        return {}
+    if isinstance(columns, str) or not isinstance(columns, Mapping | Sequence):
+        raise TypeError(f"Expected columns to be a dictionary or three names, got {columns!r}")
+    known = READ[value]
+    if not isinstance(columns, Mapping):
+        if len(columns) != 3:
+            raise ValueError(f"Expected columns to be query, item and {value}, got {list(columns)!r}")
+        return dict(zip(known[:3], columns))
+    for name in columns:
+        one_of("each key of columns", name, known)
+    if "score" in columns and "rank" in columns:
+        raise ValueError("Expected a column of scores or of ranks, got both; leave out one of them")
+    return dict(columns)
+
+
+def _number_of(asked: Any, names: Sequence[Any], source: str) -> int:
+    """The number of the column with a name or number.
+
+    Raises:
+        ReadingError: there is none.
+    """
+    if not isinstance(asked, str | int | tuple):  # a column itself, such as a series
+        got = f"{type(asked).__name__}; pass the name of a column"
+        raise ReadingError(f"Expected one of the columns {', '.join(map(str, names))}, got {got}", source)
+    if asked in names:
+        return list(names).index(asked)
+    if isinstance(asked, int) and 0 <= asked < len(names) and not any(isinstance(name, int) for name in names):
+        return asked
+    hint = did_you_mean(str(asked), [str(name) for name in names])
+    raise ReadingError(f"Expected one of the columns {', '.join(map(str, names))}, got {asked!r}{hint}", source)
+
+
+def library_of(native: Any) -> str:
+    """The name of the package that defines the type of an object."""
+    return type(native).__module__.split(".")[0]
+
+
+def text_of(native: Any) -> TextIds | None:
+    """The ids of a column of text, or of categories that are text.
+
+    Args:
+        native: a series of polars or pandas, or a ChunkedArray of pyarrow.
+
+    Returns:
+        None if the column has missing values, is of another type, or of pandas without pyarrow.
+    """
+    readers = {"polars": _of_polars, "pyarrow": _of_arrow, "pandas": _of_pandas}
+    reader = readers.get(library_of(native))
+    return None if reader is None else reader(native)
+
+
+def _text(data: Any, start: np.ndarray, length: np.ndarray) -> TextIds:
+    """The column of ids in a buffer, which is copied, because a word may be read past its end."""
+    return TextIds(np.pad(np.frombuffer(data, np.uint8), (0, PADDING)), start, length)
+
+
+def _of_polars(series: Any) -> TextIds | None:
+    polars = sys.modules["polars"]
+    if series.null_count() or not isinstance(series.dtype, polars.String | polars.Categorical | polars.Enum):
+        return None
+    series = series.cast(polars.String)
+    length = series.str.len_bytes().to_numpy().astype(np.int64)
+    return _text(series.str.join("").item().encode(), np.cumsum(length) - length, length)
+
+
+def _of_arrow(column: Any) -> TextIds | None:
+    import pyarrow
+    from pyarrow import types
+
+    if column.null_count:
+        return None
+    if types.is_dictionary(column.type):
+        column = column.unify_dictionaries().combine_chunks()
+        distinct = _of_arrow(pyarrow.chunked_array([column.dictionary]))
+        return None if distinct is None else distinct.take(column.indices.to_numpy())
+    if not any(is_text(column.type) for is_text in (types.is_string, types.is_large_string, types.is_string_view)):
+        return None
+    column = column.cast(pyarrow.large_string()).combine_chunks()
+    _, offsets, data = column.buffers()
+    if not len(column) or data is None:
+        return TextIds.of([""] * len(column))
+    place = np.frombuffer(offsets, np.int64)[column.offset :][: len(column) + 1]
+    text = memoryview(data)[int(place[0]) : int(place[-1])]
+    return _text(text, place[:-1] - place[0], np.diff(place))
+
+
+def _of_pandas(series: Any) -> TextIds | None:
+    pandas = sys.modules["pandas"]
+    by_arrow = getattr(series.dtype, "storage", "") == "pyarrow" or isinstance(
+        series.dtype, pandas.CategoricalDtype | pandas.ArrowDtype
+    )
+    if not by_arrow or not installed("pyarrow"):
+        return None
+    import pyarrow
+
+    try:
+        return _of_arrow(pyarrow.Table.from_pandas(series.to_frame(""), preserve_index=False).column(0))
+    except pyarrow.ArrowException:  # categories of several types
+        return None
+
+
+def relevant(rows: int, source: str) -> np.ndarray:
+    """The grades of interactions, which have none: float64 [row]."""
+    warn(f"The judgments {source} have no grades: each pair is relevant, with the grade 1")
+    return np.ones(rows, dtype=np.float64)
+
+
+def id_column(values: Any, what: str, error: RowError) -> TextIds | NumberIds:
+    """The column of ids that are text or integers.
+
+    Raises:
+        ReadingError: an id is neither, a column has both, or an integer does not fit in 64 bits.
+    """
+    if isinstance(values, TextIds):
+        return _refuse_lengths(values, what, error)
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
+        if values.dtype == np.uint64 and len(values) and values.max() >= 2**63:
+            raise error(f"Expected {what} that int64 can hold; pass them as text", int(values.argmax()))
+        return NumberIds(values.astype(np.int64))
+    listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    kinds = {kind: issubclass(kind, int | np.integer) and kind is not bool for kind in set(map(type, listed))}
+    texts = {kind for kind in kinds if issubclass(kind, str)}
+    if texts == set(kinds) or all(kinds.values()):
+        try:
+            column = of_objects(listed)
+        except ValueError as large:
+            row = next(row for row, value in enumerate(listed) if not -(2**63) <= value < 2**63)
+            raise error(str(large), row) from None
+        return _refuse_lengths(column, what, error)
+    allowed = texts or {kind for kind, integer in kinds.items() if integer}
+    wanted = "text" if texts else "text or integers"
+    # Integers become floats where some are missing, so the missing id is the one to mend.
+    missing = next((row for row, value in enumerate(listed) if is_missing(value)), None)
+    if missing is not None:
+        floats = " and convert the others to integers" if float in kinds and not texts else ""
+        message = f"Expected {what} to be {wanted}, got {listed[missing]!r}; leave out missing ids{floats}"
+        raise error(message, missing)
+    row = next(row for row, value in enumerate(listed) if type(value) not in allowed)
+    kind = type(listed[row])
+    way_out = "; convert ids to integers or to text" if issubclass(kind, float) else ""
+    raise error(f"Expected {what} to be {wanted}, got {shown(listed[row])} of type {kind.__name__}{way_out}", row)
+
+
+def _refuse_lengths(column: Any, what: str, error: RowError) -> Any:
+    if isinstance(column, TextIds) and len(column) and int(column.length.min()) == 0:
+        raise error(f"Expected {what} to be text, got an empty one", int(column.length.argmin()))
+    if isinstance(column, TextIds) and (longest := int(column.length.max(initial=LONGEST_ID))) > LONGEST_ID:
+        message = f"Expected {what} of at most {LONGEST_ID:,} bytes, got one of {longest:,}; shorten it"
+        raise error(message, int(column.length.argmax()))
+    return column
+
+
+def _value(column: Any, row: int) -> Any:
+    """A row of a list, an array or a column of ids."""
+    value = column.take(np.array([row])).tolist()[0] if isinstance(column, TextIds) else column[row]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def float_column(values: Any, what: str, error: RowError, or_missing: bool = False) -> np.ndarray:
+    """A column of numbers, float64 [row], in their order; if ``or_missing``, with NaN in place of None.
+
+    Raises:
+        ReadingError: a value is not a number.
+    """
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iufb":
+        column = values.astype(np.float64)
+        if values.dtype.kind in "iu" or values.dtype.itemsize > 8:
+            keep_order(column, lambda rows: values[rows], least=2.0**53 if values.dtype.kind in "iu" else 0)
+        return column
+    column = np.empty(len(values), dtype=np.float64)
+    for row, value in enumerate(values):
+        try:
+            if isinstance(value, str):
+                raise ValueError
+            column[row] = np.nan if value is None and or_missing else float(value)
+        except (TypeError, ValueError, OverflowError, RuntimeError):
+            text = ", a text; convert the column to float" if isinstance(value, str) else ""
+            raise error(f"Expected {what} to be a number, got {shown(value)}{text}", row) from None
+    keep_order(column, lambda rows: [values[row] for row in rows.tolist()])
+    return column
+
+
+def of_lists(tables: Mapping[Any, Any], value: str, source: str) -> Rows:
+    """Rows of ``{query: [documents]}`` or ``{query: [(document, value), ...]}``; another query may have a dictionary.
+
+    The documents of a run are ranked, the best first. Those of judgments have the grade 1.
+
+    Raises:
+        ReadingError: a query has something else, a set in place of a ranking, or pairs of another length; an id is
+            missing.
+    """
+    refuse_missing(tables, "query ids", source)
+    query: list[int] = []
+    pairs: list[tuple[Any, Any]] = []
+    entries: list[Any] = []
+    for number, (name, docs) in enumerate(tables.items()):
+        listed = [*docs.items()] if isinstance(docs, Mapping) else docs.tolist() if hasattr(docs, "tolist") else docs
+        if isinstance(listed, set | frozenset) and value == "score":
+            raise ReadingError(f"Expected a list of documents, the best first, got a set for query {name!r}", source)
+        if not isinstance(listed, list | tuple | set | frozenset):
+            form = f"{{query: {{document: {value}}}}} or {{query: [documents]}}"
+            raise ReadingError(f"Expected {form}, got {type(docs).__name__} for query {name!r}", source)
+        entries += listed
+        ids = [entry for entry in listed if not isinstance(entry, list | tuple)]
+        if ids:
+            listed = [(entry, 1.0 if value == "grade" else -rank) for rank, entry in enumerate(listed, 1)]
+        wrong = next((entry for entry in listed if len(entry) != 2), None)
+        if wrong is not None or 0 < len(ids) < len(listed):
+            got = f"both for query {name!r}" if wrong is None else f"{shown(wrong)} for query {name!r}"
+            raise ReadingError(f"Expected documents or pairs (document, {value}), got {got}", source)
+        pairs += listed
+        query += [number] * len(listed)
+
+    def error(message: str, row: int) -> ReadingError:
+        return ReadingError(message, source, text=f"{list(tables)[query[row]]!r}: {shown(entries[row])}")
+
+    item = id_column([item for item, _ in pairs], "document ids", error)
+    values = float_column([number for _, number in pairs], value, error)
+    return Rows(of_objects(list(tables)), np.array(query, np.int32), item, values, source, error)  # type: ignore[arg-type]
+
+
+def of_tuples(tuples: Iterable[Any], value: str, chosen: Columns, source: str) -> Rows:
+    """Rows of an iterable of tuples (query, document, value), named tuples or dictionaries.
+
+    Tuples of four, (query, iteration, document, grade), are judgments as in a file, those of two have the grade 1.
+    """
+    rows = _objects(tuples).tolist() if hasattr(tuples, "tolist") else list(tuples)
+    if not rows:
+        return of_columns({"query": [], "item": [], value: []}, value, source)
+    if isinstance(rows[0], np.ndarray) and len({np.shape(row) for row in rows}) == 1:
+        rows = _objects(rows).tolist()
+    first = rows[0]
+    if isinstance(first, Mapping):
+        return of_dictionaries(rows, value, chosen, source)
+    fields = getattr(first, "_fields", None)
+    if not isinstance(first, Sequence) or isinstance(first, str | bytes):
+        raise ReadingError(
+            f"Expected rows to be tuples (query, document, {value}), got {shown(first)}; pass one frame with"
+            " a query, a score and a grade in each row, as tr.evaluate(frame, 'ndcg@10'), or tensors [query, candidate]"
+            " to a metric, as tr.NDCG().score(scores, grades)",
+            source, 1, "", "row",
+        )  # fmt: skip
+    if fields or chosen is not None:
+        numbers = find_columns(chosen, fields or [""] * len(first), value, source)
+    elif len(first) == 3 or (len(first) in (2, 4) and value == "grade"):
+        places = {2: (0, 1), 3: (0, 1, 2), 4: (0, 2, 3, 1)}[len(first)]
+        numbers = dict(zip(("query", "item", value, "subtopic"), places))
+    else:
+        way_out = (
+            column_choice(value).format("query").replace("...", "0, ...") if len(first) > 2 else f"add the {value}"
+        )
+        raise ReadingError(
+            f"Expected rows to be tuples (query, document, {value}), got {len(first)} fields; {way_out}",
+            source, 1, shown(first), "row",
+        )  # fmt: skip
+    for row, entry in enumerate(rows):
+        if not isinstance(entry, Sequence) or len(entry) != len(first):
+            raise ReadingError(
+                f"Expected {len(first)} fields, as in the first row", source, row + 1, shown(entry), "row"
+            )
+    return of_columns({name: [entry[number] for entry in rows] for name, number in numbers.items()}, value, source)
+
+
+def array_of(values: Any) -> np.ndarray:
+    """An array; of a tensor, float64 in place of floats that numpy may lack."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        values = values.double() if values.is_floating_point() else values
+    return np.asarray(values)
+
+
+def has_lists(column: Any) -> bool:
+    """Whether the rows of a column are lists."""
+    if isinstance(column, TextIds):
+        return False
+    if isinstance(column, np.ndarray) and (column.ndim > 1 or column.dtype.kind != "O"):
+        return column.ndim > 1
+    first = next((entry for entry in column if not is_missing(entry)), None)
+    return isinstance(first, list | tuple) or getattr(first, "ndim", 0) > 0
+
+
+def exploded(
+    columns: Mapping[str, Any], error: RowError, ranked: bool
+) -> tuple[dict[str, Any], np.ndarray | None, RowError]:
+    """Columns with a row for each entry of their lists.
+
+    Args:
+        columns: columns by name.
+        error: the function that returns the error of a row.
+        ranked: lists without scores and ranks are ranked as they are, the best first: they get a column of ranks.
+
+    Returns:
+        the columns; the row of each entry, int64 [entry], None = the columns have no lists; the function that returns
+        the error of an entry.
+
+    Raises:
+        ReadingError: columns have lists of different lengths, or only some have lists.
+    """
+    if not any(map(has_lists, columns.values())):
+        return dict(columns), None, error
+    flat, lengths = dict(columns), dict[str, np.ndarray]()
+    for name, column in columns.items():
+        lengths[name] = np.ones(len(column), dtype=np.int64)
+        if has_lists(column):
+            listed = [entry.tolist() if hasattr(entry, "tolist") else entry for entry in column]
+            listed = [entry if isinstance(entry, list | tuple) or not is_missing(entry) else () for entry in listed]
+            for row, entry in enumerate(listed):
+                if not isinstance(entry, list | tuple):
+                    raise error(f"Expected {name} to be a list, got {shown(entry)}", row)
+            lengths[name] = np.array([len(entry) for entry in listed], dtype=np.int64)
+            flat[name] = list(chain.from_iterable(listed))
+    (first, length), *others = lengths.items()
+    for name, other in others:
+        if len(rows := np.flatnonzero(length != other)):
+            row = int(rows[0])
+            raise error(f"Expected lists of one length, got {length[row]} of {first} and {other[row]} of {name}", row)
+    row_of = np.repeat(np.arange(len(length)), length)
+    if ranked and not {"score", "rank"} & columns.keys():
+        flat["rank"] = 1 + np.arange(len(row_of)) - np.searchsorted(row_of, row_of)
+    return flat, row_of, lambda message, entry: error(message, int(row_of[entry]))
+
+
+def _objects(table: Any) -> np.ndarray:
+    """An array of rows, whose columns may be whole numbers in floats: these are integers in an array of ids."""
+    array = array_of(table)
+    if array.ndim == 2 and array.dtype.kind == "f":
+        columns = [column.astype(np.int64) if (column == column.round()).all() else column for column in array.T]
+        array = np.array([list(row) for row in zip(*(column.tolist() for column in columns))], dtype=object)
+    return array
+
+
+def of_columns(columns: Mapping[str, Any], value: str, source: str, error: RowError | None = None) -> Rows:
+    """Rows of the columns query, item, value or rank or none of both, and subtopic.
+
+    Args:
+        columns: lists, arrays or columns of ids by name. Without a value and a rank they are interactions, of grade 1.
+        value: "score" or "grade".
+        source: the name of the source.
+        error: the function that returns the error of a row; None = one with the row itself.
+
+    Raises:
+        ReadingError: an id is neither text nor an integer, or a column has both; a value is not a number.
+    """
+    query, item, third = columns["query"], columns["item"], columns.get(value, columns.get("rank"))
+
+    def error_of_row(message: str, row: int) -> ReadingError:
+        text = ", ".join(shown(_value(column, row)) for column in (query, item, third) if column is not None)
+        return ReadingError(message, source, row + 1, text, "row")
+
+    error = error or error_of_row
+    codes, queries = factorise(id_column(query, "query ids", error))
+    subtopics = id_column(columns["subtopic"], "subtopics", error) if "subtopic" in columns else None
+    in_lists = {name: column for name, column in columns.items() if name not in ("query", "subtopic")}
+    flat, row_of, error = exploded(in_lists, error, value == "score")
+    item, third = flat["item"], flat.get(value, flat.get("rank"))
+    if row_of is not None:
+        codes, subtopics = codes[row_of], subtopics and subtopics.take(row_of)
+    values = relevant(len(item), source) if third is None else float_column(third, value, error)
+    items = id_column(item, "document ids", error)
+    values = -values if "rank" in flat else values
+    return Rows(queries, codes, items, values, source, error, subtopics_of(codes, subtopics))
+
+
+def of_dictionaries(rows: list[Any], value: str, chosen: Columns, source: str, error: RowError | None = None) -> Rows:
+    """Rows that are dictionaries with the same keys, as in JSON lines."""
+    keys = list(rows[0])
+    numbers = find_columns(chosen, keys, value, source, has_lists=lambda number: has_lists([rows[0][keys[number]]]))
+    wanted = {name: keys[number] for name, number in numbers.items()}
+    for row, values in enumerate(rows):
+        if not isinstance(values, Mapping) or any(key not in values for key in wanted.values()):
+            message = f"Expected the keys {', '.join(map(repr, wanted.values()))}"
+            raise error(message, row) if error else ReadingError(message, source, row + 1, shown(values), "row")
+    return of_columns({name: [values[key] for values in rows] for name, key in wanted.items()}, value, source, error)
+
+
+#: libraries whose objects are data frames
+LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf", "duckdb", "dask", "pyspark")
+
+
+def is_frame(source: Any) -> bool:
+    """Whether a source is a data frame, or another object with columns."""
+    if isinstance(source, np.ndarray):
+        return bool(source.dtype.names) and source.ndim == 1
+    if isinstance(source, type) or len(getattr(source, "shape", "qd")) == 1:  # a class, or a series
+        return False
+    methods = ("__arrow_c_stream__", "__dataframe__", "__narwhals_dataframe__", "__narwhals_lazyframe__", "to_pandas")
+    return library_of(source) in LIBRARIES or any(hasattr(source, method) for method in methods)
+
+
+def is_records(source: Any) -> bool:
+    """Whether a source is a list of rows with names: dictionaries or named tuples."""
+    return isinstance(source, list | tuple) and len(source) > 0 and all(map(_has_names, source))
+
+
+def _has_names(row: Any) -> bool:
+    return isinstance(row, Mapping) or hasattr(row, "_fields")
+
+
+def is_columns(source: Any, chosen: Columns = None) -> bool:
+    """Whether a dictionary has columns, not documents by query: a key is a usual name, or the user has named some."""
+    if not isinstance(source, Mapping) or not source:
+        return False
+    other = str, bytes, Mapping, set, frozenset
+    for column in source.values():
+        if isinstance(column, other) or not hasattr(column, "__len__") or getattr(column, "shape", "") == ():
+            return False
+    return chosen is not None or any(map(is_usual, source))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The columns of a data frame, each of which is read when it is asked for.
+
+    Args:
+        labels: the names of the columns.
+        columns: the columns, as the library of the frame has them.
+    """
+
+    labels: list[Any]
+    columns: list[Any]
+
+    def ids(self, number: int) -> Any:
+        """A column of ids: a column of text, integers [row], or a list with None for missing values."""
+        column = self.columns[number]
+        text = text_of(column.to_native() if hasattr(column, "to_native") else column)
+        return _values(column) if text is None else text
+
+    def values(self, number: int) -> Any:
+        """A column of numbers: an array with NaN for missing values, or a list with None."""
+        column = self.columns[number]
+        if hasattr(column, "to_native") and column.dtype.is_float():
+            return column.fill_null(float("nan")).to_numpy()
+        return _values(column)
+
+    def has_lists(self, number: int) -> bool:
+        """Whether the rows of a column are lists."""
+        return has_lists(self.ids(number))
+
+    def row(self, number: int) -> str:
+        """A row for a message."""
+        parts = (f"{label}={column[number]!r}" for label, column in zip(self.labels, self.columns))
+        return ", ".join(parts)
+
+
+def frame_of(source: Any, name: str) -> Frame:
+    """The columns of a data frame, or of a dictionary of columns.
+
+    Raises:
+        ImportError: the frame needs narwhals or pyarrow.
+        TypeError: it is not a data frame.
+        ReadingError: columns have different lengths or the same name.
+    """
+    source = _plain(source)
+    if isinstance(source, Mapping):
+        columns = [_listed(column) for column in source.values()]
+        lengths = {str(label): len(column) for label, column in zip(source, columns)}
+        if len(set(lengths.values())) > 1:
+            raise ReadingError(f"Expected columns of one length, got {lengths}", name)
+        return Frame(list(lengths), columns)
+    nw = imported("narwhals", "files")
+    try:
+        columns = list(_narwhals(source, nw).iter_columns())
+    except nw.exceptions.DuplicateError as error:
+        raise ReadingError(f"Expected columns with different names, got {error}", name) from error
+    return Frame([column.name for column in columns], columns)
+
+
+def _plain(source: Any) -> Any:
+    """A source whose columns narwhals or this module can read."""
+    if isinstance(source, np.ndarray):
+        return {name: source[name] for name in source.dtype.names}
+    if is_records(source):
+        rows = [row if isinstance(row, Mapping) else row._asdict() for row in source]
+        return {name: [row.get(name) for row in rows] for name in dict.fromkeys(chain.from_iterable(rows))}
+    if library_of(source) == "datasets" and hasattr(source, "with_format"):
+        return source.with_format("arrow")[:]  # under any format that the user has set
+    if library_of(source) in ("duckdb", "_duckdb") and not installed("pyarrow"):
+        return source.fetchnumpy()
+    return source
+
+
+def _listed(column: Any) -> Any:
+    """A column of a dictionary, as an array, a series or a list."""
+    if hasattr(column, "detach"):
+        column = array_of(column)
+    if isinstance(column, np.ma.MaskedArray):
+        return column.tolist() if np.ma.is_masked(column) else column.data
+    if library_of(column) in ("polars", "pyarrow", "pandas") and installed("narwhals"):
+        try:
+            return imported("narwhals").from_native(column, series_only=True)
+        except TypeError:  # an index of pandas, an array of pyarrow
+            return list(column.tolist())
+    if isinstance(column, np.ndarray):
+        return column.reshape(len(column)) if column.size == len(column) else column  # [row, 1] is [row]
+    return list(column)
+
+
+def _narwhals(frame: Any, nw: Any) -> Any:
+    try:
+        wrapped = nw.from_native(frame)
+    except TypeError:
+        wrapped = nw.from_native(_converted(frame))
+    return wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped
+
+
+def _converted(frame: Any) -> Any:
+    """A frame of a library that is installed."""
+    if hasattr(frame, "__arrow_c_stream__"):
+        if not installed("pyarrow") and installed("polars"):
+            return imported("polars").DataFrame(frame)
+        return imported("pyarrow", instead="`pip install polars`").table(frame)
+    if hasattr(frame, "to_pandas"):
+        return frame.to_pandas()
+    raise TypeError(f"Expected a data frame or a dictionary of columns, got {type(frame).__name__}") from None
+
+
+def _values(column: Any) -> Any:
+    """A column as an array of numbers, or as a list with None for missing values."""
+    if not hasattr(column, "to_native"):
+        return column
+    missing = column.is_null()
+    if not missing.any():
+        values = column.to_numpy() if column.dtype.is_numeric() else column.to_list()
+        return values if isinstance(values, list) or values.dtype.kind in "iuf" else column.to_list()
+    # NaN of pandas stands for a missing value.
+    return [None if is_missing else value for is_missing, value in zip(missing.to_list(), column.to_list())]
+
+
+def of_frame(source: Any, value: str, chosen: Columns, name: str) -> Rows:
+    """Rows of a data frame with the columns query, document and value."""
+    frame = frame_of(source, name)
+    numbers = find_columns(chosen, frame.labels, value, name, has_lists=frame.has_lists)
+    columns = {
+        column: (frame.ids if column in ("query", "item", "subtopic") else frame.values)(number)
+        for column, number in numbers.items()
+    }
+    return of_columns(columns, value, name)
+
+
+def of_dictionary(
+    tables: Mapping[Any, Any], value: str, chosen: Columns, name: str
+) -> Rows | tuple[Mapping[Any, Any], str]:
+    """The rows of columns or of lists of documents by query; dictionaries by query as they are, with their name."""
+    if is_columns(tables, chosen):
+        return of_frame(tables, value, chosen, name or f"<{type(tables).__name__}>")
+    if all(isinstance(table, Mapping) for table in tables.values()):
+        return tables, name
+    return of_lists(tables, value, name)
+
+
+def of_both(source: Any, chosen: Mapping[str, str | None], items: bool) -> tuple[Any, Any, Any, Any, Any, Any]:
+    """The columns of one frame with scores and grades; ``items`` says whether items must be there.
+
+    Returns:
+        of each row query and group, None = no groups; the row of each entry of its lists, None = no lists; of each
+        entry item, None = no items, score and grade, NaN = missing.
+
+    Raises:
+        ReadingError: a column is missing or has other types.
+    """
+    frame = frame_of(source, "frame")
+    named = {name: column for name, column in chosen.items() if column is not None}
+    way_out = "pass {}= with the name of its column"
+    numbers = find_columns(named, frame.labels, "both", "frame", items, way_out, frame.has_lists)
+
+    def error(message: str, row: int) -> ReadingError:
+        return ReadingError(message, "frame", row + 1, frame.row(row), "row")
+
+    query = id_column(frame.ids(numbers["query"]), "query ids", error)
+    groups = frame.ids(numbers["group"]) if "group" in numbers else None
+    columns = {"item": frame.ids(numbers["item"])} if "item" in numbers else {}
+    columns |= {name: frame.values(numbers[name]) for name in ("score", "rank", "grade") if name in numbers}
+    flat, row, error_of_entry = exploded(columns, error, ranked=True)
+    item = id_column(flat["item"], "item ids", error_of_entry) if "item" in flat else None
+    grade = float_column(flat["grade"], "grade", error_of_entry, or_missing=True)
+    if len(bad := np.flatnonzero(np.isinf(grade))):
+        raise error_of_entry(f"Expected grade to be a finite number, got {grade[bad[0]]}", int(bad[0]))
+    if "rank" in flat:
+        return query, groups, row, item, -float_column(flat["rank"], "rank", error_of_entry, or_missing=True), grade
+    return query, groups, row, item, float_column(flat["score"], "score", error_of_entry, or_missing=True), grade
+
+
+def with_groups(queries: Any, query: np.ndarray, groups: Any, column: str) -> QueryNames:
+    """The ids of queries with their groups.
+
+    Args:
+        queries: the ids of the queries.
+        query: int [row], the number of the query of each row, in the order of appearance.
+        groups: the group of each row, as :meth:`Frame.ids` returns it.
+        column: the name of the column of groups, for messages.
+
+    Raises:
+        ReadingError: a query has two groups, or a group is neither text, an integer nor a bool.
+    """
+    code, known = _numbered(groups.tolist() if hasattr(groups, "tolist") else groups, column)
+    _, first = np.unique(query, return_index=True)
+    of_query = code[first]
+    other = np.flatnonzero(code != of_query[query])
+    if len(other):
+        row, group = int(other[0]), [*known, None]
+        first_group, name = group[of_query[query[row]]], queries.take(query[row : row + 1]).tolist()[0]
+        both = f"{first_group!r} and {group[code[row]]!r}"
+        message = f"Expected one {column} for each query, got {both} for query {name!r}"
+        raise ReadingError(message, "frame", row + 1, unit="row")
+    return QueryNames(queries, known, of_query)
+
+
+def _numbered(groups: list[Any], column: str) -> tuple[np.ndarray, list[Hashable]]:
+    """The number of the group of each row, -1 = missing, and the groups."""
+    for row, group in enumerate(groups):
+        if group is not None and not isinstance(group, str | int | np.integer):
+            message = f"Expected {column} to be text, integers or bools, got {group!r} of type {type(group).__name__}"
+            raise ReadingError(message, "frame", row + 1, unit="row")
+    known = [group for group in dict.fromkeys(groups) if group is not None]
+    number = {None: -1} | {group: number for number, group in enumerate(known)}
+    return np.array([number[group] for group in groups], dtype=np.int64), known
+
+
+def error_of(source: str) -> Any:
+    """The function that returns the error of a row of a source."""
+    return lambda message, row: ReadingError(message, source, row + 1, "", "row")
