@@ -12,7 +12,7 @@ import measure_list
 
 import torchrank.public as public
 from torchrank import extend, integrations
-from torchrank.cli.measures import Description, described
+from torchrank.cli.lists import Description, described
 from torchrank.names.spellings import PARSE, TITLES, known
 
 #: arguments that all metrics have from torchmetrics

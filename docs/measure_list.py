@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import torchrank.public as public
-from torchrank.cli.measures import Description, described
+from torchrank.cli.lists import Description, described
 from torchrank.names.spellings import known
 
 #: families of measures: the question that they answer, and the files with their classes

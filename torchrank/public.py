@@ -19,10 +19,9 @@ from torchrank.names.plain_keys import plain
 from torchrank.names.presets import preset
 from torchrank.names.registry import measures
 from torchrank.ranking.ranking import Ranking
-from torchrank.statistics.checkpoints import best_of
-from torchrank.statistics.compare import compare
+from torchrank.statistics.compare import best_of, compare
 from torchrank.statistics.comparison import Comparison
-from torchrank.statistics.power import queries_needed
+from torchrank.statistics.intervals import queries_needed
 from torchrank.statistics.table import Table
 from torchrank.tables.joining import rank_frame, rank_run
 from torchrank.tables.pair_tables import Qrels, ReadingError, Run

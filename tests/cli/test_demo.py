@@ -25,8 +25,7 @@ from tests.support import workers
 from tests.support.optional import sklearn_metrics
 from torchrank import __version__, preset
 from torchrank.cli import main
-from torchrank.cli.measures import Description, described
-from torchrank.cli.plain import formula
+from torchrank.cli.lists import Description, described, formula
 from torchrank.names.presets import ALWAYS, EXCEPT, LIBRARIES
 from torchrank.names.presets import rows as table_rows
 

@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from torchrank.cli import files, plain
+from torchrank.cli import lists
+from torchrank.cli.commands import write
 from torchrank.cli.formats import fitted, formatted, width_of, wrapped
 from torchrank.statistics.table import Table
 
@@ -81,26 +82,26 @@ def test_the_width_is_that_of_the_terminal(monkeypatch, columns):
 
 
 def test_lists_have_a_column_of_names_up_to_24_characters_and_lines_cut_at_the_width():
-    assert plain.listed([("a", "one"), ("b" * 24, "`two`")], 29.5) == f"a{' ' * 23}  one\n{'b' * 24}  two"
-    assert plain.listed([("a", "one"), ("`b`" * 25, "two words")], 30).splitlines() == [
+    assert lists.listed([("a", "one"), ("b" * 24, "`two`")], 29.5) == f"a{' ' * 23}  one\n{'b' * 24}  two"
+    assert lists.listed([("a", "one"), ("`b`" * 25, "two words")], 30).splitlines() == [
         f"a{' ' * 23}  one",
         f"{'b' * 25}  tw…",  # 30 characters with one that says so
     ]
-    assert [plain.listed([("a", "one")], width) for width in (6, 5)] == ["a  one", "a  o…"]
-    assert plain.listed([("a", "one")], math.inf, "info a") == "a  one\n\n`info a` describes one of them."
+    assert [lists.listed([("a", "one")], width) for width in (6, 5)] == ["a  one", "a  o…"]
+    assert lists.listed([("a", "one")], math.inf, "info a") == "a  one\n\n`info a` describes one of them."
 
 
 def test_a_table_of_two_columns_is_wrapped_in_the_second():
-    assert plain.rows([("a", "x" * 93), ("bbb", "x-y")]) == [f"  a    {'x' * 93}", "  bbb  x-y"]
-    assert plain.rows([("a", "x " * 48)], indent=0) == [f"a  {'x ' * 48}".rstrip()]
-    assert plain.rows([("a", "x " * 49 + "z")], indent=0) == [f"a  {'x ' * 49}".rstrip(), "   z"]
-    assert plain.rows([("a", "x" * 90 + " one-two-three")], indent=0) == [f"a  {'x' * 90}", "   one-two-three"]
-    assert plain.rows([]) == []
+    assert lists.rows([("a", "x" * 93), ("bbb", "x-y")]) == [f"  a    {'x' * 93}", "  bbb  x-y"]
+    assert lists.rows([("a", "x " * 48)], indent=0) == [f"a  {'x ' * 48}".rstrip()]
+    assert lists.rows([("a", "x " * 49 + "z")], indent=0) == [f"a  {'x ' * 49}".rstrip(), "   z"]
+    assert lists.rows([("a", "x" * 90 + " one-two-three")], indent=0) == [f"a  {'x' * 90}", "   one-two-three"]
+    assert lists.rows([]) == []
 
 
 @pytest.mark.parametrize("name", ["text.txt", "text.gz", "a.gz.txt"])
 def test_files_that_end_in_gz_are_compressed(tmp_path, name):
-    files.write(str(tmp_path / name), "some text")
+    write(str(tmp_path / name), "some text")
     content = (tmp_path / name).read_bytes()
     assert (gzip.decompress(content) if name.endswith(".gz") else content) == b"some text"
     assert [path.name for path in tmp_path.iterdir()] == [name]

@@ -16,10 +16,10 @@ import pytest
 
 import torchrank as tr
 from tests.support import workers
-from torchrank.cli import evaluation_commands, files, main
-from torchrank.statistics import gates
+from torchrank.cli import commands, main
+from torchrank.statistics import comparison
 from torchrank.statistics.table import Table, printable
-from torchrank.tables import files as readers
+from torchrank.tables import files
 
 HOSTILE = "a\x1b]0;owned\x07\u202eb"
 
@@ -106,18 +106,14 @@ def test_errors_that_nobody_has_foreseen_have_a_status_of_their_own(folder, caps
         (RecursionError("deep"), "please report the lines above"),
         (KeyError("x"), "please report the lines above"),
     ):
-        monkeypatch.setattr(
-            "torchrank.cli.evaluation_commands.compared", lambda _, error=error: (_ for _ in ()).throw(error)
-        )
+        monkeypatch.setattr("torchrank.cli.commands.compared", lambda _, error=error: (_ for _ in ()).throw(error))
         status, _, err = printed(capsys, *call)
         assert status == 70
         assert message in err.splitlines()[-1]
 
 
 def test_an_interrupted_command_has_the_status_of_an_interrupt(folder, capsys, monkeypatch):
-    monkeypatch.setattr(
-        "torchrank.cli.evaluation_commands.compared", lambda _: (_ for _ in ()).throw(KeyboardInterrupt)
-    )
+    monkeypatch.setattr("torchrank.cli.commands.compared", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
     call = ["compare", folder / "qrels", folder / "a.run", folder / "b.run"]
     assert printed(capsys, *call) == (130, "", "")
 
@@ -160,14 +156,14 @@ def test_a_gate_is_decided_by_two_queries_or_more_of_which_one_differs():
 
 
 def test_a_line_says_what_is_read_for_how_long_and_disappears(monkeypatch):
-    monkeypatch.setattr(evaluation_commands, "PATIENCE", 0.01)
+    monkeypatch.setattr(commands, "PATIENCE", 0.01)
     monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
-    with evaluation_commands._patiently("x", True):
+    with commands._patiently("x", True):
         while "\r\x1b[Kreading x: 0 s" not in stream.getvalue():
             time.sleep(0.01)
     assert stream.getvalue().endswith("\r\x1b[K")
     stream.truncate(0)
-    with evaluation_commands._patiently("x", False):
+    with commands._patiently("x", False):
         time.sleep(0.05)
     assert not stream.getvalue()
 
@@ -175,19 +171,19 @@ def test_a_line_says_what_is_read_for_how_long_and_disappears(monkeypatch):
 def test_a_bar_shows_how_many_bytes_of_a_file_were_read(monkeypatch, tmp_path):
     run = tmp_path / "a.run"
     run.write_text("".join(f"q{n} Q0 d 1 {n}.5 a\n" for n in range(100)))
-    bars, parsed = [], readers._parsed
-    monkeypatch.setattr(readers, "CHUNK", 80)  # ten numbers at a time
-    monkeypatch.setattr(readers, "_parsed", lambda column: bars.append(evaluation_commands._bar()) or parsed(column))
+    bars, parsed = [], files._parsed
+    monkeypatch.setattr(files, "CHUNK", 80)  # ten numbers at a time
+    monkeypatch.setattr(files, "_parsed", lambda column: bars.append(commands._bar()) or parsed(column))
     tr.read_run(run)
     shares = [int(re.search(r"(\d+)%", bar)[1]) for bar in bars if bar]
     assert shares == sorted(shares)
     assert len(shares) == 9
     assert 5 < shares[0] < 12 < 85 < shares[-1] < 95
     assert bars[5].startswith(f"reading {run} [#########  ")
-    assert evaluation_commands._bar() == ""
-    readers.progress[:] = [(str(run), 5, 10)]  # a piece of a file that is read in pieces
-    assert evaluation_commands._bar() == ""
-    readers.progress.clear()
+    assert commands._bar() == ""
+    files.progress[:] = [(str(run), 5, 10)]  # a piece of a file that is read in pieces
+    assert commands._bar() == ""
+    files.progress.clear()
 
 
 @pytest.mark.xdist_group("processes")
@@ -332,11 +328,11 @@ def test_a_file_is_replaced_and_a_pipe_is_written_to(tmp_path):
     old, link, pipe = (tmp_path / name for name in ("old", "link", "pipe"))
     old.write_text("before")
     link.hardlink_to(old)
-    files.write(str(old), "after")
+    commands.write(str(old), "after")
     assert (old.read_text(), link.read_text()) == ("after", "before")
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    files.write(str(pipe), "after")
+    commands.write(str(pipe), "after")
     assert os.read(reader, 9) == b"after"
     os.close(reader)
     assert pipe.is_fifo()
@@ -345,7 +341,7 @@ def test_a_file_is_replaced_and_a_pipe_is_written_to(tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (9, limits[1]))
     try:
         with pytest.raises(OSError, match="too large"):
-            files.write(str(old), "a text that is too long")
+            commands.write(str(old), "a text that is too long")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert old.read_text() == "after"
@@ -353,7 +349,7 @@ def test_a_file_is_replaced_and_a_pipe_is_written_to(tmp_path):
 
 
 def test_a_verdict_has_the_numbers_that_there_are():
-    nothing = gates.Verdict("mrr < 0", "a", "b", None, None, "not tested", passed=False, remark="one query")
+    nothing = comparison.Verdict("mrr < 0", "a", "b", None, None, "not tested", passed=False, remark="one query")
     assert str(nothing) == "mrr < 0 [b - a]: not tested; one query"
-    verdict = gates.Verdict("mrr < 0", "a", "b", -0.25, 0.0123, "significant", passed=True)
+    verdict = comparison.Verdict("mrr < 0", "a", "b", -0.25, 0.0123, "significant", passed=True)
     assert verdict.judged == "passed: mrr < 0 [b - a]: significant (difference -0.2500, p = 0.012)"

@@ -73,15 +73,15 @@ def test_no_file_imports_a_file_that_imports_it():
 @pytest.mark.parametrize(
     "text",
     [
-        "from torchrank.cli import files",
-        "def late():\n    import torchrank.cli.files",
-        "if TYPE_CHECKING:\n    from torchrank.cli.files import source_of",
-        "import_module('torchrank.cli.files')",
-        "import_module(f'torchrank.cli.files.{name}')",
+        "from torchrank.cli import commands",
+        "def late():\n    import torchrank.cli.commands",
+        "if TYPE_CHECKING:\n    from torchrank.cli.commands import source_of",
+        "import_module('torchrank.cli.commands')",
+        "import_module(f'torchrank.cli.commands.{name}')",
     ],
 )
 def test_imports_of_every_form_are_read(text):
-    assert [*imported(text)] == [PACKAGE / "cli/files.py"]
+    assert [*imported(text)] == [PACKAGE / "cli/commands.py"]
 
 
 def test_packages_that_are_imported_without_a_condition_are_dependencies():

@@ -12,7 +12,7 @@ import torch
 
 import torchrank as tr
 from tests.support.optional import pyplot, stats
-from torchrank.evaluation import curves, plots
+from torchrank.evaluation import plots
 from torchrank.statistics.drawing import COLOURS
 
 NAMES = ("_bm25", "cost_$x$ & $", "dense")
@@ -164,7 +164,7 @@ def test_a_tied_first_document_has_its_mean_rank_over_all_orders():
     for _ in range(60):
         scores = [draw.choice([1.0, 2.0, 3.0]) for _ in range(5)]
         target = [draw.choice([0, 0, 1]) for _ in scores]
-        (one,) = curves.first_ranks({"run": tr.Ranking.from_scores(torch.tensor([scores]), torch.tensor([target]))})
+        (one,) = plots.first_ranks({"run": tr.Ranking.from_scores(torch.tensor([scores]), torch.tensor([target]))})
         if not any(target):
             assert (one.no_relevant, math.isnan(one.ranks[0])) == (1, True)
             continue
@@ -233,15 +233,15 @@ def test_rows_of_runs_have_their_intervals(judged, found):
 def test_default_cutoffs_spread_over_the_longest_list_up_to_1000():
     for length, wanted in ((7, [1, 2, 3, 4, 5, 6, 7]), (300, [1, 300]), (10**6, [1, 1000])):
         ranking = tr.Ranking.from_ranks(torch.tensor([3, 2]), num_candidates=length)
-        x = curves.over_cutoffs({"run": ranking}, "hitrate")[0].x
+        x = plots.over_cutoffs({"run": ranking}, "hitrate")[0].x
         assert [x[0], x[-1]] == [wanted[0], wanted[-1]]
         assert length > 7 or list(x) == wanted
         assert length == 7 or 18 <= len(x) <= 25
         assert list(x) == sorted(set(x))
     unknown = tr.Ranking.from_ranks(torch.tensor([3.0, math.inf]))
-    assert curves.over_cutoffs({"run": unknown}, "hitrate")[0].y == (0, 0, 0.5)
+    assert plots.over_cutoffs({"run": unknown}, "hitrate")[0].y == (0, 0, 0.5)
     deep = tr.Ranking.from_ranks(torch.tensor([3, 70_000]), num_candidates=10**6)
-    (one,) = curves.first_ranks({"run": deep})
+    (one,) = plots.first_ranks({"run": deep})
     assert (one.bins[:4], one.bins[-1], sum(one.counts)) == ((1, 3, 10, 30), 10**6, 2)
     assert [one.bins[i] for i, count in enumerate(one.counts) if count] == [3, 100_000]
 
@@ -249,13 +249,13 @@ def test_default_cutoffs_spread_over_the_longest_list_up_to_1000():
 def test_a_curve_counts_the_queries_that_have_a_value_at_some_place():
     ranking = tr.Ranking.from_scores(torch.rand(3, 4), torch.tensor([[0, 1, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]]))
     for metrics in ([tr.MR(), tr.MRR()], [tr.MRR(), tr.MR()]):  # the first has no value where nothing is relevant
-        assert curves._means(ranking, metrics)[1] == 3
-    assert curves._means(ranking, [tr.MR()])[1] == 2
+        assert plots._means(ranking, metrics)[1] == 3
+    assert plots._means(ranking, [tr.MR()])[1] == 2
 
 
 def test_bins_of_long_lists_are_wider():
     for length, digits in ((1, (1, 2, 5)), (7, (1, 2, 5)), (1000, (1, 2, 5)), (1001, (1, 3)), (30_000, (1, 3))):
-        (one,) = curves.first_ranks({"run": tr.Ranking.from_ranks(torch.tensor([1]), num_candidates=length)})
+        (one,) = plots.first_ranks({"run": tr.Ranking.from_ranks(torch.tensor([1]), num_candidates=length)})
         ends = {digit * 10**power for power in range(6) for digit in digits}
         assert list(one.bins) == [*sorted(end for end in ends if end < length), length]
         assert one.counts == (1, *[0] * (len(one.bins) - 1))
@@ -269,7 +269,7 @@ def test_the_worst_queries_come_first_in_the_direction_of_the_measure():
     ):
         table = tr.QueryTable(range(5), {measure: values}, metrics={measure: tr.parse(measure)})
         for most in (None, 1, 3, 9):
-            rows = curves.worst_first(table, measure, most)
+            rows = plots.worst_first(table, measure, most)
             assert [*zip(rows["id"], rows["value"])] == wanted[:most]
 
 
@@ -379,8 +379,8 @@ def test_rankings_without_exact_ranks_are_refused():
     sampled = tr.Ranking.from_ranks(torch.tensor([5]), num_candidates=100).sampled(10)
     for ranking, message in ((cut, "all ranks exact"), (sampled, "by sampled()")):
         with pytest.raises(ValueError, match=message):
-            curves.first_ranks({"run": ranking})
-    assert curves.over_cutoffs({"run": cut}, "hitrate")[0].x == (1,)
+            plots.first_ranks({"run": ranking})
+    assert plots.over_cutoffs({"run": cut}, "hitrate")[0].x == (1,)
 
 
 def test_missing_matplotlib_is_named(found, monkeypatch):
@@ -511,7 +511,7 @@ def test_plots_have_a_grid_where_values_are_read():
 
 
 def test_a_curve_of_no_lists_has_one_rank():
-    assert curves._depth([]) == 1
+    assert plots._depth([]) == 1
 
 
 @pytest.mark.parametrize(
@@ -519,4 +519,4 @@ def test_a_curve_of_no_lists_has_one_rank():
     [([], "0 queries"), ([1], "1 query"), ([5, 5], "5 queries"), ([9, 1234], "9 to 1,234 queries")],
 )
 def test_numbers_of_queries_are_a_range_if_they_differ(numbers, words):
-    assert curves.queries_of(numbers) == words
+    assert plots.queries_of(numbers) == words

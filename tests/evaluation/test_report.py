@@ -21,12 +21,11 @@ from hypothesis import strategies as st
 import torchrank as tr
 from tests.support.trec_files import two_runs
 from torchrank.cli import main
-from torchrank.evaluation import figures, svg
-from torchrank.evaluation.curves import Curve
+from torchrank.evaluation import report as svg
 from torchrank.evaluation.evaluation import Evaluation
-from torchrank.evaluation.markup import escaped, tag
-from torchrank.evaluation.verdict import listed, verdict
-from torchrank.statistics.forest import Effect
+from torchrank.evaluation.plots import Curve
+from torchrank.evaluation.report import escaped, listed, tag, verdict
+from torchrank.statistics.comparison import Effect
 from torchrank.statistics.table import printable as clean
 
 MEASURES = "ndcg@10 map mr"
@@ -199,14 +198,14 @@ def test_curves_show_the_values_of_a_measure_at_each_cutoff(found, text):
 
 def test_each_family_of_measures_with_a_cutoff_has_a_chart_whatever_is_before_it():
     found = tr.evaluate(*two_runs(), "mr ndcg@3 ndcg@5 coverageerror hitrate@5")
-    charts = [(chart.caption, chart.chart.count('class="line"')) for chart in figures._cutoffs(found)]
+    charts = [(chart.caption, chart.chart.count('class="line"')) for chart in svg._cutoffs(found)]
     assert charts == [("ndcg@k", 2), ("hitrate@k", 2)]  # a line for each run
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_a_measure_has_a_chart_over_its_cutoffs_if_there_are_two_or_more(length):
     run = {"q": {name: -place for place, name in enumerate("abc"[:length])}}
-    charts = figures._cutoffs(tr.evaluate({"q": {"a": 1}}, run, "ndcg"))
+    charts = svg._cutoffs(tr.evaluate({"q": {"a": 1}}, run, "ndcg"))
     assert [chart.caption for chart in charts] == ["ndcg@k"] * (length > 1)
     assert all(chart.chart.count("<title>") == length for chart in charts)
 
@@ -404,7 +403,7 @@ def test_a_comparison_of_other_runs_or_measures_is_refused():
 
 def test_bars_stand_in_the_places_of_their_values():
     values = [0.8, 0.4, 0.0, -0.2]
-    chart = svg.differences(values, "abcd", "t", mean=0.25)
+    chart = svg.bar_chart(values, "abcd", "t", mean=0.25)
     bars = [tuple(map(float, one)) for one in re.findall(r"M([\d.]+) ([\d.]+)V([\d.]+)\"><title>[abd]", chart)]
     zero, mean = (
         float(re.search(rf"M{svg.LEFT} ([\d.]+)H\d+\" class=\"{one}\"", chart)[1]) for one in ("zero", "mean")
@@ -419,7 +418,7 @@ def test_bars_stand_in_the_places_of_their_values():
 
 @pytest.mark.parametrize("number", [1, 2, 5, 30])
 def test_the_axis_of_queries_has_whole_numbers(number):
-    chart = svg.differences([0.5] * number, ["a"] * number, "t")
+    chart = svg.bar_chart([0.5] * number, ["a"] * number, "t")
     ticks = [int(text) for text in re.findall(r'class="tick">(\d+)</text>', chart)]  # not "0.5"
     assert (ticks[0], ticks[-1]) == (0, number)
     assert 2 <= len(ticks) == chart.count('class="tick"') <= 8
@@ -428,10 +427,10 @@ def test_the_axis_of_queries_has_whole_numbers(number):
 def test_gains_have_one_colour_and_losses_another():
     above, below = ["a: +0.3000", "b: +0.1000"], ["d: -0.2000"]
     for higher, wanted in ((True, (above, below)), (False, (below, above))):
-        chart = svg.differences([0.3, 0.1, 0.0, -0.2], "abcd", "t", higher=higher)
+        chart = svg.bar_chart([0.3, 0.1, 0.0, -0.2], "abcd", "t", higher=higher)
         bars = dict(re.findall(r'<g class="(gain|loss)"[^>]*>(.*?)</g>', chart))
         assert tuple(re.findall("<title>(.*?)</title>", bars[kind]) for kind in ("gain", "loss")) == wanted
-    assert "<title>a: 0.3000</title>" in svg.differences([0.3], "a", "t", signed=False)
+    assert "<title>a: 0.3000</title>" in svg.bar_chart([0.3], "a", "t", signed=False)
 
 
 @given(
@@ -441,7 +440,7 @@ def test_gains_have_one_colour_and_losses_another():
 )
 def test_points_of_any_line_are_within_the_axes_and_in_order(places, values, log):
     line = Curve("a", sorted(places), values[: len(places)], 1)
-    chart = svg.lines([line], "t", "k", "v", log=log)
+    chart = svg.line_chart([line], "t", "k", "v", log=log)
     points = re.findall(r"[ML]([-\d.]+) ([-\d.]+)", re.search(r'd="([^"]+)" class="line"', chart)[1])
     x, y = np.array(points, dtype=float).T
     assert len(x) == len(places)
@@ -455,14 +454,14 @@ def test_points_of_any_line_are_within_the_axes_and_in_order(places, values, log
     ("number", "width"), [(1, 28.0), (100, 0.8 * 3.3), (300, 0.8 * 1.1), (301, 330 / 301), (2000, 0.4)]
 )
 def test_bars_are_as_wide_as_their_number_allows(number, width):
-    chart = svg.differences([1.0] * number, ["a"] * number, "t")
+    chart = svg.bar_chart([1.0] * number, ["a"] * number, "t")
     assert float(re.search(r'class="gain" stroke-width="([^"]+)"', chart)[1]) == pytest.approx(width, abs=0.05)
     assert chart.count("<title>a: +1.0000</title>") == (number if number <= 300 else 0)
 
 
 def test_more_bars_than_can_be_seen_are_a_step_curve_through_the_first_and_the_last():
     values = np.linspace(3, -1, 2001).tolist()
-    chart = svg.differences(values, ["a"] * 2001, "t")
+    chart = svg.bar_chart(values, ["a"] * 2001, "t")
     steps = np.array(re.findall(r"H([\d.]+)V([\d.]+)", re.search(r'd="([^"]+)" class="steps"', chart)[1]), dtype=float)
     assert len(steps) == 800
     zero = float(re.search(r'd="M[\d.]+ ([\d.]+)H\d+" class="zero"', chart)[1])
@@ -527,10 +526,10 @@ def test_all_parts_of_charts_stand_in_the_places_that_the_ticks_of_their_axes_sa
     ]
     values = [0.8, 0.4, 0.0, -0.2]
     for text, log, named in (
-        (svg.lines(curves, "title", "k (log)", "v", log=True), True, ("k (log)", "v")),
-        (svg.lines(curves, "title", "recall", "v"), False, ("recall", "v")),
-        (svg.differences(values, "abcd", "title", mean=0.25), False, ("queries, sorted", "difference")),
-        (svg.differences(values, "abcd", "title", mean=0.25, signed=False), False, ("queries, sorted", "value")),
+        (svg.line_chart(curves, "title", "k (log)", "v", log=True), True, ("k (log)", "v")),
+        (svg.line_chart(curves, "title", "recall", "v"), False, ("recall", "v")),
+        (svg.bar_chart(values, "abcd", "title", mean=0.25), False, ("queries, sorted", "difference")),
+        (svg.bar_chart(values, "abcd", "title", mean=0.25, signed=False), False, ("queries, sorted", "value")),
     ):
         chart = Chart(text)
         x, y = chart.scale("x", log), chart.scale("y")
@@ -575,7 +574,7 @@ def test_all_parts_of_charts_stand_in_the_places_that_the_ticks_of_their_axes_sa
 
 def test_an_axis_begins_at_0_if_its_numbers_are_near_and_has_some_room_around_them():
     for values, zero in (((0.3, 1.0), True), ((0.5, 1.0), False), ((-1.0, -0.1), True), ((math.nan, math.nan), True)):
-        y = Chart(svg.lines([Curve("a", (1, 2), values, 1)], "t", "k", "v")).scale("y")
+        y = Chart(svg.line_chart([Curve("a", (1, 2), values, 1)], "t", "k", "v")).scale("y")
         beyond = svg.HEIGHT - svg.BOTTOM - y(0)  # below the axis
         assert (beyond >= -0.1) == zero, values
     for value in (0.0, 3.0, -0.001, 1e-310):
@@ -587,16 +586,16 @@ def test_an_axis_begins_at_0_if_its_numbers_are_near_and_has_some_room_around_th
 
 def test_a_sample_of_a_line_has_its_marker_in_its_middle():
     for style in range(20):
-        width, height = map(float, re.search(r'viewBox="0 0 (\d+) (\d+)"', svg.key(style)).groups())
+        width, height = map(float, re.search(r'viewBox="0 0 (\d+) (\d+)"', svg.line_key(style)).groups())
         wanted = svg._marker(style % svg.STYLES, width / 2, height / 2)
-        assert f'd="{wanted}"' in svg.key(style)
-        assert f'class="s{style % svg.STYLES}"' in svg.key(style)
+        assert f'd="{wanted}"' in svg.line_key(style)
+        assert f'class="s{style % svg.STYLES}"' in svg.line_key(style)
 
 
 def test_names_of_rows_fit_in_their_place_and_rows_have_equal_distances():
     for longest in (3, 12, 60):
         rows = [Effect("mrr", "a", "b" * longest, 0.1, -0.1, 0.3, n < 2, True) for n in range(3)]
-        chart = Chart(svg.forest(rows, "title", "difference"))
+        chart = Chart(svg.forest_chart(rows, "title", "difference"))
         bottom = float(chart.ticks["x"][0].get("y"))
         (zero,), grid = chart.paths("zero")[0], chart.paths("grid")[0]
         assert zero == pytest.approx((chart.scale("x")(0), zero[1], bottom), abs=0.2)
@@ -616,7 +615,7 @@ def test_names_of_rows_fit_in_their_place_and_rows_have_equal_distances():
 
 def test_rows_of_differences_stand_in_the_places_of_their_numbers():
     rows = [("b - a", 0.1, -0.1, 0.35), ("c - a", -0.25, -0.5, 0.0), ("d - a", 0.2, math.nan, math.nan)]
-    chart = svg.forest([Effect("mrr", "a", name[0], *numbers, True, True) for name, *numbers in rows], "t", "x")
+    chart = svg.forest_chart([Effect("mrr", "a", name[0], *numbers, True, True) for name, *numbers in rows], "t", "x")
     ticks = [
         (float(x), float(value)) for x, value in re.findall(r'<text x="([\d.]+)"[^>]*class="tick">([^<]+)<', chart)
     ]
@@ -642,7 +641,7 @@ def test_dots_of_significant_differences_are_full(found):
 
 
 def test_points_of_lines_stand_on_logarithmic_places():
-    chart = svg.lines([Curve("a", (1, 10, 100), (0.0, 0.5, math.nan), 1)], "t", "k", "v", log=True)
+    chart = svg.line_chart([Curve("a", (1, 10, 100), (0.0, 0.5, math.nan), 1)], "t", "k", "v", log=True)
     (path,) = re.findall(r'd="([^"]+)" class="line"', chart)
     points = [tuple(map(float, one.split())) for one in re.split("[ML]", path)[1:]]
     width = svg.WIDTH - svg.LEFT - svg.RIGHT
@@ -688,10 +687,10 @@ def test_charts_are_within_their_picture_and_texts_outside_of_their_axes():
     low, right = svg.HEIGHT - svg.BOTTOM, svg.WIDTH - svg.RIGHT
     curves = [Curve(f"r{n}", (1, 10, 100), (0.1 * n, 0.5, 0.9), 1) for n in range(svg.STYLES)]
     for chart, left, bottom in (
-        (svg.lines(curves, "t", "k", "v", log=True), svg.LEFT, low),
-        (svg.differences([0.5, 0.1, -0.3], "abc", "t", mean=0.1), svg.LEFT, low),
-        (svg.differences([0.5] * 2001, ["a"] * 2001, "t"), svg.LEFT, low),
-        (svg.forest(rows, "t", "x"), 12 + 6.3 * svg.LONGEST, 8 + 26 * len(rows)),
+        (svg.line_chart(curves, "t", "k", "v", log=True), svg.LEFT, low),
+        (svg.bar_chart([0.5, 0.1, -0.3], "abc", "t", mean=0.1), svg.LEFT, low),
+        (svg.bar_chart([0.5] * 2001, ["a"] * 2001, "t"), svg.LEFT, low),
+        (svg.forest_chart(rows, "t", "x"), 12 + 6.3 * svg.LONGEST, 8 + 26 * len(rows)),
     ):
         picture = ElementTree.fromstring(chart)
         width, height = map(float, picture.get("viewBox").split()[2:])

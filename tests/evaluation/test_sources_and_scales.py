@@ -12,8 +12,9 @@ import torch
 import torchrank as tr
 from tests.support.cases import cases
 from torchrank import partial
-from torchrank.evaluation import curves, plots, svg
-from torchrank.evaluation.options import identical
+from torchrank.evaluation import plots
+from torchrank.evaluation import report as svg
+from torchrank.evaluation.evaluator import identical
 from torchrank.tables import sources
 from torchrank.tables.sources import QueryReturnsError
 
@@ -165,13 +166,13 @@ def test_ids_of_any_type_are_told_apart_in_parts():
 
 def test_ranks_between_two_bins_and_behind_the_last_one_are_counted():
     ranking = tr.Ranking.from_ranks(torch.tensor([1, 3, 5, 2, 4]), num_candidates=9)
-    (found,) = curves.first_ranks({"run": ranking}, [2, 4])
+    (found,) = plots.first_ranks({"run": ranking}, [2, 4])
     assert (found.ranks, found.bins, found.counts) == ((1, 3, 5, 2, 4), (2, 4, 5), (2, 2, 1))
     half = tr.Ranking.from_scores(torch.tensor([[1.0, 1.0], [2.0, 1.0]]), torch.tensor([[1, 0], [0, 1]]))
-    (found,) = curves.first_ranks({"run": half}, [1])
+    (found,) = plots.first_ranks({"run": half}, [1])
     assert (found.ranks, found.bins, found.counts, found.not_retrieved) == ((1.5, 2), (1, 2), (0, 2), 0)
     scores = torch.tensor([[1.0, 2.0], [2.0, 1.0], [3.0, 1.0]])
-    (found,) = curves.first_ranks({"run": tr.Ranking.from_label(scores, torch.tensor([0, -100, 0]))}, [1, 2])
+    (found,) = plots.first_ranks({"run": tr.Ranking.from_label(scores, torch.tensor([0, -100, 0]))}, [1, 2])
     assert (found.ranks, found.counts) == ((2, 1), (1, 1))
     evaluation = tr.evaluate(QRELS, {"q1": {"a": 1.0}, "q2": {"x": 2.0, "b": 1.0}}, "mrr")
     (found,) = evaluation.first_ranks()
@@ -182,14 +183,14 @@ def test_ranks_between_two_bins_and_behind_the_last_one_are_counted():
 def test_the_depth_of_curves_is_that_of_the_longest_list_or_the_largest_rank():
     lists = torch.rand(2, 7)
     ranking = tr.Ranking.from_scores(lists, torch.ones(2, 7).int())
-    assert curves._depth([ranking]) == 7
-    assert curves._depth([ranking], deepest=3) == 3
-    assert curves._depth([]) == curves._depth([ranking.take(torch.zeros(0, dtype=torch.int64))]) == 1
-    assert curves._depth([tr.Ranking.from_ranks(torch.tensor([5, 90]))]) == 90
-    assert curves._round(50) == [1, 2, 5, 10, 20, 50]
-    assert curves._round(1) == [1]
-    assert curves._round(60) == [1, 2, 5, 10, 20, 50, 60]
-    assert curves._round(10**4) == [1, 3, 10, 30, 100, 300, 1000, 3000, 10**4]
+    assert plots._depth([ranking]) == 7
+    assert plots._depth([ranking], deepest=3) == 3
+    assert plots._depth([]) == plots._depth([ranking.take(torch.zeros(0, dtype=torch.int64))]) == 1
+    assert plots._depth([tr.Ranking.from_ranks(torch.tensor([5, 90]))]) == 90
+    assert plots._round(50) == [1, 2, 5, 10, 20, 50]
+    assert plots._round(1) == [1]
+    assert plots._round(60) == [1, 2, 5, 10, 20, 50, 60]
+    assert plots._round(10**4) == [1, 3, 10, 30, 100, 300, 1000, 3000, 10**4]
 
 
 @pytest.mark.needs("matplotlib")
@@ -264,7 +265,7 @@ def test_rows_of_a_chart_of_differences_are_equally_far_apart():
         for name, score in (("m", 0.5), ("n", 2), ("o", 0))
     }
     rows = tr.evaluate(QRELS, runs, "mrr").compare().effects("mrr")
-    text = svg.forest(rows, "title", "difference")
+    text = svg.forest_chart(rows, "title", "difference")
     places = [
         float(y)
         for y in re.findall(r'text-anchor="end"[^>]*y="([\d.]+)"|y="([\d.]+)"[^>]*text-anchor="end"', text)

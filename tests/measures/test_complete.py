@@ -13,7 +13,7 @@ import torchrank.metrics
 from docs.measure_list import page
 from tests.support import usual_defaults
 from tests.support.oracles import ORACLES
-from torchrank.cli.measures import Description
+from torchrank.cli.lists import Description
 from torchrank.metrics import ComparingMetric
 from torchrank.names.parse import parse_all
 from torchrank.names.registry import KINDS

@@ -15,7 +15,7 @@ import torch
 
 import torchrank as tr
 from tests.support.cases import cases
-from torchrank.cli.spellings import read_here, read_there, table
+from torchrank.cli.lists import read_here, read_there, spelling_table
 from torchrank.names.labels import quantity_of, read
 from torchrank.names.nearest import did_you_mean, nearest
 from torchrank.names.optional import imported
@@ -500,7 +500,7 @@ def test_a_name_that_one_library_has_is_read_as_there_or_refused():
 
 
 def test_the_page_of_spellings_promises_what_is_read():
-    page, others = table().split("Names that mean something else in a library:")
+    page, others = spelling_table().split("Names that mean something else in a library:")
     rows = [re.findall(r"`([^`]*)`", line) for line in page.splitlines() if line.startswith("| `")]
     assert len(rows) > 150
     numbers = {"k": 10, "x": 0.5, "root": math.sqrt(0.5)}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from torchrank.statistics.agreement import krippendorff_alpha
+from torchrank.evaluation.agree import krippendorff_alpha
 
 LEVELS = ("nominal", "ordinal", "interval")
 _ = math.nan

@@ -11,8 +11,7 @@ import torch
 import torchrank as tr
 from tests.support import looks
 from tests.support.optional import stats
-from torchrank.statistics.anytime import BETS, EFFECT, anytime_level, anytime_p, betting_interval
-from torchrank.statistics.mean_intervals import wilson
+from torchrank.statistics.intervals import BETS, EFFECT, anytime_level, anytime_p, betting_interval, wilson
 from torchrank.statistics.pair_statistics import PairStatistics
 
 

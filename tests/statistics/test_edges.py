@@ -13,12 +13,11 @@ import torchrank as tr
 from tests.support import usual_defaults
 from tests.support.cases import cases
 from tests.support.optional import stats
+from torchrank.statistics.compare import cluster_numbers, match
 from torchrank.statistics.comparison import comparison_of
 from torchrank.statistics.distributions import t_cdf, t_quantile
-from torchrank.statistics.matching import cluster_numbers, match
-from torchrank.statistics.mean_intervals import check_share, welch, wilson
+from torchrank.statistics.intervals import check_share, queries_needed, welch, wilson
 from torchrank.statistics.pair_statistics import statistics_of_runs
-from torchrank.statistics.power import queries_needed
 from torchrank.statistics.table import Score, Table, finite, printable
 
 NAN = float("nan")

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from tests.support.optional import by_scipy, stats
-from torchrank.statistics.corrections import correct
-from torchrank.statistics.paired_tests import FAMILY_TESTS, PAIR_TESTS, Drawing, family_p, paired_p
+from torchrank.statistics.paired_tests import FAMILY_TESTS, PAIR_TESTS, Drawing, correct, family_p, paired_p
 
 
 def differences(n=40, mean=0.03, seed=0):

@@ -5,9 +5,8 @@ import sys
 
 import numpy as np
 
-from torchrank.statistics.anytime import BETS, anytime_level
 from torchrank.statistics.distributions import t_quantile
-from torchrank.statistics.power import queries_needed
+from torchrank.statistics.intervals import BETS, anytime_level, queries_needed
 
 LEVEL, LOOKS = 0.95, 100
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torchrank.layouts.bad_values import Problem
 from torchrank.state.sums import summed
-from torchrank.statistics.mean_intervals import t_interval, wilson
+from torchrank.statistics.intervals import t_interval, wilson
 from torchrank.statistics.table import Table
 from torchrank.wrappers.rectified import rectify
 

@@ -10,7 +10,7 @@ import torch
 
 import torchrank as tr
 from tests.support.optional import by_scipy, stats
-from torchrank.statistics.anytime import anytime_level, anytime_p
+from torchrank.statistics.intervals import anytime_level, anytime_p
 
 NAMES = ["ndcg@10", "mrr", "hitrate@1", "mr"]
 SYSTEMS = ["a", "b", "c"]

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import torchrank as tr
-from torchrank.statistics.anytime import betting_interval
 from torchrank.statistics.distributions import t_quantile
+from torchrank.statistics.intervals import betting_interval
 
 NAN = float("nan")
 

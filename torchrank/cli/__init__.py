@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 import codecs
+import contextlib
 import math
 import os
 import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
-from torchrank.cli.formats import FORMATS
+from torchrank.cli.formats import FORMATS, refused, show, width_of
 from torchrank.names.nearest import did_you_mean
 from torchrank.names.presets import OPTIONS
 from torchrank.statistics.table import printable
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         # E.g. of `torchrank measures | head -1`: the reader has closed the pipe. Or the disk is full.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return options.status if isinstance(error, BrokenPipeError) else _refused("", error)
+        return options.status if isinstance(error, BrokenPipeError) else refused("", error, 2)
     except KeyboardInterrupt:
         return 130
     except Exception as error:
@@ -148,6 +148,12 @@ def _add_evaluations(commands: Any) -> None:
 
     def command(name: str, arguments: str, parents: list[Any], about: str, description: str = "") -> Any:
         """Add a command: its name, the arguments that it needs, parsers of its options, and texts of the help."""
+
+        def run(options: argparse.Namespace) -> int:
+            from torchrank.cli import commands  # imports NumPy
+
+            return commands.run(name, options)
+
         ending = _examples(name)
         parser = commands.add_parser(
             name,
@@ -158,7 +164,7 @@ def _add_evaluations(commands: Any) -> None:
             epilog=ending if "exit status" in ending else f"{ending}\n{STATUSES}",
             formatter_class=_Help,
         )
-        parser.set_defaults(run=lambda options: _evaluation(name, options))
+        parser.set_defaults(run=run)
         return parser
 
     reading = argparse.ArgumentParser(add_help=False)
@@ -294,7 +300,6 @@ def _add_evaluations(commands: Any) -> None:
     convert.add_argument("source", metavar="IN", help="file of a run; - = standard input")
     convert.add_argument("out", type=_new_file(), metavar="OUT", help="file to write; its ending selects the format")
     convert.texts = _about_convert
-    convert.set_defaults(run=_convert)
 
     power = command(
         "power", "--delta DELTA QRELS RUN RUN [RUN ...]", [files], "print how many queries show a difference",
@@ -361,45 +366,26 @@ def _about_compare() -> dict[str, str]:
     return {"epilog": _examples("compare").replace("COLUMNS", columns)}
 
 
-def _convert(options: argparse.Namespace) -> int:
-    from torchrank.cli.convert import converted
-
-    return converted(options)
-
-
-def _evaluation(command: str, options: argparse.Namespace) -> int:
-    from torchrank.cli.evaluation_commands import run
-
-    return run(command, options)
-
-
 def _demo(options: argparse.Namespace) -> int:
     missing = [package for name, package in DEMO.items() if find_spec(name) is None]
     if missing:
         way_out = f"run `pip install {' '.join(missing)}` (the extra 'demo' of torchrank installs what the demo needs)"
-        return _refused("demo", ImportError(f"Expected {' and '.join(missing)} to be installed; {way_out}"))
+        return refused("demo", ImportError(f"Expected {' and '.join(missing)} to be installed; {way_out}"), 2)
     from torchrank.cli.demo import run  # importing Lightning takes seconds, which `torchrank --help` does not need
 
     return run(options.epochs, options.workers, options.seed, options.plot, options.save, options.load)
 
 
 def _list(command: str, options: argparse.Namespace) -> int:
-    from torchrank.cli.formats import show, width_of
+    from torchrank.cli.lists import LISTS  # imports all measures
 
-    module = import_module(f"torchrank.cli.{command}")
+    pages_of, table, lines = LISTS[command]
     try:
-        pages = [page for name in options.names for page in module.pages(name)]
+        pages = [page for name in options.names for page in pages_of(name)]
     except ValueError as error:
-        return _refused(command, error)
-    text = "\n\n".join(pages) if pages else module.table() if options.markdown else module.lines(width_of(options.wide))
-    show(text)
+        return refused(command, error, 2)
+    show("\n\n".join(pages) if pages else table() if options.markdown else lines(width_of(options.wide)))
     return 0
-
-
-def _refused(command: str, error: Exception) -> int:
-    from torchrank.cli.files import refused  # imports NumPy
-
-    return refused(command, error, 2)
 
 
 def _new_file(*endings: str) -> Callable[[str], str]:
@@ -429,14 +415,6 @@ def _old_file(text: str) -> str:
     return text
 
 
-def _float(text: str) -> float:
-    """The number of a text; NaN if it is none."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
 def _grade(text: str) -> float:
     return int(text) if text.isdecimal() else float(text)
 
@@ -445,9 +423,10 @@ def _number(expected: str, holds: Callable[[float], bool], kind: type = float) -
     """Argument type: a number with a property."""
 
     def number(text: str) -> Any:
-        if not holds(value := _float(text)):
-            raise argparse.ArgumentTypeError(f"Expected {expected}, got {text!r}")
-        return kind(value)
+        with contextlib.suppress(ValueError):
+            if holds(value := float(text)):
+                return kind(value)
+        raise argparse.ArgumentTypeError(f"Expected {expected}, got {text!r}")
 
     return number
 

@@ -1,4 +1,4 @@
-"""The formats of the results of ``torchrank eval``, ``compare`` and ``power``."""
+"""The formats of the results of ``torchrank eval``, ``compare`` and ``power``, and of their errors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 import shutil
 import sys
 import textwrap
@@ -13,6 +14,39 @@ from typing import TYPE_CHECKING, Any
 
 from torchrank.statistics.drawing import shortened
 from torchrank.statistics.table import Table, finite, printable
+
+#: ways out of errors that only Python has, and the calls that have them
+IN_PYTHON = {
+    "by tr.read_qrels(": "tr.evaluate(tr.read_qrels(path, columns=...), run)",
+    "by tr.read_run(": "tr.evaluate(qrels, tr.read_run(path, columns=...))",
+}
+#: arguments of Python that are options of the command
+OPTIONS = (
+    *("queries", "precision", "ties", "ignore_identical_ids", "depth", "relevance_level", "unjudged", "preset"),
+    *("duplicates", "expansion", "parent"),
+    *("baseline", "test", "correction", "family", "alpha", "seed", "power", "delta"),
+)
+_ARGUMENT = re.compile(rf"(?<![^ ])({'|'.join(OPTIONS)})=('[^']*'(?: or '\w+')?|True|[\d.]+\b)")
+_CALL = re.compile(rf"\bby tr\.read_\w+\(source, ((?:{'|'.join(OPTIONS)})=[^)]+)\)")
+
+
+def refused(command: str, error: Exception, status: int) -> int:
+    """Print an error as :func:`in_shell`; the exit status."""
+    print(f"torchrank{command and ' '}{command}: {printable(in_shell(error))}", file=sys.stderr)
+    return status
+
+
+def in_shell(message: object) -> str:
+    """A message with options of the command for arguments of Python, and the call of ways out that only Python has."""
+
+    def option(argument: re.Match[str]) -> str:
+        value = argument[2].replace("'", "")
+        return f"--{argument[1].replace('_', '-')}" + ("" if value == "True" else f" {value}")
+
+    text = _ARGUMENT.sub(option, _CALL.sub(r"with \1", str(message)))
+    calls = [call for way_out, call in IN_PYTHON.items() if way_out in text]
+    return f"{text}; in Python: {calls[0]}" if calls else text
+
 
 if TYPE_CHECKING:
     from torchrank.evaluation.evaluation import Evaluation

@@ -13,8 +13,16 @@ import torch
 
 from torchrank.collection.members import several
 from torchrank.evaluation.evaluation import Evaluation
-from torchrank.evaluation.evaluator import Evaluator, Part, check_common
-from torchrank.evaluation.options import MEASURES, Options, Precision, Queries, with_parameters
+from torchrank.evaluation.evaluator import (
+    MEASURES,
+    Evaluator,
+    Options,
+    Part,
+    Precision,
+    Queries,
+    check_common,
+    with_parameters,
+)
 from torchrank.layouts.progress import progress_bar
 from torchrank.names.arguments import warn, with_hints
 from torchrank.names.presets import CUTOFFS

@@ -9,10 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from torchrank.evaluation import curves, plots
-from torchrank.evaluation.curves import Curve, FirstRanks
-from torchrank.evaluation.report import report
-from torchrank.evaluation.reported import first_table
+from torchrank.evaluation import plots
+from torchrank.evaluation.plots import Curve, FirstRanks
+from torchrank.evaluation.report import first_table, report
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.arguments import integer
 from torchrank.names.parse import Named
@@ -20,7 +19,7 @@ from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import Interval
 from torchrank.statistics.compare import compare
 from torchrank.statistics.comparison import Comparison
-from torchrank.statistics.mean_intervals import check_share
+from torchrank.statistics.intervals import check_share
 from torchrank.statistics.table import Score, Table
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.rectified import Rectified
@@ -265,7 +264,7 @@ class Evaluation:
             ValueError: the measure is unknown or has no cutoff, or a cutoff is not an integer >= 1.
             TypeError: the measure is not a measure of rankings.
         """
-        return curves.over_cutoffs(self.rankings, measure, cutoffs)
+        return plots.over_cutoffs(self.rankings, measure, cutoffs)
 
     def precision_recall(self, points: int = 11, relevance_level: int = 1) -> tuple[Curve, ...]:
         """The mean interpolated precision at each recall; a query without a relevant document counts 0.
@@ -282,7 +281,7 @@ class Evaluation:
         Raises:
             ValueError: an argument has an unknown value.
         """
-        return curves.precision_recall(self.rankings, points, relevance_level)
+        return plots.precision_recall(self.rankings, points, relevance_level)
 
     def first_ranks(self, bins: Sequence[int] | None = None, relevance_level: int = 1) -> tuple[FirstRanks, ...]:
         """The rank of the first relevant document of each query, and how many queries have it in each bin of ranks.
@@ -301,7 +300,7 @@ class Evaluation:
             ValueError: a bin is not an integer >= 1, or a ranking has no exact ranks, because it was made with
                 ``top_k`` or by ``sampled``.
         """
-        return curves.first_ranks(self.rankings, bins, relevance_level)
+        return plots.first_ranks(self.rankings, bins, relevance_level)
 
     def differences(self, a: str, b: str, measure: str) -> Table:
         """The differences of two runs, query by query, the largest losses of ``b`` first, then by id.

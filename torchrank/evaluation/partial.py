@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from torchrank.evaluation.evaluator import Evaluator, Part
-from torchrank.evaluation.options import MEASURES, Options, Precision, Queries
+from torchrank.evaluation.evaluator import MEASURES, Evaluator, Options, Part, Precision, Queries
 from torchrank.names.arguments import with_hints
 from torchrank.state.estimates import Estimate, Interval, estimate, estimate_table
 from torchrank.state.exact import ExactSums

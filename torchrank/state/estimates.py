@@ -13,10 +13,9 @@ from torch import Tensor
 import torchrank.state.sums as state
 from torchrank.names.arguments import one_of
 from torchrank.state.sums import Sum
-from torchrank.statistics.anytime import anytime_level
+from torchrank.statistics.comparison import ANYTIME, BETTING, FEW_QUERIES
 from torchrank.statistics.distributions import normal_quantile
-from torchrank.statistics.mean_intervals import t_interval, wilson
-from torchrank.statistics.reading import ANYTIME, BETTING, FEW_QUERIES
+from torchrank.statistics.intervals import anytime_level, t_interval, wilson
 from torchrank.statistics.table import Table
 
 #: the way to compute an interval

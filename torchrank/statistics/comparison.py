@@ -1,25 +1,311 @@
-"""The result of a comparison of systems: a row for each measure and pair, with verdicts, notes and warnings."""
+"""The result of a comparison of systems: a row for each measure and pair, with verdicts, gates, notes and warnings."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from torchrank.names.arguments import one_of
 from torchrank.names.docstrings import with_texts
-from torchrank.statistics.corrections import correct
-from torchrank.statistics.forest import Effect, draw_forest
-from torchrank.statistics.gates import Gate, Verdicts
-from torchrank.statistics.mean_intervals import check_share
+from torchrank.names.parse import Named, parse_all
+from torchrank.statistics.drawing import axes_of, describe, draw_intervals, shortened
+from torchrank.statistics.intervals import check_share, detectable, queries_needed
 from torchrank.statistics.pair_statistics import AnytimeStatistics, PairStatistics
-from torchrank.statistics.paired_tests import OTHER_NULLS
-from torchrank.statistics.power import detectable, queries_needed
-from torchrank.statistics.reading import notes_on, warnings_on
+from torchrank.statistics.paired_tests import FAMILY_TESTS, OTHER_NULLS, correct
 from torchrank.statistics.table import SUPERSCRIPTS, Score, Table, finite
+
+_CONDITION = re.compile(r"\s*(\S.*?)\s*([<>])\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The result of a gate for one pair of systems.
+
+    ``state`` is "significant", "not significant" or "not tested", and ``remark`` says why a pair is not tested, or that
+    judgments are missing.
+    """
+
+    gate: str
+    a: str
+    b: str
+    difference: float | None
+    p: float | None
+    state: str
+    passed: bool
+    remark: str = ""
+
+    def __str__(self) -> str:
+        numbers = [] if self.difference is None else [f"difference {self.difference:+.4f}"]
+        numbers += [] if self.p is None else [f"p = {self.p:.2g}"]
+        shown = f" ({', '.join(numbers)})" * bool(numbers) + f"; {self.remark}" * bool(self.remark)
+        return f"{self.gate} [{self.b} - {self.a}]: {self.state}{shown}"
+
+    @property
+    def judged(self) -> str:
+        """The verdict in words, with its result first."""
+        return f"{'passed' if self.passed else 'FAILED'}: {self}"
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """The verdicts of gates, as :meth:`torchrank.Comparison.gate` returns them: true if all have passed."""
+
+    verdicts: tuple[Verdict, ...]
+
+    def __bool__(self) -> bool:
+        return all(verdict.passed for verdict in self.verdicts)
+
+    def __repr__(self) -> str:
+        return "\n".join(verdict.judged for verdict in self.verdicts)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A condition on the difference of a measure, e.g. ``ndcg@10 < -0.005``.
+
+    "fail-if" fails if the difference meets it significantly. "require" passes only then. So with few queries a gate of
+    the first kind rarely fails, and one of the second kind mostly does. The test is Student's t test, or if the
+    comparison has the test "anytime" the same for all looks together. If the difference is the same on all queries,
+    and not 0, it is the sign test: p = 0.5 to the number of queries.
+    """
+
+    kind: str
+    measure: str
+    above: bool
+    bound: float
+
+    @classmethod
+    def of(cls, text: str, kind: str) -> Gate:
+        """Read a gate.
+
+        Args:
+            text: the condition.
+            kind: "fail-if" or "require".
+
+        Raises:
+            ValueError: the text is not a condition.
+        """
+        if not (match := _CONDITION.fullmatch(text)):
+            raise ValueError(f"Expected a condition such as 'ndcg@10 < -0.005' for {kind}, got {text!r}")
+        return cls(kind, match[1], match[2] == ">", float(match[3]))
+
+    def named(self, keys: Sequence[str], parameters: Mapping[str, Any] = MappingProxyType({})) -> Gate:
+        """The gate with the name that its measure has among others.
+
+        Args:
+            keys: names of measures, such as those of a preset. A measure that has none of them has its label.
+            parameters: those of all measures that have them, unless a name sets them.
+
+        Raises:
+            ValueError: the gate does not name one measure.
+        """
+        try:
+            measure = Named(zip(keys, keys))[self.measure]
+        except KeyError:
+            measure, *others = (metric.label for metric in parse_all(self.measure, parameters))
+            if others:
+                message = f"Expected one measure in a condition for {self.kind}, got {self.measure!r}"
+                raise ValueError(message) from None
+        return replace(self, measure=measure)
+
+    def verdicts(self, pairs: Sequence[PairStatistics], baseline: str, alpha: float, remark: str = "") -> list[Verdict]:
+        """The verdict for each system except the baseline.
+
+        Args:
+            pairs: the pairs of a comparison.
+            baseline: the system from which the others differ.
+            alpha: the error rate.
+            remark: what else is to be said.
+
+        Raises:
+            ValueError: the measure is not among the measures of the pairs.
+        """
+        measures = dict.fromkeys(pair.measure for pair in pairs)
+        if self.measure not in measures:
+            raise ValueError(
+                f"Expected the measure of {self.kind} to be one of {', '.join(measures)}, got {self.measure!r};"
+                " evaluate it, too"
+            )
+        return [
+            self._of_pair(pair, alpha, remark) for pair in pairs if (pair.measure, pair.a) == (self.measure, baseline)
+        ]
+
+    def _of_pair(self, pair: PairStatistics, alpha: float, remark: str) -> Verdict:
+        text = f"{self.kind} {self.measure} {'>' if self.above else '<'} {self.bound:g}"
+        distance = pair.difference - self.bound
+        spread = pair.standard_error > 0
+        few = not (pair.n > 1 and pair.standard_error >= 0)  # no spread is known of one query or cluster
+        if few or not (spread or abs(pair.difference) > 0):
+            passed, difference = self.kind == "fail-if", None if math.isnan(pair.difference) else pair.difference
+            why = "fewer than two queries that both have scored" if few else "equal on every query"
+            remarks = "; ".join(filter(None, (why, remark)))
+            return Verdict(text, pair.a, pair.b, difference, None, "not tested", passed, remarks)
+        beyond = distance if self.above else -distance
+        # A collapse to 0 on all queries has no spread, but must not pass.
+        p = pair.p_above(beyond) if spread else pair.p_constant if beyond > 0 else 1.0
+        met = p <= alpha
+        state = "significant" if met else "not significant"
+        return Verdict(text, pair.a, pair.b, pair.difference, p, state, met == (self.kind == "require"), remark)
+
+
+#: A larger skewness of the differences, over the root of their number, distorts tests of means.
+MOST_SKEW = 0.25
+#: Fewer queries let a verdict rest on the shape of the distribution.
+FEW_QUERIES = 20
+#: What confidence sequences from sums promise, and what to use where they do not hold.
+ANYTIME = "valid at all looks together, if queries come in random order; asymptotic"
+BETTING = "torchrank.QueryTable.confidence_sequences holds for any number of queries"
+#: Fewer clusters make their standard error too small.
+FEW_CLUSTERS = 30
+
+
+def notes_on(
+    pairs: Sequence[PairStatistics],
+    p_values: Sequence[float],
+    test: str,
+    correction: str,
+    family: str,
+    level: float,
+    margin: float | Mapping[str, float] | None,
+) -> list[str]:
+    """Lines that explain the numbers of a comparison, and name pairs without a test or without a difference."""
+    intervals = f"{100 * level:g} % {'confidence sequences' if test == 'anytime' else 't intervals'}"
+    notes = [f"{test} test of b - a, {intervals}; {_family(pairs, p_values, test, correction, family)}"]
+    notes += [ANYTIME] if test == "anytime" else []
+    notes += [OTHER_NULLS[test]] if test in OTHER_NULLS else []
+    if margin is not None:
+        each = margin.items() if isinstance(margin, Mapping) else [("", margin)]
+        size = ", ".join(f"{value:g} {label}".strip() for label, value in each)
+        notes.append(f"margin {size}: equivalent if |b - a| is shown to be less, not_worse if b loses less")
+    if lower := dict.fromkeys(pair.measure for pair in pairs if not pair.higher_is_better):
+        notes.append(f"lower is better: {', '.join(lower)}")
+    apart = [pair.unpaired for pair in pairs]
+    if any(apart):
+        notes.append(f"up to {max(apart)} queries were scored by one system only; a pair does not count them")
+    return [
+        *notes,
+        *_named(pairs, "identical on every query, p = 1", lambda pair: pair.n > 1 and pair.identical),
+        *_named(
+            pairs, "fewer than two queries or clusters that both have scored, no verdict", lambda pair: pair.df == 0
+        ),
+        *_named(
+            pairs,
+            "the same difference everywhere: no spread, so no interval and no t test",
+            lambda pair: pair.df > 0 and not pair.identical and not pair.standard_error > 0,
+        ),
+    ]
+
+
+def warnings_on(pairs: Sequence[PairStatistics], test: str) -> list[str]:
+    """Lines on the pairs whose numbers should not be trusted."""
+    of_means = test not in OTHER_NULLS
+    return [
+        *_named(
+            pairs,
+            "a few queries make up most of the difference, so tests and intervals of means are unreliable: add queries,"
+            " or look at these",
+            lambda pair: of_means and pair.n >= FEW_QUERIES and abs(pair.skewness) / math.sqrt(pair.n) > MOST_SKEW,
+        ),
+        *_named(
+            pairs,
+            f"few queries: a verdict on less than {FEW_QUERIES} depends on the shape of their distribution"
+            + f"; {BETTING}" * (test == "anytime"),
+            lambda pair: 1 < pair.n < FEW_QUERIES and not math.isnan(pair.sd),  # of several runs it is not known
+        ),
+        *_named(
+            pairs,
+            "a few queries have most of the weight: the effective number of queries is less than half of their number",
+            lambda pair: pair.effective < pair.n / 2,
+        ),
+        *_named(
+            pairs,
+            "means and wins point in opposite directions: no winner is named",
+            lambda pair: not of_means and pair.gain * (pair.wins - pair.losses) < 0,
+        ),
+    ]
+
+
+def _family(pairs: Sequence[PairStatistics], p_values: Sequence[float], test: str, correction: str, family: str) -> str:
+    measures = dict.fromkeys(pair.measure for pair in pairs)
+    count = len(dict.fromkeys((pair.a, pair.b) for pair in pairs))
+    over = f"{count} pair{'s' * (count != 1)}"
+    if test in FAMILY_TESTS:
+        return f"p-values are valid over all pairs together{', for each measure' * (len(measures) > 1)}"
+    if correction == "none":
+        return "p-values are not corrected"
+    if len(measures) > 1:
+        over += f" x {len(measures)} measures" if family == "all" else ", for each measure"
+    if count == 1 and len(measures) > 1 and family == "measure":
+        return (
+            "p-values are not corrected, since each measure has one pair; family='all' (--family all) corrects over the"
+            " measures"
+        )
+    untested = sum(map(math.isnan, p_values))
+    return f"{correction} over {over}" + f" ({untested} without a test not counted)" * bool(untested)
+
+
+def _named(pairs: Sequence[PairStatistics], text: str, holds: Callable[[PairStatistics], bool]) -> list[str]:
+    """The text with up to three of the pairs that it concerns; nothing if it concerns none."""
+    named = [f"{pair.measure}: {pair.a}, {pair.b}" for pair in pairs if holds(pair)]
+    more = f"; {len(named) - 3} more" if len(named) > 3 else ""
+    return [f"{text} ({'; '.join(named[:3])}{more})"] if named else []
+
+
+class Effect(NamedTuple):
+    """A row of a forest plot: the difference of two systems with its interval; NaN where there is none."""
+
+    measure: str
+    a: str
+    b: str
+    value: float
+    low: float
+    high: float
+    significant: bool
+    higher_is_better: bool
+
+    @property
+    def name(self) -> str:
+        """The direction of the difference."""
+        return f"{shortened(self.b)} - {shortened(self.a)}"
+
+    @property
+    def title(self) -> str:
+        """The measure and its direction."""
+        return f"{self.measure}{'' if self.higher_is_better else ' (lower is better)'}"
+
+
+def draw_forest(
+    rows: Sequence[Effect], about: str, margin: float | Mapping[str, float] | None, axes: Any
+) -> tuple[Any, Any]:
+    """Draw a row for each difference, with its interval, and a band of the margin. A significant one is filled.
+
+    Args:
+        rows: the differences. If they are of one measure, this is the title.
+        about: the text below the axis.
+        margin: difference that does not matter; of a margin for each measure, that of the only one.
+        axes: axes of matplotlib; None = a new figure.
+    """
+    titles = list(dict.fromkeys(row.title for row in rows))
+    single = len(titles) == 1
+    names = [row.name if single else f"{row.measure}: {row.name}{row.title[len(row.measure) :]}" for row in rows]
+    # room for the names and, below the axis, for the text
+    axes = axes_of(axes, 4.4 + 0.085 * max(map(len, names), default=0), 1.4 + 0.3 * len(rows), managed=True)
+    axes.axvline(0, color="0.5", linewidth=1)
+    width = margin.get(rows[0].measure) if isinstance(margin, Mapping) and single else margin
+    if isinstance(width, int | float):
+        axes.axvspan(-width, width, color="0.9", zorder=0)
+    value, low, high = ([getattr(row, column) for row in rows] for column in ("value", "low", "high"))
+    draw_intervals(axes, names, value, low, high, [row.significant for row in rows])
+    describe(axes, titles[0] if single else "", about, "")
+    axes.grid(axis="x", alpha=0.3)
+    return axes.figure, axes
+
 
 #: how a warning begins that says which judged documents a system lacks
 LABELS = "labels may be missing, so a loss may be no regression"

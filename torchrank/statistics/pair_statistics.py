@@ -8,10 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchrank.statistics.anytime import anytime_level, anytime_p
 from torchrank.statistics.distributions import t_cdf
-from torchrank.statistics.mean_intervals import t_interval
-from torchrank.statistics.power import detectable
+from torchrank.statistics.intervals import anytime_level, anytime_p, detectable, t_interval
 
 Array = np.ndarray
 

@@ -307,8 +307,6 @@ def _parsed(column: TextIds) -> Array | None:
         return None
 
 
-Array = np.ndarray
-
 # A gzip or parquet file is read up to so many times its size, and up to EXPANDED bytes in any case.
 EXPANSION, EXPANDED = 100, 2**26
 # The bound that no gzip file exceeds: its format has at most 1,032 bytes for each byte.

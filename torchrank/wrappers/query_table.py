@@ -21,10 +21,9 @@ from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check, es
 from torchrank.state.exact import ExactSums
 from torchrank.state.query_mean import QueryMean
 from torchrank.state.sums import Sum
-from torchrank.statistics.anytime import betting_interval
-from torchrank.statistics.matching import numbered_clusters
-from torchrank.statistics.mean_intervals import t_interval
-from torchrank.statistics.reading import FEW_CLUSTERS
+from torchrank.statistics.compare import numbered_clusters
+from torchrank.statistics.comparison import FEW_CLUSTERS
+from torchrank.statistics.intervals import betting_interval, t_interval
 from torchrank.statistics.table import Table
 from torchrank.wrappers.hashing import hash_ids
 from torchrank.wrappers.suites import Suite, collection_of, is_plain_mean, measures_of, values_of

@@ -23,7 +23,7 @@ from torchrank.state.sums import Sum
 from torchrank.state.values import Status, Values
 from torchrank.state.waiting import bulk
 from torchrank.statistics.distributions import t_quantile
-from torchrank.statistics.mean_intervals import t_interval, wilson
+from torchrank.statistics.intervals import t_interval, wilson
 from torchrank.statistics.pair_statistics import PairStatistics
 from torchrank.statistics.table import Table
 from torchrank.wrappers.compared import Compared, pair_sums, system_names

@@ -21,7 +21,7 @@ from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check, es
 from torchrank.state.sums import Sum
 from torchrank.state.waiting import bulk
 from torchrank.statistics.distributions import t_cdf
-from torchrank.statistics.mean_intervals import t_interval, welch
+from torchrank.statistics.intervals import t_interval, welch
 from torchrank.statistics.table import Table
 from torchrank.wrappers.bootstrapped import Bootstrapped, BootstrapTally, difference_table, interval_of
 from torchrank.wrappers.suite_metric import SuiteMetric

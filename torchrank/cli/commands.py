@@ -1,14 +1,18 @@
-"""``torchrank eval``, ``compare`` and ``power``: from files of judgments and runs to numbers and verdicts."""
+"""``torchrank eval``, ``compare``, ``power``, ``agree`` and ``convert``: from files to numbers and verdicts."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import gzip
 import hashlib
 import html
+import io
 import json
+import os
 import platform
 import re
+import secrets
 import sys
 import threading
 import time
@@ -22,19 +26,113 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from torchrank.cli import formats
-from torchrank.cli.files import STANDARD, Input, check_readable, in_shell, refused, source_of, write
-from torchrank.statistics.gates import Gate, Verdict
+from torchrank.cli.formats import (
+    SEVERAL,
+    formatted,
+    in_shell,
+    means_of,
+    per_query,
+    refused,
+    rows_of,
+    show,
+    width_of,
+    wrapped,
+)
+from torchrank.statistics.comparison import Comparison, Gate, Verdict
 from torchrank.statistics.table import Table, printable
-from torchrank.tables.files import progress
-from torchrank.tables.id_columns import decode
+from torchrank.tables.files import WRITERS, progress
+from torchrank.tables.id_columns import decode, encode
 from torchrank.tables.pair_tables import NothingInCommonError, Qrels, ReadingError
 from torchrank.tables.sources import of_large, read_qrels, read_run, stem
 from torchrank.version import __version__
 
 if TYPE_CHECKING:
     from torchrank.evaluation.evaluation import Evaluation
-    from torchrank.statistics.comparison import Comparison
+
+#: standard input, or standard output
+STANDARD = "-"
+
+
+class Input(io.BytesIO):
+    """The content of a source that can be read once, with its name for messages."""
+
+    def __init__(self, data: bytes, name: str) -> None:
+        super().__init__(data)
+        self.name = name
+
+
+def check_readable(path: str, folder: bool = False) -> None:
+    """Check that a path can be read. Names of other sources, as ``irds:...``, are not checked.
+
+    Args:
+        path: the path, or - for standard input.
+        folder: whether a folder with files in JSON is accepted: the predictions that MTEB writes.
+
+    Raises:
+        OSError: the file does not exist, is a folder, or is not readable.
+    """
+    place = Path(path)
+    if path == STANDARD or path.startswith("irds:"):
+        return
+    if not place.exists():
+        raise FileNotFoundError(f"Expected a file that exists, got {path}")
+    if place.is_dir() and not (folder and next(place.rglob("*.json"), None)):
+        raise IsADirectoryError(f"Expected a file, got the folder {path}; name a file in it")
+    if not os.access(place, os.R_OK):
+        raise PermissionError(f"Expected a file that can be read, got {path}; change its permissions")
+
+
+def source_of(path: str) -> str | Input:
+    """The path of a file, or the content of standard input and of pipes, which can be read once."""
+    if path == STANDARD:
+        return Input(sys.stdin.buffer.read(), "<stdin>")
+    place = Path(path)
+    return Input(place.read_bytes(), path) if place.exists() and not (place.is_file() or place.is_dir()) else path
+
+
+def write(path: str, text: str) -> None:
+    """Write a text, compressed if the path ends in .gz: a file under another name, which gets its name at the end.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    data = encode(text)
+    if path.endswith(".gz"):
+        data = gzip.compress(data, mtime=0)
+    place = Path(path).resolve()
+    if place.exists() and not place.is_file():  # a pipe, or /dev/stdout
+        place.write_bytes(data)
+        return
+    part = place.with_name(f".{secrets.token_hex(16)}.part")  # nobody can have put a link there
+    try:
+        with part.open("xb") as file:
+            file.write(data)
+        part.replace(place)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def converted(options: argparse.Namespace) -> int:
+    """Read a run and write it; the score alone decides the order and the ranks."""
+    endings = [ending for ending in Path(options.out).suffixes if ending != ".gz"]
+    try:
+        if not endings or endings[-1] not in WRITERS:
+            raise ValueError(f"Expected OUT to end in {', '.join(WRITERS)}, or this and .gz, got {options.out}")
+        check_readable(options.source, folder=True)
+        source, out = Path(options.source), Path(options.out)
+        if source.exists() and out.exists() and source.samefile(out):
+            raise ValueError(f"Expected OUT to be another file than IN, got {options.out} for both; write a new file")
+        run = read_run(options.source, duplicates=options.duplicates, expansion=options.expansion).to_dict()
+        # Equal scores by document id, the larger first, as trec_eval ranks them.
+        ranked = {
+            query: sorted(scores.items(), key=lambda pair: (pair[1], encode(str(pair[0]))), reverse=True)
+            for query, scores in run.items()
+        }
+        write(options.out, "".join(WRITERS[endings[-1]](ranked)))
+    except (ReadingError, OSError, ImportError, ValueError) as error:
+        return refused("convert", error, 3 if isinstance(error, ReadingError) else 2)
+    return 0
+
 
 #: options of the command that are arguments of :func:`torchrank.evaluate`
 ARGUMENTS = (
@@ -83,7 +181,9 @@ class Result:
 
 
 def run(command: str, options: argparse.Namespace) -> int:
-    """Run "eval", "compare" or "power", and print its result, or why there is none; the exit status."""
+    """Run a command on files, and print its result, or why there is none; the exit status."""
+    if command == "convert":
+        return converted(options)
     options.measures = options.measures and " ".join(options.measures)
     try:
         result = {"eval": evaluated, "compare": compared, "power": powered, "agree": agreed}[command](options)
@@ -97,9 +197,9 @@ def run(command: str, options: argparse.Namespace) -> int:
         return refused("", error, DISJOINT if disjoint else DATA if wrong_data else UNREADABLE)
     # The status is set now: it stays if nothing can be written.
     options.status = PASSED if all(outcome.passed for outcome in result.verdicts) else FAILED
-    _print(result, options.format, formats.width_of(options.wide))
+    _print(result, options.format, width_of(options.wide))
     for outcome in result.verdicts:
-        if not outcome.passed or options.format not in formats.SEVERAL:
+        if not outcome.passed or options.format not in SEVERAL:
             print(f"torchrank {command}: {printable(outcome.judged)}", file=sys.stderr)
     return int(options.status)
 
@@ -117,13 +217,13 @@ def evaluated(options: argparse.Namespace) -> Result:
             raise ValueError("Expected judgments of people with --width, got none; give --human FILE")
         tables["needed"] = evaluation.rectified.queries_needed(options.width, options.interval)
     notes = [note for table in tables.values() for note in table.notes]
-    return Result(tables, {"means": formats.means_of(evaluation), "notes": notes, **_about(options)})
+    return Result(tables, {"means": means_of(evaluation), "notes": notes, **_about(options)})
 
 
 def compared(options: argparse.Namespace) -> Result:
     """The differences of runs, and the verdicts of gates."""
-    if options.worst and options.format not in formats.SEVERAL:
-        several = ", ".join(formats.SEVERAL)
+    if options.worst and options.format not in SEVERAL:
+        several = ", ".join(SEVERAL)
         raise ValueError(f"Expected one of --format {several} with --worst, got {options.format}; leave --worst out")
     options.gates = [Gate.of(text, "fail-if") for text in options.fail_if]
     options.gates += [Gate.of(text, "require") for text in options.require]
@@ -135,7 +235,7 @@ def compared(options: argparse.Namespace) -> Result:
     gates = [gate.named(comparison.measures, _parameters(options)) for gate in options.gates]
     verdicts = comparison._judged(gates).verdicts
     _write(evaluation, comparison, options, slices, {str(outcome): outcome.passed for outcome in verdicts})
-    from torchrank.evaluation.verdict import verdict  # after PyTorch, which is imported while files are read
+    from torchrank.evaluation.report import verdict  # after PyTorch, which is imported while files are read
 
     tables = {"rows": comparison.table if options.format in ("csv", "jsonl") else comparison.printed}
     if options.table == "paper":
@@ -144,7 +244,7 @@ def compared(options: argparse.Namespace) -> Result:
     if options.worst:
         tables["worst"] = _worst(evaluation, options.worst)
     document = {
-        "means": formats.means_of(evaluation), **comparison.to_dict(), "seed": options.seed,
+        "means": means_of(evaluation), **comparison.to_dict(), "seed": options.seed,
         "gates": [vars(outcome) for outcome in verdicts], **_about(options),
     }  # fmt: skip
     return Result(tables, document, verdict(evaluation, comparison), verdicts)
@@ -167,7 +267,7 @@ def powered(options: argparse.Namespace) -> Result:
         f"both with probability {options.power:g}, by a t test at {options.alpha:g} without correction",
     ]
     settings = {"delta": options.delta, "power": options.power, "alpha": options.alpha}
-    document = {"means": formats.means_of(evaluation), "notes": notes, **settings, **_about(options)}
+    document = {"means": means_of(evaluation), "notes": notes, **settings, **_about(options)}
     return Result({"rows": Table(columns, notes=notes)}, document)
 
 
@@ -190,20 +290,20 @@ def agreed(options: argparse.Namespace) -> Result:
 def _print(result: Result, kind: str, width: float) -> None:
     """Print a result in one of the formats."""
     if kind == "json":
-        document = {**{name: formats.rows_of(table) for name, table in result.tables.items()}, **result.document}
+        document = {**{name: rows_of(table) for name, table in result.tables.items()}, **result.document}
         print(json.dumps(document, allow_nan=False))
         return
-    parts = [formats.formatted(table, kind, width) for table in result.tables.values()]
-    if kind in formats.SEVERAL:
+    parts = [formatted(table, kind, width) for table in result.tables.values()]
+    if kind in SEVERAL:
         judged = [printable(outcome.judged) for outcome in result.verdicts]
         bullet = "- " if kind == "markdown" else ""
         texts = [printable(result.first), "\n".join(bullet + line for line in judged)]
         if kind == "html":
             texts = [f"<p>{html.escape(text)}</p>" * bool(text) for text in texts]
         if kind == "table":
-            texts = [formats.wrapped(text, width) for text in texts]
+            texts = [wrapped(text, width) for text in texts]
         parts = [text for text in (texts[0], *parts, texts[1]) if text]
-    formats.show("\n\n".join(parts if kind in formats.SEVERAL else parts[:1]))
+    show("\n\n".join(parts if kind in SEVERAL else parts[:1]))
 
 
 def _write(
@@ -215,9 +315,9 @@ def _write(
 ) -> None:
     """Write the files of the options -q, --plot and --html."""
     if options.per_query == STANDARD:
-        formats.show(formats.per_query(evaluation))
+        show(per_query(evaluation))
     elif options.per_query:
-        write(options.per_query, formats.per_query(evaluation))
+        write(options.per_query, per_query(evaluation))
     if options.plot:
         _plot(evaluation, comparison, options)
     if options.html:
@@ -239,8 +339,7 @@ def _write(
 def _plot(evaluation: Evaluation, comparison: Comparison | None, options: argparse.Namespace) -> None:
     """Draw the means of all runs, or their differences, in axes for each measure, or over the cutoff if it has many."""
     from torchrank.evaluation.plots import draw_over_k, panels
-    from torchrank.evaluation.reported import first_table
-    from torchrank.evaluation.verdict import listed
+    from torchrank.evaluation.report import first_table, listed
 
     if comparison is None:
         rows, measures, title = len(evaluation.runs), tuple(first_table(evaluation).labels), "Means"
@@ -380,7 +479,7 @@ def _evaluation(options: argparse.Namespace, least: int = 1) -> tuple[Evaluation
 
 def _with_gates(options: argparse.Namespace, slices: dict[str, str]) -> Any:
     """The measures, and those of gates, which may be of a slice."""
-    from torchrank.evaluation.options import MEASURES
+    from torchrank.evaluation.evaluator import MEASURES
     from torchrank.names.parse import parse_all
     from torchrank.names.presets import CUTOFFS, preset
 
@@ -421,7 +520,7 @@ def _named(texts: list[str]) -> dict[str, str]:
 
 def _about(options: argparse.Namespace) -> dict[str, Any]:
     """Options with the defaults of the preset, versions, and a digest of the judgments."""
-    from torchrank.evaluation.options import Options
+    from torchrank.evaluation.evaluator import Options
 
     source = options.qrels_source
     data = source.getvalue() if isinstance(source, Input) else b""

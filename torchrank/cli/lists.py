@@ -1,0 +1,381 @@
+"""``torchrank measures``, ``presets`` and ``spellings``: all names, as text for a terminal of 100 columns."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import re
+import textwrap
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torchrank.public  # noqa: F401 - all measures
+import torchrank.public as public
+from torchrank.names.labels import Label, read, split, write
+from torchrank.names.nearest import did_you_mean
+from torchrank.names.parse import parse_all, resolve
+from torchrank.names.presets import ALWAYS, EXCEPT, LIBRARIES, Cell
+from torchrank.names.presets import rows as table_rows
+from torchrank.names.registry import measures
+from torchrank.names.spellings import PARSE, TITLES, Known, also_in, known, plain, without_optional
+from torchrank.statistics.table import Table
+
+WIDTH = 100
+#: longer names do not widen the first column of a list
+LONGEST = 24
+
+# LaTeX commands in formulas, and their text in a terminal.
+SYMBOLS = {
+    "sum": "Σ", "prod": "Π", "le": "≤", "ge": "≥", "ne": "≠", "in": "∈", "notin": "∉", "cap": "∩", "bigcup": "∪",  # noqa: RUF001
+    "exists": "∃", "cdot": "·", "alpha": "α", "beta": "β", "tau": "τ", "choose": " choose ", "left": "", "right": "",  # noqa: RUF001
+    "text": "", ",": " ", "{": "{", "}": "}",
+}  # fmt: skip
+
+
+def rows(pairs: Iterable[tuple[str, str]], indent: int = 2) -> list[str]:
+    """Lines of a table with two columns. The second column is wrapped."""
+    pairs = list(pairs)
+    start = indent + max((len(left) for left, _ in pairs), default=0) + 2
+    lines = []
+    for left, right in pairs:
+        first, rest = " " * indent + left.ljust(start - indent), " " * start
+        lines += textwrap.wrap(right, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+    return lines
+
+
+def listed(pairs: Iterable[tuple[str, str]], width: float, example: str = "") -> str:
+    """Lines "name  text", cut at ``width`` characters, and an example of the command that prints one whole."""
+    pairs = [(left.replace("`", ""), right.replace("`", "")) for left, right in pairs]
+    start = min(max(len(left) for left, _ in pairs), LONGEST)
+    lines = [f"{left.ljust(start)}  {right}" for left, right in pairs]
+    cut = [line if len(line) <= width else f"{line[: int(width) - 1].rstrip()}…" for line in lines]
+    return "\n".join([*cut, *([f"\n`{example}` describes one of them."] if example else [])])
+
+
+def formula(latex: str) -> str:
+    """A LaTeX formula as plain text."""
+    # Unbrace simple indexes first, so that the braces that remain belong to fractions, roots and groups.
+    latex = re.sub(r"([_^])\{(\w+)\}", r"\1\2", latex)
+    while match := re.search(r"\\frac(?={)", latex):
+        above, behind = _group(latex, match.end())
+        below, behind = _group(latex, behind)
+        over = "/" if re.fullmatch(r"\w+", above) and re.fullmatch(r"\w+", below) else " / "
+        latex = f"{latex[: match.start()]}{_factor(above)}{over}{_factor(below)}{latex[behind:]}"
+    while match := re.search(r"\\sqrt(?={)", latex):
+        inside, behind = _group(latex, match.end())
+        latex = f"{latex[: match.start()]}√({inside}){latex[behind:]}"
+    latex = re.sub(r"(?<!\\)\{", "(", re.sub(r"(?<!\\)\}", ")", latex))
+    return " ".join(re.sub(r"\\([a-z]+|.)", lambda command: SYMBOLS.get(command[1], command[1]), latex).split())
+
+
+def _group(text: str, start: int) -> tuple[str, int]:
+    """The inside of a group that begins with a brace at ``start``, and the position behind the group."""
+    depth = 0
+    for position in range(start, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[position], 0) * (text[position - 1] != "\\")
+        if not depth:
+            return text[start + 1 : position], position + 1
+    raise ValueError(f"Expected a closing brace for {text[start:]!r}, got none")
+
+
+def _factor(text: str) -> str:
+    return text if re.fullmatch(r"\w+", text) else f"({text})"
+
+
+# Markdown ends a cell at a bar, and drops the backslash before a punctuation mark; these commands mean the same.
+IN_MARKDOWN = {"|": r"\vert ", r"\,": r"\thinspace ", r"\{": r"\lbrace ", r"\}": r"\rbrace "}
+
+MEASURE_HEAD = ("label", "meaning", "formula", "range", "source", "also in")
+
+
+@dataclass(frozen=True)
+class Description:
+    """Description of a measure, from its class and docstring."""
+
+    #: name of the class
+    name: str
+    #: name in labels, with "@k" if it takes a cutoff
+    label: str
+    #: first sentence of the docstring, without its formula
+    summary: str
+    #: first formula of the docstring, LaTeX
+    formula: str
+    #: smallest and largest value, and the better direction
+    range: str
+    #: publication that defines it
+    source: str
+    #: other libraries that have it, with their names for it
+    also_in: str
+
+    @classmethod
+    def of(cls, measure: type) -> Description:
+        """Read the description of a class.
+
+        Raises:
+            ValueError: a part is missing in its docstring.
+        """
+        text = inspect.getdoc(measure) or ""
+        formula = re.search(r":math:`(.*?)`", text, re.DOTALL)
+        if formula is None:
+            raise ValueError(f"Expected the docstring of {measure.__name__} to have a formula, :math:`...`, got none")
+        owner: Any = measure
+        cut = "@k" if owner.takes_top_k else ""
+        return cls(
+            measure.__name__,
+            owner.name + cut,
+            _summary(text),
+            " ".join(formula[1].split()),
+            _range(owner),
+            section(measure, "Source"),
+            also_in(measure),
+        )
+
+
+def section(measure: type, title: str) -> str:
+    """A section of a docstring as one line.
+
+    Raises:
+        ValueError: there is no section with this title.
+    """
+    text = inspect.getdoc(measure) or ""
+    match = re.search(rf"^{title}:\n((?:    .*\n|\n)+)", text + "\n", re.MULTILINE)
+    if match is None:
+        raise ValueError(f"Expected the docstring of {measure.__name__} to have a section {title!r}, got none")
+    return _without_roles(" ".join(match[1].split())).replace("``", "`")
+
+
+def _without_roles(text: str) -> str:
+    return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text)
+
+
+def _summary(text: str) -> str:
+    first = text.split("\n\n")[0].replace("\n", " ")
+    plain = re.sub(r"[,:]?\s*:math:`.*?`", "", first)
+    sentence = re.split(r"(?<=[a-z)\]`])\.\s", plain + " ")[0]
+    return _without_roles(sentence).strip().rstrip(".").replace("``", "`")
+
+
+def _range(measure: Any) -> str:
+    names = {-math.inf: "-∞", math.inf: "∞"}
+    low, high = (names.get(bound, f"{bound:g}") for bound in measure.value_range)
+    better = {True: ", higher is better", False: ", lower is better"}.get(measure.higher_is_better, "")
+    return f"{low} … {high}{better}"
+
+
+@functools.cache
+def described() -> tuple[Description, ...]:
+    """Descriptions of all exported measures, in the order of their labels."""
+    exported: list[Any] = [getattr(public, name) for name in public.__all__]
+    measures = [measure for measure in exported if inspect.isclass(measure) and vars(measure).get("name")]
+    return tuple(sorted(map(Description.of, measures), key=lambda description: description.label))
+
+
+def measure_lines(width: float) -> str:
+    """All measures, a line for each: its label, and what it is."""
+    return listed([(about.label, about.summary) for about in described()], width, "torchrank measures ndcg")
+
+
+def measure_table() -> str:
+    """All measures as a table in Markdown."""
+    special = "|".join(map(re.escape, IN_MARKDOWN))
+    rows = [
+        (
+            f"`{description.label}` `{description.name}`",
+            description.summary,
+            f"${re.sub(special, lambda mark: IN_MARKDOWN[mark[0]], description.formula)}$",
+            description.range,
+            description.source,
+            description.also_in,
+        )
+        for description in described()
+    ]
+    return Table(dict(zip(MEASURE_HEAD, zip(*rows)))).to_markdown()
+
+
+def classes_of(spelling: str) -> dict[str, list[str]]:
+    """The classes that a spelling stands for, each with its labels if the spelling sets parameters.
+
+    Raises:
+        ValueError: no measure has this name.
+    """
+    classes = {description.name.lower(): description.name for description in described()}
+    if spelling.lower() in classes:
+        return {classes[spelling.lower()]: []}
+    try:
+        labels = resolve(spelling)
+    except ValueError:
+        names = [*measures(), *classes]
+        hint = f"{did_you_mean(spelling, names)}; `torchrank measures` lists them"
+        raise ValueError(f"Expected the name of a measure, got {spelling!r}{hint}") from None
+    meant: dict[str, list[str]] = {measures()[label.name].__name__: [] for label in labels}
+    try:
+        metrics = parse_all(spelling)
+    except ValueError:
+        if any(label.parameters for label in labels):
+            raise
+        metrics = []  # measures of a catalogue need arguments, which a name cannot contain
+    for metric in metrics:
+        meant[type(metric).__name__] += [metric.label] * (metric.label != metric.name)
+    return meant
+
+
+def _page(measure: str, spelling: str, labels: list[str]) -> str:
+    about = next(about for about in described() if about.name == measure)
+    cls = getattr(public, measure)
+    cells = [
+        ("formula", formula(about.formula)),
+        ("range", about.range),
+        ("parameters", ", ".join(f"{key}={value!r}" for key, value in cls.definition().items())),
+        ("source", about.source.replace("`", "")),
+        ("also in", about.also_in.replace("`", "")),
+    ]
+    if labels:
+        cells = [(spelling, ", ".join(labels)), *cells]
+    return "\n".join(
+        [f"{about.label}  (torchrank.{about.name})", *rows([("", about.summary.replace("`", ""))], 0), "", *rows(cells)]
+    )
+
+
+def measure_pages(names: str) -> list[str]:
+    """The pages of the measures that a text names."""
+    return [_page(measure, name, labels) for name in split(names) for measure, labels in classes_of(name).items()]
+
+
+def library(spelling: str) -> str:
+    """The name of the preset for a library, in any spelling.
+
+    Raises:
+        ValueError: there is no preset for it.
+    """
+    known = {_key(name): name for name in LIBRARIES}
+    known |= {_key(name): key for key, names in LIBRARIES.items() for name in names.split(", ")}
+    if _key(spelling) not in known:
+        hint = did_you_mean(spelling, LIBRARIES) or f"; the libraries are {', '.join(LIBRARIES)}"
+        raise ValueError(f"Expected a library that has a preset, got {spelling!r}{hint}")
+    return known[_key(spelling)]
+
+
+def _key(name: str) -> str:
+    return re.sub("[^a-z0-9]", "", name.lower())
+
+
+def preset_lines(width: float) -> str:
+    """All libraries, a line for each: the name of its preset, its title, and the settings of all its measures."""
+    settings = {name: f" ({_always(name)})" if name in ALWAYS else "" for name in LIBRARIES}
+    return listed(
+        [(name, title + settings[name]) for name, title in LIBRARIES.items()], width, "torchrank presets beir"
+    )
+
+
+def preset_table() -> str:
+    """The measures of all libraries in Markdown. The first two rows are about all measures of a library."""
+
+    def shown(cell: Cell) -> str:
+        return plain(f"none: {cell.why}" if cell.ours is None else f"`{cell.ours}`")
+
+    lines = [["all of these", *(_always(name, "`{}`") for name in LIBRARIES)]]
+    lines.append(["except", *(EXCEPT.get(name, "") for name in LIBRARIES)])
+    for measure, row in table_rows().items():
+        lines.append([measure, *("; ".join(map(shown, row.get(name, []))) for name in LIBRARIES)])
+    return Table(dict(zip(["", *LIBRARIES.values()], zip(*lines)))).to_markdown()
+
+
+def _always(name: str, form: str = "{}") -> str:
+    return ", ".join(form.format(f"{key}={value}") for key, value in ALWAYS.get(name, {}).items())
+
+
+def preset_pages(spelling: str) -> list[str]:
+    """The measures of a library, in any spelling, each with the label that reproduces its number."""
+    name = library(spelling)
+    entries = [cell for row in table_rows().values() for cell in row.get(name, [])]
+    cells = [(theirs, f"none: {why}" if ours is None else ours) for theirs, ours, why in entries]
+    plain = [(re.sub("[][{}]", "", theirs), re.sub("[][{}]", "", ours)) for theirs, ours in cells]
+    head = [f'tr.preset("{name}", 10): {LIBRARIES[name]}', ""]
+    if name in ALWAYS:
+        head += [*rows([("all with", f"{_always(name)}, unless a label says otherwise")]), ""]
+    differing = ["", *rows([("but", EXCEPT[name].replace("`", ""))])] if name in EXCEPT else []
+    return ["\n".join([*head, *rows([("there", "here"), *plain]), *differing])]
+
+
+#: numbers in place of the names in braces
+_NUMBERS: dict[str, Any] = defaultdict(lambda: 0.5, k=10, root=math.sqrt(0.5))
+
+
+OTHERS = "Names that mean something else in a library: name, here, there"
+
+
+def spelling_lines(width: float) -> str:
+    """A line for each label with all its spellings, then the names that have another meaning in their library."""
+    return _lists(measures(), lambda pairs: listed(pairs, width))
+
+
+def spelling_pages(text: str) -> list[str]:
+    """The spellings of the measures that a text names, in any spelling.
+
+    Raises:
+        ValueError: no measure has this name.
+    """
+    names = dict.fromkeys(label.name for name in split(text) for label in resolve(name))
+    return [_lists(names, lambda pairs: "\n".join(rows((x.replace("`", ""), y.replace("`", "")) for x, y in pairs)))]
+
+
+def _lists(names: Collection[str], show: Callable[[list[tuple[str, str]]], str]) -> str:
+    same, others = _spellings(names)
+    lists = [same, [(name, f"{here}; {there}") for name, here, there in others]]
+    return f"\n\n{OTHERS}\n\n".join(show(pairs) for pairs in lists if pairs)
+
+
+def spelling_table() -> str:
+    """:func:`spelling_lines` as tables in Markdown."""
+    same, others = (list(zip(*rows)) for rows in _spellings(measures()))
+    first, second = Table(dict(zip(("label", "spellings"), same))), Table(dict(zip(("name", "here", "there"), others)))
+    return f"{first.to_markdown()}\n\nNames that mean something else in a library:\n\n{second.to_markdown()}"
+
+
+def _spellings(names: Collection[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str, str]]]:
+    """Labels of measures with their spellings; and names with another meaning in their library, and both meanings."""
+    spellings: dict[str, dict[str, None]] = {}
+    others: dict[tuple[str, str], dict[str, None]] = {}
+    for name in names:
+        for entry in known(measures()[name]):
+            theirs = without_optional(entry.theirs)
+            label = ", ".join(name + without_optional(setting) for setting in entry.settings)
+            here = read_here(name, entry) if theirs else []
+            if entry.same and here == read_there(name, entry):
+                if theirs != name:
+                    spellings.setdefault(label, {})[f"`{theirs}`"] = None
+            elif here and entry.library != PARSE:
+                row = (f"`{theirs}`", f"`{', '.join(write(it.name, it.parameters, None) for it in here)}`")
+                remark = f"`{label}`" if entry.same else entry.remark
+                others.setdefault(row, {})[f"{TITLES[entry.library]}: {remark}"] = None
+    same = [(f"`{label}`", ", ".join(spellings[label])) for label in sorted(spellings)]
+    return same, [(*row, "; ".join(others[row])) for row in sorted(others, key=lambda row: row[0].lower())]
+
+
+def read_there(name: str, entry: Known, cut: str = "") -> list[Label]:
+    """The labels of a measure's name as its library means it, with numbers in braces."""
+    return [read(name + without_optional(setting).format_map(_NUMBERS) + cut) for setting in entry.settings]
+
+
+def read_here(name: str, entry: Known) -> list[Label]:
+    """The labels of a name as it is read here, alone or before a cutoff; none if it is refused."""
+    labels: list[Label] = []
+    for cut in ("", "@10"):
+        try:
+            labels = resolve(without_optional(entry.theirs).format_map(_NUMBERS) + cut)
+            if labels == read_there(name, entry, cut):
+                return read_there(name, entry)
+        except ValueError:
+            pass
+    return labels
+
+
+#: for each command the pages of a name, the table in Markdown, and the lines of all
+LISTS = {
+    "measures": (measure_pages, measure_table, measure_lines),
+    "presets": (preset_pages, preset_table, preset_lines),
+    "spellings": (spelling_pages, spelling_table, spelling_lines),
+}
