@@ -283,10 +283,7 @@ def _add_evaluations(commands: Any) -> None:
     compare.add_argument("--alpha", type=_share, default=0.05, help="error rate of tests (default: %(default)s)")
     compare.add_argument("--seed", type=_least(0), default=0, help="of tests that draw (default: %(default)s)")
     compare.add_argument(
-        "--worst",
-        type=_least(1),
-        metavar="N",
-        help="print the N queries with the largest losses in the first measure",
+        "--worst", type=_least(1), metavar="N", help="print the N queries with the largest losses in the first measure"
     )
     compare.add_argument(
         "--fail-if", action="append", default=[], metavar="COND", help="'ndcg@10 < -0.005': fail if this is significant"

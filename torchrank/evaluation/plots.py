@@ -328,12 +328,7 @@ def plot_ranks(rankings: Rankings, ax: Any = None, bins: Sequence[int] | None = 
 
 
 def plot_differences(
-    a: QueryTable,
-    b: QueryTable,
-    measure: str,
-    ax: Any = None,
-    names: tuple[str, str] = ("a", "b"),
-    level: float = 0.95,
+    a: QueryTable, b: QueryTable, measure: str, ax: Any = None, names: tuple[str, str] = ("a", "b"), level: float = 0.95
 ) -> Any:
     """Draw the differences b - a of all queries, the largest losses first, their mean, and its t interval.
 

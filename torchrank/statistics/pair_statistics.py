@@ -287,12 +287,7 @@ def outcomes(a: Array, b: Array, higher_is_better: bool) -> tuple[int, int, int]
 
 
 def statistics_of_runs(
-    a: Array,
-    b: Array,
-    *,
-    measure: str = "value",
-    names: tuple[str, str] = ("a", "b"),
-    higher_is_better: bool = True,
+    a: Array, b: Array, *, measure: str = "value", names: tuple[str, str] = ("a", "b"), higher_is_better: bool = True
 ) -> PairStatistics:
     r"""Statistics of two methods that were trained several times: Welch's test of the means of the runs.
 

@@ -16,15 +16,7 @@ from torchrank.names.nearest import did_you_mean
 from torchrank.names.optional import imported, installed
 from torchrank.ranking.query_names import QueryNames
 from torchrank.tables.id_columns import LONGEST_ID, PADDING, NumberIds, TextIds, factorise, is_missing, of_objects
-from torchrank.tables.pair_tables import (
-    ReadingError,
-    RowError,
-    Rows,
-    keep_order,
-    refuse_missing,
-    shown,
-    subtopics_of,
-)
+from torchrank.tables.pair_tables import ReadingError, RowError, Rows, keep_order, refuse_missing, shown, subtopics_of
 
 #: usual names of each column: first names of ids, then names that a column of texts may have, too; of a group the first
 #: is read, and the others are an ambiguity

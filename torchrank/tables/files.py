@@ -35,22 +35,8 @@ from torchrank.tables.columns import (
     reading_with,
     relevant,
 )
-from torchrank.tables.id_columns import (
-    LONGEST_ID,
-    PADDING,
-    TextIds,
-    decode,
-    encode,
-    factorise,
-)
-from torchrank.tables.pair_tables import (
-    ReadingError,
-    Rows,
-    keep_order,
-    shorten,
-    shown,
-    subtopics_of,
-)
+from torchrank.tables.id_columns import LONGEST_ID, PADDING, TextIds, decode, encode, factorise
+from torchrank.tables.pair_tables import ReadingError, Rows, keep_order, shorten, shown, subtopics_of
 
 Array = np.ndarray
 
