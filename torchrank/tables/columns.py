@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -90,14 +91,14 @@ def find_columns(
         value: "score", "grade" or "both".
         source: the name of the source.
         item: whether the column of items must be there.
-        way_out: how to name a column, with "{}" for query, item or the value; "" = by :func:`choice`.
+        way_out: how to name a column, with "{}" for query, item or the value; "" = by :func:`column_choice`.
         has_lists: whether the rows of a column are lists, whose name may be a plural.
 
     Raises:
         ReadingError: a column is not there.
 
     Example:
-        >>> find(None, ["query-id", "corpus-id", "score"], "grade", "")
+        >>> find_columns(None, ["query-id", "corpus-id", "score"], "grade", "")
         {'query': 0, 'item': 1, 'grade': 2}
     """
     chosen = chosen_columns(columns, value)
@@ -112,7 +113,12 @@ def find_columns(
     for column in READ[value]:
         if column in numbers or column in ("rank", "group") or (column == "score" and "rank" in numbers):
             continue
-        if known := _usual(column, forms, set(numbers.values()), has_lists):
+        # the first group of usual names that has some, or their plurals
+        groups = ([forms.index(form) for form in group if form in forms] for group in _FORMS[column])
+        plurals = ([forms.index(f"{form}s") for form in group if f"{form}s" in forms] for group in _FORMS[column])
+        left = ([n for n in group if n not in numbers.values()] for group in groups)
+        named = ([n for n in group if n not in numbers.values() and has_lists(n)] for group in plurals)
+        if known := next(filter(None, chain(left, named)), []):
             roles = ["rank" if column == "score" and forms[place] in RANKS else column for place in known]
             numbers[roles[0]] = known[0]
             ambiguous.append((roles, known))
@@ -140,14 +146,6 @@ def find_columns(
             message = f"Column {names[known[0]]} is read as the {roles[0]}, not {' or '.join(map(str, unread))}"
             warn(f"{message}; if wrong, {way_out.format(next(iter(unread.values())))}")
     return numbers
-
-
-def _usual(column: str, forms: Sequence[str], taken: Container[int], has_lists: Callable[[int], bool]) -> list[int]:
-    """The numbers of the columns of the first group of usual names that has some."""
-    groups = ([forms.index(form) for form in group if form in forms] for group in _FORMS[column])
-    plurals = ([forms.index(f"{form}s") for form in group if f"{form}s" in forms] for group in _FORMS[column])
-    lists = (list(filter(has_lists, group)) for group in plurals)
-    return next((left for group in chain(groups, lists) if (left := [n for n in group if n not in taken])), [])
 
 
 def column_choice(value: str) -> str:
@@ -213,23 +211,29 @@ def text_of(native: Any) -> TextIds | None:
     Returns:
         None if the column has missing values, is of another type, or of pandas without pyarrow.
     """
-    readers = {"polars": _of_polars, "pyarrow": _of_arrow, "pandas": _of_pandas}
-    reader = readers.get(library_of(native))
-    return None if reader is None else reader(native)
+    library = library_of(native)
+    if library == "polars":
+        polars = sys.modules["polars"]
+        if native.null_count() or not isinstance(native.dtype, polars.String | polars.Categorical | polars.Enum):
+            return None
+        series = native.cast(polars.String)
+        length = series.str.len_bytes().to_numpy().astype(np.int64)
+        return _text(series.str.join("").item().encode(), np.cumsum(length) - length, length)
+    if library == "pandas":
+        pandas, storage = sys.modules["pandas"], getattr(native.dtype, "storage", "")
+        by_arrow = storage == "pyarrow" or isinstance(native.dtype, pandas.CategoricalDtype | pandas.ArrowDtype)
+        if not by_arrow or not installed("pyarrow"):
+            return None
+        import pyarrow
+
+        with contextlib.suppress(pyarrow.ArrowException):  # categories of several types
+            return _of_arrow(pyarrow.Table.from_pandas(native.to_frame(""), preserve_index=False).column(0))
+    return _of_arrow(native) if library == "pyarrow" else None
 
 
 def _text(data: Any, start: np.ndarray, length: np.ndarray) -> TextIds:
     """The column of ids in a buffer, which is copied, because a word may be read past its end."""
     return TextIds(np.pad(np.frombuffer(data, np.uint8), (0, PADDING)), start, length)
-
-
-def _of_polars(series: Any) -> TextIds | None:
-    polars = sys.modules["polars"]
-    if series.null_count() or not isinstance(series.dtype, polars.String | polars.Categorical | polars.Enum):
-        return None
-    series = series.cast(polars.String)
-    length = series.str.len_bytes().to_numpy().astype(np.int64)
-    return _text(series.str.join("").item().encode(), np.cumsum(length) - length, length)
 
 
 def _of_arrow(column: Any) -> TextIds | None:
@@ -251,21 +255,6 @@ def _of_arrow(column: Any) -> TextIds | None:
     place = np.frombuffer(offsets, np.int64)[column.offset :][: len(column) + 1]
     text = memoryview(data)[int(place[0]) : int(place[-1])]
     return _text(text, place[:-1] - place[0], np.diff(place))
-
-
-def _of_pandas(series: Any) -> TextIds | None:
-    pandas = sys.modules["pandas"]
-    by_arrow = getattr(series.dtype, "storage", "") == "pyarrow" or isinstance(
-        series.dtype, pandas.CategoricalDtype | pandas.ArrowDtype
-    )
-    if not by_arrow or not installed("pyarrow"):
-        return None
-    import pyarrow
-
-    try:
-        return _of_arrow(pyarrow.Table.from_pandas(series.to_frame(""), preserve_index=False).column(0))
-    except pyarrow.ArrowException:  # categories of several types
-        return None
 
 
 def relevant(rows: int, source: str) -> np.ndarray:
@@ -317,12 +306,6 @@ def _refuse_lengths(column: Any, what: str, error: RowError) -> Any:
         message = f"Expected {what} of at most {LONGEST_ID:,} bytes, got one of {longest:,}; shorten it"
         raise error(message, int(column.length.argmax()))
     return column
-
-
-def _value(column: Any, row: int) -> Any:
-    """A row of a list, an array or a column of ids."""
-    value = column.take(np.array([row])).tolist()[0] if isinstance(column, TextIds) else column[row]
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def float_column(values: Any, what: str, error: RowError, or_missing: bool = False) -> np.ndarray:
@@ -513,7 +496,9 @@ def of_columns(columns: Mapping[str, Any], value: str, source: str, error: RowEr
     query, item, third = columns["query"], columns["item"], columns.get(value, columns.get("rank"))
 
     def error_of_row(message: str, row: int) -> ReadingError:
-        text = ", ".join(shown(_value(column, row)) for column in (query, item, third) if column is not None)
+        found = [column for column in (query, item, third) if column is not None]
+        found = [x.take(np.array([row])).tolist()[0] if isinstance(x, TextIds) else x[row] for x in found]
+        text = ", ".join(shown(x.item() if isinstance(x, np.generic) else x) for x in found)
         return ReadingError(message, source, row + 1, text, "row")
 
     error = error or error_of_row
@@ -558,11 +543,8 @@ def is_frame(source: Any) -> bool:
 
 def is_records(source: Any) -> bool:
     """Whether a source is a list of rows with names: dictionaries or named tuples."""
-    return isinstance(source, list | tuple) and len(source) > 0 and all(map(_has_names, source))
-
-
-def _has_names(row: Any) -> bool:
-    return isinstance(row, Mapping) or hasattr(row, "_fields")
+    rows = isinstance(source, list | tuple) and len(source) > 0
+    return rows and all(isinstance(row, Mapping) or hasattr(row, "_fields") for row in source)
 
 
 def is_columns(source: Any, chosen: Columns = None) -> bool:
@@ -605,11 +587,6 @@ class Frame:
         """Whether the rows of a column are lists."""
         return has_lists(self.ids(number))
 
-    def row(self, number: int) -> str:
-        """A row for a message."""
-        parts = (f"{label}={column[number]!r}" for label, column in zip(self.labels, self.columns))
-        return ", ".join(parts)
-
 
 def frame_of(source: Any, name: str) -> Frame:
     """The columns of a data frame, or of a dictionary of columns.
@@ -628,7 +605,11 @@ def frame_of(source: Any, name: str) -> Frame:
         return Frame(list(lengths), columns)
     nw = imported("narwhals", "files")
     try:
-        columns = list(_narwhals(source, nw).iter_columns())
+        try:
+            wrapped = nw.from_native(source)
+        except TypeError:
+            wrapped = nw.from_native(_converted(source))
+        columns = list((wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped).iter_columns())
     except nw.exceptions.DuplicateError as error:
         raise ReadingError(f"Expected columns with different names, got {error}", name) from error
     return Frame([column.name for column in columns], columns)
@@ -664,14 +645,6 @@ def _listed(column: Any) -> Any:
     return list(column)
 
 
-def _narwhals(frame: Any, nw: Any) -> Any:
-    try:
-        wrapped = nw.from_native(frame)
-    except TypeError:
-        wrapped = nw.from_native(_converted(frame))
-    return wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped
-
-
 def _converted(frame: Any) -> Any:
     """A frame of a library that is installed."""
     if hasattr(frame, "__arrow_c_stream__"):
@@ -699,10 +672,8 @@ def of_frame(source: Any, value: str, chosen: Columns, name: str) -> Rows:
     """Rows of a data frame with the columns query, document and value."""
     frame = frame_of(source, name)
     numbers = find_columns(chosen, frame.labels, value, name, has_lists=frame.has_lists)
-    columns = {
-        column: (frame.ids if column in ("query", "item", "subtopic") else frame.values)(number)
-        for column, number in numbers.items()
-    }
+    ids = "query", "item", "subtopic"
+    columns = {name: (frame.ids if name in ids else frame.values)(number) for name, number in numbers.items()}
     return of_columns(columns, value, name)
 
 
@@ -733,7 +704,8 @@ def of_both(source: Any, chosen: Mapping[str, str | None], items: bool) -> tuple
     numbers = find_columns(named, frame.labels, "both", "frame", items, way_out, frame.has_lists)
 
     def error(message: str, row: int) -> ReadingError:
-        return ReadingError(message, "frame", row + 1, frame.row(row), "row")
+        text = ", ".join(f"{label}={column[row]!r}" for label, column in zip(frame.labels, frame.columns))
+        return ReadingError(message, "frame", row + 1, text, "row")
 
     query = id_column(frame.ids(numbers["query"]), "query ids", error)
     groups = frame.ids(numbers["group"]) if "group" in numbers else None
@@ -744,9 +716,9 @@ def of_both(source: Any, chosen: Mapping[str, str | None], items: bool) -> tuple
     grade = float_column(flat["grade"], "grade", error_of_entry, or_missing=True)
     if len(bad := np.flatnonzero(np.isinf(grade))):
         raise error_of_entry(f"Expected grade to be a finite number, got {grade[bad[0]]}", int(bad[0]))
-    if "rank" in flat:
-        return query, groups, row, item, -float_column(flat["rank"], "rank", error_of_entry, or_missing=True), grade
-    return query, groups, row, item, float_column(flat["score"], "score", error_of_entry, or_missing=True), grade
+    which = "rank" if "rank" in flat else "score"
+    score = float_column(flat[which], which, error_of_entry, or_missing=True)
+    return query, groups, row, item, -score if which == "rank" else score, grade
 
 
 def with_groups(queries: Any, query: np.ndarray, groups: Any, column: str) -> QueryNames:
@@ -761,28 +733,24 @@ def with_groups(queries: Any, query: np.ndarray, groups: Any, column: str) -> Qu
     Raises:
         ReadingError: a query has two groups, or a group is neither text, an integer nor a bool.
     """
-    code, known = _numbered(groups.tolist() if hasattr(groups, "tolist") else groups, column)
-    _, first = np.unique(query, return_index=True)
-    of_query = code[first]
-    other = np.flatnonzero(code != of_query[query])
-    if len(other):
-        row, group = int(other[0]), [*known, None]
-        first_group, name = group[of_query[query[row]]], queries.take(query[row : row + 1]).tolist()[0]
-        both = f"{first_group!r} and {group[code[row]]!r}"
-        message = f"Expected one {column} for each query, got {both} for query {name!r}"
-        raise ReadingError(message, "frame", row + 1, unit="row")
-    return QueryNames(queries, known, of_query)
-
-
-def _numbered(groups: list[Any], column: str) -> tuple[np.ndarray, list[Hashable]]:
-    """The number of the group of each row, -1 = missing, and the groups."""
+    groups = groups.tolist() if hasattr(groups, "tolist") else groups
     for row, group in enumerate(groups):
         if group is not None and not isinstance(group, str | int | np.integer):
             message = f"Expected {column} to be text, integers or bools, got {group!r} of type {type(group).__name__}"
             raise ReadingError(message, "frame", row + 1, unit="row")
     known = [group for group in dict.fromkeys(groups) if group is not None]
-    number = {None: -1} | {group: number for number, group in enumerate(known)}
-    return np.array([number[group] for group in groups], dtype=np.int64), known
+    number = {None: -1} | {group: number for number, group in enumerate(known)}  # -1 = missing
+    code = np.array([number[group] for group in groups], dtype=np.int64)
+    _, first = np.unique(query, return_index=True)
+    of_query = code[first]
+    other = np.flatnonzero(code != of_query[query])
+    if len(other):
+        row, names = int(other[0]), [*known, None]
+        both = f"{names[of_query[query[row]]]!r} and {names[code[row]]!r}"
+        name = queries.take(query[row : row + 1]).tolist()[0]
+        message = f"Expected one {column} for each query, got {both} for query {name!r}"
+        raise ReadingError(message, "frame", row + 1, unit="row")
+    return QueryNames(queries, known, of_query)
 
 
 def error_of(source: str) -> Any:

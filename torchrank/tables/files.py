@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -39,7 +39,12 @@ from torchrank.tables.id_columns import LONGEST_ID, PADDING, TextIds, decode, en
 from torchrank.tables.pair_tables import ReadingError, Rows, keep_order, shorten, shown, subtopics_of
 
 Array = np.ndarray
+Format = Literal["auto", "trec", "tsv", "csv", "json", "jsonl", "parquet"]
 
+# A gzip or parquet file is read up to so many times its size, and up to EXPANDED bytes in any case.
+EXPANSION, EXPANDED = 100, 2**26
+# The bound that no gzip file exceeds: its format has at most 1,032 bytes for each byte.
+ANY_EXPANSION = 1100
 # Bytes of text that are cut into fields at a time, so that temporaries stay in the cache.
 CHUNK = 2**20
 # The most bytes of a line.
@@ -52,6 +57,18 @@ progress: list[tuple[str, int, int]] = []
 _LINE_BREAK = re.compile(rb"\n")
 # Fields between tabs may have blanks around a number.
 _NUMBER = re.compile(rb"\s*[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|inf|infinity)\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a source is read: "score" or "grade", and arguments of :func:`torchrank.read_run`."""
+
+    value: str
+    columns: Columns = None
+    format: Format = "auto"
+    subset: str | None = None
+    split: str | None = None
+    expansion: int = EXPANSION
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,12 +150,19 @@ def fields(text: Text, wanted: list[int], width: int, tabs: bool = False) -> lis
     cut = _between_tabs if tabs else _between_blanks
     dtype: type = np.int32 if len(text.buffer) < 2**31 else np.int64
     # Columns of the final size, because memory of pieces that are joined later is not given back.
-    room, rows = _count_lines(text), 0
+    places = range(text.begin, text.end, CHUNK)
+    counts = (np.count_nonzero(text.buffer[n : min(n + CHUNK, text.end)] == NEWLINE) for n in places)
+    room, rows = 1 + sum(map(int, counts)), 0  # empty lines included
     starts: list[Array] = [np.empty(room, dtype=dtype) for _ in wanted]
     lengths: list[Array] = [np.empty(room, dtype=np.int32) for _ in wanted]
     begin = text.begin
     while begin < text.end:
-        stop = _stop(text, begin)
+        stop = text.end
+        if stop - begin > LONGEST_LINE:  # behind the last line that ends in the next piece
+            last_newline = bytes(text.buffer[begin : begin + LONGEST_LINE + 1]).rfind(b"\n")
+            if last_newline < 0:
+                raise text.too_long(begin)
+            stop = begin + last_newline + 1
         start, end = cut(text, begin, stop, width)
         part = slice(rows, rows + len(start))
         for column, number in enumerate(wanted):
@@ -153,22 +177,6 @@ def fields(text: Text, wanted: list[int], width: int, tabs: bool = False) -> lis
             message = f"Expected fields of at most {LONGEST_ID:,} bytes, got one of {longest:,}; shorten it"
             raise text.error(message, int(ids.start[ids.length.argmax()]))
     return columns
-
-
-def _count_lines(text: Text) -> int:
-    """The number of lines, empty ones included."""
-    places = range(text.begin, text.end, CHUNK)
-    return 1 + sum(int(np.count_nonzero(text.buffer[n : min(n + CHUNK, text.end)] == NEWLINE)) for n in places)
-
-
-def _stop(text: Text, begin: int) -> int:
-    """The place behind the last line that ends in the next piece of a text."""
-    if text.end - begin <= LONGEST_LINE:
-        return text.end
-    last_newline = bytes(text.buffer[begin : begin + LONGEST_LINE + 1]).rfind(b"\n")
-    if last_newline < 0:
-        raise text.too_long(begin)
-    return begin + last_newline + 1
 
 
 def _between_blanks(text: Text, begin: int, stop: int, width: int) -> tuple[Array, Array]:
@@ -293,10 +301,6 @@ def _parsed(column: TextIds) -> Array | None:
         return None
 
 
-# A gzip or parquet file is read up to so many times its size, and up to EXPANDED bytes in any case.
-EXPANSION, EXPANDED = 100, 2**26
-# The bound that no gzip file exceeds: its format has at most 1,032 bytes for each byte.
-ANY_EXPANSION = 1100
 # How files of other compressions begin, and what decompresses them.
 OTHERS = {
     b"\x04\x22\x4d\x18": "lz4 -d",
@@ -318,10 +322,8 @@ def open_text(source: Any, value: str, expansion: int) -> Text:
             ``expansion`` times the size of its file.
     """
     text = _content(source)
-    return without_mark(_decompressed(text, value, expansion) if text.buffer[:2].tobytes() == b"\x1f\x8b" else text)
-
-
-def _decompressed(text: Text, value: str, expansion: int) -> Text:
+    if text.buffer[:2].tobytes() != b"\x1f\x8b":
+        return without_mark(text)
     data, most = bytearray(), max(EXPANDED, expansion * text.end)
     try:
         with gzip.open(io.BytesIO(text.buffer[: text.end].data)) as stream:  # a gzip file can have several parts
@@ -336,7 +338,7 @@ def _decompressed(text: Text, value: str, expansion: int) -> Text:
     except (OSError, EOFError, zlib.error) as error:
         raise ReadingError(f"Expected a whole gzip file, got one with: {error}", text.name) from error
     data += bytes(PADDING)
-    return Text(text.name, np.frombuffer(data, np.uint8))
+    return without_mark(Text(text.name, np.frombuffer(data, np.uint8)))
 
 
 def without_mark(text: Text) -> Text:
@@ -391,8 +393,8 @@ def _content(source: Any) -> Text:
     return Text.of(bytes(buffer[:read]) + rest, str(path))
 
 
-def parquet(text: Text, value: str, expansion: int) -> Any:
-    """The data frame of a parquet file, by the first library that is installed.
+def parquet(text: Text, reading: Reading) -> Rows:
+    """Read the data frame of a parquet file, by the first library that is installed.
 
     Raises:
         ImportError: none is installed.
@@ -400,7 +402,7 @@ def parquet(text: Text, value: str, expansion: int) -> Any:
     """
     by_polars = not installed("pyarrow.parquet") and installed("polars")
     library = imported("polars") if by_polars else imported("pyarrow.parquet", instead="`pip install polars`")
-    file, most = io.BytesIO(bytes(text.buffer[text.begin : text.end])), max(EXPANDED, expansion * text.end)
+    file, most = io.BytesIO(bytes(text.buffer[text.begin : text.end])), max(EXPANDED, reading.expansion * text.end)
     try:
         if by_polars:  # which does not tell the sizes of compressed texts
             rows, encoded = library.scan_parquet(file).select(library.len()).collect().item(), 0
@@ -411,44 +413,41 @@ def parquet(text: Text, value: str, expansion: int) -> Any:
             encoded = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
         # Repeated values take few bytes of a file, but 8 bytes or more each in memory.
         size = max(encoded, 8 * rows * columns)
-        if size <= most:
-            return library.read_parquet(file) if by_polars else library.read_table(file)
+        frame = None if size > most else library.read_parquet(file) if by_polars else library.read_table(file)
     except Exception as error:  # of either library, and of the file system below
         raise ReadingError(f"Expected a whole parquet file, got one with: {error}", text.name) from error
-    raise ReadingError(
-        f"Expected a parquet file of at most {most:,} bytes, decompressed, got {size:,}; if you trust it,"
-        f" {reading_with(value, f'expansion={-(-size // text.end)}')}",
-        text.name,
-    )
+    if frame is None:
+        way_out = reading_with(reading.value, f"expansion={-(-size // text.end)}")
+        got = f"got {size:,}; if you trust it, {way_out}"
+        raise ReadingError(f"Expected a parquet file of at most {most:,} bytes, decompressed, {got}", text.name)
+    return of_frame(frame, reading.value, reading.columns, text.name)
 
 
-def delimited(text: Text, value: str, chosen: Columns, tabs: bool | None) -> Rows:
+def delimited(text: Text, reading: Reading, tabs: bool | None = None) -> Rows:
     """Read fields between white space, or between tabs, with or without a header.
 
     Args:
         text: the text.
-        value: "score" or "grade".
-        chosen: the user's choice of columns.
-        tabs: fields are separated by one tab each; None = if this fits, and white space does not.
+        reading: how it is read.
+        tabs: fields are separated by one tab each; None = if no format is named, this fits, and white space does not.
 
     Raises:
         ReadingError: a line cannot be read, or the number of fields is none of a known format.
     """
-    text = _from_first_row(text)
+    text, value = _from_first_row(text), reading.value
     line = text.first_line_bytes()
     refuse_control_characters(text, text.begin, np.frombuffer(line, np.uint8))
-    header, columns, between_tabs = _header(line, text, value, chosen, tabs)
-    width = len(header)
+    width, columns, between_tabs = _header(text, reading, tabs)
     by_tabs = between_tabs or len(line.rstrip().split(b"\t")) == width
     if columns is None:
-        columns = _without_header(text, width, value, chosen, by_tabs)
+        columns = _without_header(text, width, reading, by_tabs)
     else:
         text = text.after_first_line()
     wanted = list(columns.values())
     try:
         found = fields(text, wanted, width, between_tabs)
     except ReadingError:
-        if between_tabs or not by_tabs or tabs is False:
+        if between_tabs or not by_tabs or (tabs is None and reading.format != "auto"):
             raise
         found = fields(text, wanted, width, tabs=True)  # an id of a later line has a blank
     cut = dict(zip(columns, found))
@@ -466,11 +465,11 @@ def delimited(text: Text, value: str, chosen: Columns, tabs: bool | None) -> Row
     return Rows(queries, codes, item, values, text.name, error, subtopic)
 
 
-def header_of(text: Text, value: str, chosen: Columns, tabs: bool | None) -> tuple[bytes, int]:
+def header_of(text: Text, reading: Reading, tabs: bool | None = None) -> tuple[bytes, int]:
     """The line with the names of the columns, b"" if there is none, and the number of fields of a line."""
-    line = _from_first_row(text).first_line_bytes()
-    header, columns, _ = _header(line, text, value, chosen, tabs)
-    return b"" if columns is None else line + b"\n", len(header)
+    text = _from_first_row(text)
+    width, columns, _ = _header(text, reading, tabs)
+    return b"" if columns is None else text.first_line_bytes() + b"\n", width
 
 
 def _from_first_row(text: Text) -> Text:
@@ -482,27 +481,28 @@ def _from_first_row(text: Text) -> Text:
     return text
 
 
-def _header(
-    line: bytes, text: Text, value: str, chosen: Columns, tabs: bool | None
-) -> tuple[list[str], dict[str, int] | None, bool]:
-    """The fields of the first line; the columns that they name, None if they name none; whether tabs separate them."""
-    decoded = line.decode("utf-8", "backslashreplace")
-    by_tabs = decoded.split("\t")
+def _header(text: Text, reading: Reading, tabs: bool | None) -> tuple[int, dict[str, int] | None, bool]:
+    """The number of fields of the first line; the columns that they name, if they do; whether tabs separate them."""
+    line, value, chosen = text.first_line_bytes(), reading.value, reading.columns
+    by_tabs = line.decode("utf-8", "backslashreplace").split("\t")
+    # between white space of ASCII; str.split would cut at other blanks too
+    by_blanks = [field.decode("utf-8", "backslashreplace") for field in line.split()]
     asked = list(chosen_columns(chosen, value).values())
-    for header, between_tabs in ((by_tabs, True), (_split(line), False)):
+    named = any(isinstance(column, str) for column in asked)
+    for header, between_tabs in ((by_tabs, True), (by_blanks, False)):
         if between_tabs and len(header) == 1:
             continue
         try:
             columns = find_columns(chosen, header, value, text.name)
         except ReadingError:
             continue
-        if not asked or any(isinstance(column, str) for column in asked):
-            return header, columns, between_tabs
-    if any(isinstance(column, str) for column in asked):
-        find_columns(chosen, by_tabs if len(by_tabs) > 1 else _split(line), value, text.name)
+        if not asked or named:
+            return len(header), columns, between_tabs
+    if named:
+        find_columns(chosen, by_tabs if len(by_tabs) > 1 else by_blanks, value, text.name)
     if tabs is None:
-        tabs = _has_blanks_in_fields(line.strip(), text, value)
-    return (by_tabs, None, True) if tabs else (_split(line), None, False)
+        tabs = reading.format == "auto" and _has_blanks_in_fields(line.strip(), text, value)
+    return len(by_tabs if tabs else by_blanks), None, tabs
 
 
 def _has_blanks_in_fields(line: bytes, text: Text, value: str) -> bool:
@@ -527,14 +527,10 @@ def _has_blanks_in_fields(line: bytes, text: Text, value: str) -> bool:
     return False
 
 
-def _split(line: bytes) -> list[str]:
-    """Fields between white space of ASCII; str.split would cut at other blanks too."""
-    return [field.decode("utf-8", "backslashreplace") for field in line.split()]
-
-
-def _without_header(text: Text, width: int, value: str, chosen: Columns, by_tabs: bool) -> dict[str, int]:
+def _without_header(text: Text, width: int, reading: Reading, by_tabs: bool) -> dict[str, int]:
     """The columns of a file without a header, by its number of fields."""
-    asked = chosen_columns(chosen, value)
+    value = reading.value
+    asked = chosen_columns(reading.columns, value)
     if asked:
         known = {"query", "item", "rank" if "rank" in asked else value}
         if set(asked) - {"subtopic"} != known and (value, set(asked)) != ("grade", {"query", "item"}):
@@ -566,21 +562,21 @@ def is_comma_separated(text: Text) -> bool:
     return len(line.split()) == 1 or sum(is_usual(field.strip(' "')) for field in decode(line).split(",")) > 1
 
 
-def comma_separated(text: Text, value: str, chosen: Columns) -> Rows:
+def comma_separated(text: Text, reading: Reading) -> Rows:
     """Read fields between commas: as fields between tabs in the same lines, of the columns that are read.
 
     Raises:
-        ReadingError: a line cannot be read, or the first line names no columns and ``chosen`` does not number them.
+        ReadingError: a line cannot be read, or the first line names no columns and the user does not number them.
     """
     text = _from_first_row(text)
-    asked = chosen_columns(chosen, value).values()
+    asked = chosen_columns(reading.columns, reading.value).values()
     numbered = bool(asked) and not any(isinstance(column, str) for column in asked)  # there is no header
     rows = csv.reader(io.StringIO(decode(bytes(text.buffer[text.begin : text.end])), newline=""), strict=True)
     pieces, line = list[str](), 0
     try:
         for row in rows:
             if not pieces:
-                columns, width = find_columns(chosen, row, value, text.name), len(row)
+                columns, width = find_columns(reading.columns, row, reading.value, text.name), len(row)
                 pieces += ["\t".join(columns), "\n" * numbered]
                 row = row if numbered else []
             if row and len(row) != width:
@@ -591,7 +587,8 @@ def comma_separated(text: Text, value: str, chosen: Columns) -> Rows:
             line = rows.line_num
     except csv.Error as error:
         raise ReadingError(f"Expected fields between commas, got {error}", text.name, text.first_line + line) from error
-    return delimited(Text.of(encode("".join(pieces)), text.name, text.first_line - numbered), value, None, tabs=True)
+    joined = Text.of(encode("".join(pieces)), text.name, text.first_line - numbered)
+    return delimited(joined, Reading(reading.value), tabs=True)
 
 
 def _beside_ranks(text: Text, query: Array, column: TextIds, scores: Array) -> Array:
@@ -646,7 +643,7 @@ def is_json_lines(text: Text) -> bool:
     return not all(isinstance(value, list) for value in first.values())  # {query: [documents]}
 
 
-def json_lines(text: Text, value: str, chosen: Columns) -> Rows:
+def json_lines(text: Text, reading: Reading) -> Rows:
     """Read a file with one dictionary in each line."""
     rows, lines = [], []
     for number, line in enumerate(bytes(text.buffer[text.begin : text.end]).split(b"\n"), text.first_line):
@@ -663,25 +660,28 @@ def json_lines(text: Text, value: str, chosen: Columns) -> Rows:
     for row, values in enumerate(rows):
         if not isinstance(values, dict):
             raise error("Expected a dictionary in each line", row)
-    return of_dictionaries(rows, value, chosen, text.name, error)
+    return of_dictionaries(rows, reading.value, reading.columns, text.name, error)
 
 
-def json_tables(text: Text, value: str, subset: str | None, split: str | None) -> Any:
+def json_tables(text: Text, reading: Reading) -> Content:
     """Read ``{query: {document: number}}``, MTEB's ``{subset: {split: {query: {document: score}}}}``, or rows."""
-    tables = _loads(bytes(text.buffer[text.begin : text.end]), text.name, None)
+    tables, value = _loads(bytes(text.buffer[text.begin : text.end]), text.name, None), reading.value
     rows = isinstance(tables, list) and all(isinstance(row, dict | list) for row in tables)
     if not rows and not isinstance(tables, dict):
         raise ReadingError(f"Expected {{query: {{document: number}}}} or rows, got {shown(tables)}", text.name)
-    for name, asked in (("subset", subset), ("split", split)) if value == "score" else ():
+    for name, asked in (("subset", reading.subset), ("split", reading.split)) if value == "score" else ():
         if _depth(tables) > (3 if name == "subset" else 2):
             # Beside the subsets stands the description of the model.
             tables = {key: table for key, table in tables.items() if name == "split" or not key.startswith("mteb_")}
-            tables = _chosen(tables, name, asked, text.name)
+            asked = next(iter(tables)) if asked is None and len(tables) == 1 else asked
+            if asked not in tables:
+                listed = f"{shorten(', '.join(tables))}, got {asked!r}; read it by tr.read_run(source, {name}=...)"
+                raise ReadingError(f"Expected {name} to be one of {listed}", text.name)
+            tables = tables[asked]
         elif asked is not None and _depth(tables) <= 2:
-            raise ReadingError(
-                f"Expected a file with a {name} {asked!r}, got {{query: {{document: number}}}}", text.name
-            )
-    return tables
+            got = "{query: {document: number}}"
+            raise ReadingError(f"Expected a file with a {name} {asked!r}, got {got}", text.name)
+    return (of_tuples if isinstance(tables, list) else of_dictionary)(tables, value, reading.columns, text.name)
 
 
 def _depth(tables: Any, most: int = 4) -> int:
@@ -689,18 +689,6 @@ def _depth(tables: Any, most: int = 4) -> int:
     if not most or not isinstance(tables, dict):
         return 0
     return 1 + max((_depth(table, most - 1) for table in islice(tables.values(), 3)), default=0)
-
-
-def _chosen(tables: dict[str, Any], name: str, asked: str | None, source: str) -> dict[str, Any]:
-    if asked is None and len(tables) == 1:
-        return next(iter(tables.values()))
-    if asked not in tables:
-        raise ReadingError(
-            f"Expected {name} to be one of {shorten(', '.join(tables))}, got {asked!r}; read it by tr.read_run(source,"
-            f" {name}=...)",
-            source,
-        )
-    return tables[asked]
 
 
 def _loads(data: bytes, source: str, line: int | None) -> Any:
@@ -726,23 +714,10 @@ def _loads(data: bytes, source: str, line: int | None) -> Any:
         raise ReadingError(f"Expected JSON, got {error}", source, number, text.strip()) from error
 
 
-Format = Literal["auto", "trec", "tsv", "csv", "json", "jsonl", "parquet"]
 #: the rows of a source, or its dictionaries by query and its name
 Content = Rows | tuple[Mapping[Any, Any], str]
 #: a run to write: the documents of each query with their scores, the best first
 Ranked = Mapping[Any, Sequence[tuple[Any, float]]]
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How a source is read: "score" or "grade", and arguments of :func:`torchrank.read_run`."""
-
-    value: str
-    columns: Columns = None
-    format: Format = "auto"
-    subset: str | None = None
-    split: str | None = None
-    expansion: int = EXPANSION
 
 
 @dataclass(frozen=True)
@@ -793,63 +768,46 @@ def _field(name: Any, blank: str = " ") -> str:
     return text
 
 
-def _read_json(text: Text, reading: Reading) -> Content:
-    tables = json_tables(text, reading.value, reading.subset, reading.split)
-    of = of_tuples if isinstance(tables, list) else of_dictionary
-    return of(tables, reading.value, reading.columns, text.name)
-
-
-def _tabs(reading: Reading) -> bool | None:
-    """Whether fields of text in no other format are between tabs; None = if they do not fit between white space."""
-    return None if reading.format == "auto" else False
-
-
 FORMATS: dict[Format, FileFormat] = {
     "trec": FileFormat(
         "fields between any white space: query, subtopic, document, grade of judgments; query, Q0, document, rank,"
         ' score, and a tag or none of a run; a line that begins with "# " is a comment',
-        lambda text, reading: delimited(text, reading.value, reading.columns, _tabs(reading)),
+        delimited,
         lambda text: True,
-        lambda text, reading: header_of(text, reading.value, reading.columns, _tabs(reading)),
+        header_of,
         (".run", ".trec", ".txt"),
         _write_trec,
     ),
     "tsv": FileFormat(
         "fields between single tabs, which may have blanks, with a header as in BEIR; without one as those of trec;"
         " query, document, and grade or, as in MS MARCO, rank; or query, document, rank and score, as ColBERT writes",
-        lambda text, reading: delimited(text, reading.value, reading.columns, tabs=True),
-        header=lambda text, reading: header_of(text, reading.value, reading.columns, tabs=True),
+        partial(delimited, tabs=True),
+        header=partial(header_of, tabs=True),
         endings=(".tsv",),
         write=_write_tsv,
     ),
     "csv": FileFormat(
         "fields between commas, quoted as in spreadsheets, with a header",
-        lambda text, reading: comma_separated(text, reading.value, reading.columns),
+        comma_separated,
         is_comma_separated,
     ),
     "json": FileFormat(
         "``{query: {document: number}}``, a dictionary of columns, a list of rows that are dictionaries or lists, or"
         " predictions of MTEB",
-        _read_json,
+        json_tables,
         lambda text: text.starts_with(b"{", b"["),
         endings=(".json",),
         write=_write_json,
     ),
     "jsonl": FileFormat(
         "a dictionary of query, document and number in each line",
-        lambda text, reading: json_lines(text, reading.value, reading.columns),
+        json_lines,
         lambda text: text.starts_with(b"{") and is_json_lines(text),
         lambda text, reading: (b"", 0),
         (".jsonl",),
         _write_json_lines,
     ),
-    "parquet": FileFormat(
-        "a data frame",
-        lambda text, reading: of_frame(
-            parquet(text, reading.value, reading.expansion), reading.value, reading.columns, text.name
-        ),
-        lambda text: bytes(text.buffer[:4]) == b"PAR1",
-    ),
+    "parquet": FileFormat("a data frame", parquet, lambda text: bytes(text.buffer[:4]) == b"PAR1"),
 }
 #: the functions that write a run, by the ending of its file
 WRITERS = {ending: known.write for known in FORMATS.values() if known.write for ending in known.endings}

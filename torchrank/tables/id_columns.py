@@ -1,4 +1,10 @@
-"""Columns of ids: text as places in a buffer, integers as they are. No id is cut or turned into another type."""
+"""Columns of ids: text as places in a buffer, integers as they are. No id is cut or turned into another type.
+
+Every column has a ``kind``, the type of its ids for messages: ids of different kinds are never equal. ``take`` returns
+the ids of chosen rows, int64 [row]; ``tolist`` the ids as the user has them; ``to_keys`` hashable objects, equal only
+for equal ids; ``hashes`` uint64 [row], equal for equal ids; ``equals`` whether the ids of two columns are equal, row by
+row.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +13,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -26,30 +32,6 @@ BLOCK = 2**18
 LONGEST_ID = 100_000
 # For each number of bytes of an id that a word of 8 bytes holds: the bytes that belong to the id.
 _MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
-
-
-class Ids(Protocol):
-    """A column of ids."""
-
-    #: the type of the ids, for messages; ids of different kinds are never equal
-    kind: str
-
-    def __len__(self) -> int: ...
-
-    def take(self, rows: Array) -> Any:
-        """The ids of the chosen rows, int64 [row]."""
-
-    def tolist(self) -> list[Hashable]:
-        """The ids as the user has them."""
-
-    def to_keys(self) -> Sequence[Hashable]:
-        """The ids as hashable objects, equal only for equal ids."""
-
-    def hashes(self) -> Array:
-        """uint64 [row]: equal for equal ids."""
-
-    def equals(self, other: Any) -> Array:
-        """bool [row]: the ids of two columns are equal, row by row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,6 +161,9 @@ class ObjectIds:
         return np.fromiter((a == b for a, b in zip(self.to_keys(), other.to_keys())), bool, len(self))
 
 
+Ids = TextIds | NumberIds | ObjectIds
+
+
 @dataclass(frozen=True, eq=False)
 class KeyIds:
     """Ids that are keys of dictionaries, one dictionary per query, and are read only where they are needed."""
@@ -203,13 +188,12 @@ class KeyIds:
         """int64: the row of each id in its query; -1 = not there, or the query is -1."""
         starts, rows = self.start.tolist(), dict[int, dict[Any, int]]()
         for query in set(queries):
-            rows[query] = (
-                {name: row for row, name in enumerate(self.tables[query], starts[query])} if query >= 0 else {}
-            )
+            names = enumerate(self.tables[query], starts[query]) if query >= 0 else ()
+            rows[query] = {name: row for row, name in names}
         return np.array([rows[query].get(name, -1) for query, name in zip(queries, ids)], dtype=np.int64)
 
 
-def of_objects(values: list[Any]) -> TextIds | NumberIds | ObjectIds:
+def of_objects(values: list[Any]) -> Ids:
     """The column of Python objects.
 
     Raises:

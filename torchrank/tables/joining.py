@@ -31,18 +31,6 @@ T = TypeVar("T", bound=PairTable)
 BUCKETS = 32
 
 
-def join(qrels: Qrels, run: Run) -> Ranking:
-    """Rank the documents of a run, with the grades of the judgments; queries are in the order of ``qrels``.
-
-    Entries are the judged documents. Documents without a judgment become entries when all candidates are read. Warns if
-    the judgments and the run have no query or no document in common.
-    """
-    pairs = Pairs.of(qrels, run)
-    if pairs.disjoint:
-        warn(pairs.disjoint)
-    return ranking_of(pairs)
-
-
 def ranking_of(pairs: Pairs) -> Ranking:
     """The ranking of judged documents whose rows in a run are known."""
     ranking = Rankings(_rankings(pairs.judged_entries(), pairs.lengths, pairs.subtopics), pairs)
@@ -72,11 +60,20 @@ class Pairs:
             number: int64 [query of qrels], the number of each query in the run, -1 = not in the run; None = looked up.
         """
         if number is None:
-            numbers: dict[Hashable, int] = {key: number for number, key in enumerate(run.queries.to_keys())}
-            number = np.array([numbers.get(key, -1) for key in qrels.queries.to_keys()], dtype=np.int64)
-        _warn_if_exchanged(qrels, run)
+            number = _numbers_of(qrels, run)
+        # Most grades are integers, and most scores are not.
+        fractional = qrels.value != qrels.value.round()
+        if len(run) and fractional.any() and (run.value == run.value.round()).all():
+            warn(
+                f"The judgments have grades such as {qrels.value[fractional.argmax()]:g}, and all scores of the run are"
+                " integers; if the two are exchanged, pass the judgments first"
+            )
         if isinstance(qrels.items, KeyIds) and isinstance(run.items, KeyIds):
-            return cls(qrels, run, number, _dictionary_scores(qrels.items, run.items, number), None)
+            scores: list[Any] = []  # looked up in dictionaries
+            for grades, query in zip(qrels.items.tables, number.tolist()):
+                get = run.items.tables[query].get if query >= 0 else {}.get
+                scores += [get(item, -math.inf) for item in grades]
+            return cls(qrels, run, number, np.array([float(score) for score in scores], dtype=np.float64), None)
         qrels, run = qrels.columns, run.columns
         return cls.of_rows(qrels, run, number, matches(qrels, run, number[qrels.query]))
 
@@ -172,22 +169,17 @@ class Pairs:
         query_of = np.full(len(self.run.queries), -1)  # the number in ``qrels`` of each query of the run
         query_of[self.number[known]] = known
         others = np.flatnonzero(outside & (query_of[self.run.query] >= 0))
-        outside_pool = Qrels(
-            self.qrels.queries,
-            query_of[self.run.query[others]],
-            self.run.items,
-            np.full(len(others), float(OUTSIDE_THE_POOL)),
-        )
+        grades = np.full(len(others), float(OUTSIDE_THE_POOL))
+        outside_pool = Qrels(self.qrels.queries, query_of[self.run.query[others]], self.run.items, grades)
         unjudged = Pairs(outside_pool, self.run, self.number, self.run.value[others], others).judged_entries()
         # The grade of documents outside the pool is below the grade of unjudged documents in the pool.
-        both = zip((query, first, tied, grade), (*unjudged[:3], outside_pool.value))
+        both = zip((query, first, tied, grade), (*unjudged[:3], grades))
         query, first, tied, grade = map(np.concatenate, both)
         subtopics, partly = self.subtopics, self.partly_judged
-        partly = (
-            None if partly is None else np.concatenate([partly & (self.qrels.value >= 0), np.zeros(len(others), bool)])
-        )
+        if partly is not None:
+            partly = np.concatenate([partly & (self.qrels.value >= 0), np.zeros(len(others), bool)])
         if subtopics is not None:
-            subtopics = np.concatenate([subtopics, np.repeat(outside_pool.value[:, None], subtopics.shape[1], axis=1)])
+            subtopics = np.concatenate([subtopics, np.repeat(grades[:, None], subtopics.shape[1], axis=1)])
         return Ranking.join(_rankings((query, first, tied, grade), self.lengths, subtopics, partly))
 
 
@@ -201,13 +193,10 @@ def _parts_of(table: PairTable) -> Iterator[tuple[Hashable, Hashable, Hashable, 
         )
 
 
-def _dictionary_scores(judged: KeyIds, retrieved: KeyIds, number: Array) -> Array:
-    """float64 [judgment]: the score of each judged document, looked up in dictionaries; -inf = not in the run."""
-    scores: list[Any] = []
-    for grades, query in zip(judged.tables, number.tolist()):
-        get = retrieved.tables[query].get if query >= 0 else {}.get
-        scores += [get(item, -math.inf) for item in grades]
-    return np.array([float(score) for score in scores], dtype=np.float64)
+def _numbers_of(table: PairTable, among: PairTable) -> Array:
+    """int64 [query of table]: the number of each query in another table; -1 = not in it."""
+    numbers: dict[Hashable, int] = {key: number for number, key in enumerate(among.queries.to_keys())}
+    return np.array([numbers.get(key, -1) for key in table.queries.to_keys()], dtype=np.int64)
 
 
 def without(table: T, excluded: PairTable | None) -> T:
@@ -215,8 +204,7 @@ def without(table: T, excluded: PairTable | None) -> T:
     if excluded is None or not len(excluded):
         return table
     table, excluded = table.columns, excluded.columns
-    numbers: dict[Hashable, int] = {key: number for number, key in enumerate(table.queries.to_keys())}
-    number = np.array([numbers.get(key, -1) for key in excluded.queries.to_keys()], dtype=np.int64)
+    number = _numbers_of(excluded, table)
     if isinstance(table, Qrels) and len(table) and (number < 0).all():
         warn(_no_common("query", excluded.queries, table.queries, 0, 0, "exclude="))
     keep = np.ones(len(table), dtype=bool)
@@ -230,24 +218,12 @@ def _no_common(what: str, run_ids: Any, judged_ids: Any, run_row: int, judged_ro
     retrieved, judged = run_ids.take(np.array([run_row])), judged_ids.take(np.array([judged_row]))
     run_id, judged_id = retrieved.tolist()[0], judged.tolist()[0]
     way_out = "ids of one type" if {retrieved.kind, judged.kind} == {"text", "integers"} else "the same ids"
-    chunks = (
-        ", or parent='#' (--parent '#') to evaluate chunks as their documents" if "#" in f"{run_id}{judged_id}" else ""
-    )
+    chunks = ", or parent='#' (--parent '#') to evaluate chunks as their documents"
+    chunks *= "#" in f"{run_id}{judged_id}"
     return (
         f"No {what} of {of} is judged: a {what} of {of} is {run_id!r}, a judged {what} is {judged_id!r};"
         f" use {way_out} in both{chunks}"
     )
-
-
-def _warn_if_exchanged(qrels: Qrels, run: Run) -> None:
-    # Most grades are integers, and most scores are not.
-    fractional = qrels.value != qrels.value.round()
-    if len(run) and fractional.any() and (run.value == run.value.round()).all():
-        message = (
-            f"The judgments have grades such as {qrels.value[fractional.argmax()]:g}, and all scores of the run are"
-            " integers; if the two are exchanged, pass the judgments first"
-        )
-        warn(message)
 
 
 # ---- documents that are in both --------------------------------------------------------------------------------------
@@ -276,9 +252,14 @@ def matches(qrels: PairTable, run: PairTable, number: Array) -> Array:
     equal = ordered[place] == run.hashes[rows]
     rows, judgment = rows[equal], order[place[equal]]
     same = (run.query[rows] == number[wanted[judgment]]) & run.items.take(rows).equals(asked.take(judgment))
-    if "objects" in (qrels.items.kind, run.items.kind) or not same.all() or (ordered[1:] == ordered[:-1]).any():
-        return _matches_by_dictionary(qrels, run, number)
-    row_of[wanted[judgment]] = rows
+    if "objects" not in (qrels.items.kind, run.items.kind) and same.all() and (ordered[1:] != ordered[:-1]).all():
+        row_of[wanted[judgment]] = rows
+        return row_of
+    # without hashes: for hashes that collide, and for ids of any type
+    judged = {pair: judgment for judgment, pair in enumerate(zip(number.tolist(), qrels.items.to_keys()))}
+    for row, pair in enumerate(zip(run.query.tolist(), run.items.to_keys())):
+        if (place_of := judged.get(pair)) is not None:
+            row_of[place_of] = row
     return row_of
 
 
@@ -289,16 +270,6 @@ def _candidates(hashes: Array, among: Array) -> Array:
     marked = np.zeros(2**bits, dtype=bool)
     marked[hashes >> shift] = True
     return np.concatenate([np.flatnonzero(marked[among[part] >> shift]) + part.start for part in blocks(len(among))])
-
-
-def _matches_by_dictionary(qrels: PairTable, run: PairTable, number: Array) -> Array:
-    """As :func:`matches`, without hashes: for hashes that collide, and for ids of any type."""
-    judged = {pair: judgment for judgment, pair in enumerate(zip(number.tolist(), qrels.items.to_keys()))}
-    row_of = np.full(len(qrels), -1, dtype=np.int64)
-    for row, pair in enumerate(zip(run.query.tolist(), run.items.to_keys())):
-        if (judgment := judged.get(pair)) is not None:
-            row_of[judgment] = row
-    return row_of
 
 
 # ---- ranks -----------------------------------------------------------------------------------------------------------
@@ -316,27 +287,29 @@ def _rankings(
     query, first, tied, grade = (torch.from_numpy(np.ascontiguousarray(x[order])) for x in judged)
     sizes = torch.bincount(query, minlength=len(lengths))
     entries = Entries(
-        first.double(),
-        tied.double(),
-        grade,
-        sizes,
-        sizes.cumsum(0) - sizes,
-        torch.from_numpy(lengths).double(),
-        depth_of(first, tied),
-        partly_judged=None if partly is None else torch.from_numpy(partly[order]),
-    )
+        first.double(), tied.double(), grade, sizes, sizes.cumsum(0) - sizes, torch.from_numpy(lengths).double(),
+        depth_of(first, tied), partly_judged=None if partly is None else torch.from_numpy(partly[order]),
+    )  # fmt: skip
+    errors = no_errors(torch.device("cpu"))
     if subtopics is None:
-        return entries.alone(no_errors(torch.device("cpu")))
-    return iter([entries.of_subtopics(torch.from_numpy(subtopics[order]), no_errors(torch.device("cpu")))])
+        return entries.alone(errors)
+    return iter([entries.of_subtopics(torch.from_numpy(subtopics[order]), errors)])
 
 
 def rank_run(
     qrels: Any, run: Any, duplicates: Duplicates = "error", parent: Parent | None = None, exclude: Any = None
 ) -> Ranking:
-    """The ranking of two tables, or of their sources."""
+    """The ranking of two tables, or of their sources; queries are in the order of ``qrels``.
+
+    Entries are the judged documents. Documents without a judgment become entries when all candidates are read. Warns if
+    the judgments and the run have no query or no document in common.
+    """
     judgments, retrieved = read_qrels(qrels, duplicates=duplicates), read_run(run, duplicates=duplicates)
     excluded = None if exclude is None else read_pairs(exclude).by_parent(parent)
-    return join(without(judgments.by_parent(parent), excluded), without(retrieved.by_parent(parent), excluded))
+    pairs = Pairs.of(without(judgments.by_parent(parent), excluded), without(retrieved.by_parent(parent), excluded))
+    if pairs.disjoint:
+        warn(pairs.disjoint)
+    return ranking_of(pairs)
 
 
 def rank_frame(frame: Any, *, ties: Ties, duplicates: Duplicates, **columns: str | None) -> Ranking:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import reprlib
 from array import array
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -242,7 +242,7 @@ class PairTable:
         """
         if parent is None:
             return self
-        parents = list(map(_parent_of(parent), self.items.tolist()))
+        parents = _parents_of(parent, self.items.tolist())
         number = {one: n for n, one in enumerate(dict.fromkeys(parents))}
         pair = self.query.astype(np.int64) * len(number) + np.array([number[one] for one in parents], dtype=np.int64)
         _, first, row = np.unique(pair, return_index=True, return_inverse=True)
@@ -297,7 +297,11 @@ class PairTable:
         sizes = np.fromiter(map(len, inner), np.int64, len(inner))
         value = _floats(chain.from_iterable(table.values() for table in inner))
         if cls._bad(value).any():
-            cls._refuse(tables, source)
+            for query, table in tables.items():
+                for item, number in table.items():
+                    if cls._bad(_floats([number])).any():
+                        got = f"{_shown(number)} for document {shown(item)} of query {shown(query)}"
+                        raise ReadingError(f"Expected {cls.value_name} to be {cls.expected}, got {got}", source)
         numbers = chain.from_iterable(table.values() for table in inner)
         changed = keep_order(value, lambda rows: list(map(list(numbers).__getitem__, rows.tolist())))
         queries = of_objects(list(tables))
@@ -310,18 +314,6 @@ class PairTable:
         """Which numbers are refused, bool [row]."""
         return np.isnan(values)
 
-    @classmethod
-    def _refuse(cls, tables: Mapping[Any, Mapping[Any, Any]], source: str) -> None:
-        """Raise for the first number that is none or NaN."""
-        for query, table in tables.items():
-            for item, value in table.items():
-                if cls._bad(_floats([value])).any():
-                    raise ReadingError(
-                        f"Expected {cls.value_name} to be {cls.expected}, got {_shown(value)}"
-                        f" for document {shown(item)} of query {shown(query)}",
-                        source,
-                    )
-
 
 def refuse_missing(ids: Iterable[Any], what: str, source: str) -> None:
     """Raise ReadingError if one of the keys of a dictionary is no id."""
@@ -330,23 +322,19 @@ def refuse_missing(ids: Iterable[Any], what: str, source: str) -> None:
             raise ReadingError(f"Expected {what} to be text or integers, got {key!r}; leave it out", source)
 
 
-def _parent_of(parent: Parent) -> Callable[[Any], Hashable]:
-    """The document of an item, which is the item itself if it has no parent."""
+def _parents_of(parent: Parent, items: Sequence[Any]) -> list[Hashable]:
+    """The document of each item, which is the item itself if it has no parent."""
     if isinstance(parent, str) and parent:
-        return lambda item: item.rpartition(parent)[0] or item if isinstance(item, str) else item
-    if isinstance(parent, Mapping) or callable(parent):
-        find = parent.get if isinstance(parent, Mapping) else parent
-
-        def document(item: Any) -> Hashable:
-            found = find(item)
-            if not isinstance(found, Hashable) or found == "":
-                way_out = "for an id without a parent return None"
-                raise TypeError(f"Expected parent to return text or an integer, got {found!r} for {item!r}; {way_out}")
-            return item if is_missing(found) else found
-
-        return document
-    wanted = "a separator such as '#', a dictionary from chunk to document or a function"
-    raise TypeError(f"Expected parent to be {wanted}, got {parent!r}")
+        return [item.rpartition(parent)[0] or item if isinstance(item, str) else item for item in items]
+    if not isinstance(parent, Mapping) and not callable(parent):
+        wanted = "a separator such as '#', a dictionary from chunk to document or a function"
+        raise TypeError(f"Expected parent to be {wanted}, got {parent!r}")
+    found = list(map(parent.get if isinstance(parent, Mapping) else parent, items))
+    for item, document in zip(items, found):
+        if not isinstance(document, Hashable) or document == "":
+            way_out = "for an id without a parent return None"
+            raise TypeError(f"Expected parent to return text or an integer, got {document!r} for {item!r}; {way_out}")
+    return [item if is_missing(document) else document for item, document in zip(items, found)]
 
 
 def _largest(values: Array, row: Array, rows: int) -> Array:
@@ -585,8 +573,5 @@ def count_above(scores: Array, start: Array, stop: Array, than: Array, or_equal:
 
 
 def _shown(value: Any) -> str:
-    return (
-        "NaN"
-        if value is not None and is_missing(value)
-        else shown(value.item() if isinstance(value, np.generic) else value)
-    )
+    value = value.item() if isinstance(value, np.generic) else value
+    return "NaN" if value is not None and is_missing(value) else shown(value)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast, get_args
@@ -40,6 +41,14 @@ from torchrank.tables.id_columns import ObjectIds, of_objects
 from torchrank.tables.pair_tables import Duplicates, PairTable, Qrels, ReadingError, Rows, Run, Ties
 
 T = TypeVar("T", bound=PairTable)
+
+# Files of at least so many bytes are read in chunks by themselves; compressed ones have several times as many lines.
+LARGE, LARGE_COMPRESSED = 2**26, 2**24
+# Pieces that are read while something else is waited for.
+EARLY = 16
+# Bytes whose lines show how long lines are, and the longest mean length that makes pieces larger.
+SAMPLE, LONG = 2**16, 2**10
+GZIP, MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
 
 
 @with_hints
@@ -172,57 +181,36 @@ def content_of(source: Any, reading: Reading) -> Content:
     """The rows of a source, or its dictionaries and its name."""
     value, columns = reading.value, reading.columns
     if isinstance(source, str) and source.startswith("irds:"):
-        return _of_ir_datasets(source, value)
+        dataset = imported("ir_datasets").load(source.removeprefix("irds:"))
+        wanted = "qrels" if value == "grade" else "scoreddocs"
+        if not getattr(dataset, f"has_{wanted}", lambda: True)():
+            raise ReadingError(f"Expected a dataset with {wanted}, got one without", source)
+        return of_tuples(getattr(dataset, f"{wanted}_iter")(), value, None, source)
     if isinstance(source, str | Path) or hasattr(source, "read"):
         if isinstance(source, str | Path) and source != "-" and Path(source).is_dir():
             if value == "grade":
                 raise ReadingError("Expected a file, got a folder; pass the path of a file", str(source))
-            source = _predictions(Path(source))
+            paths = sorted(Path(source).rglob("*.json"))  # the only file of predictions in a folder of MTEB
+            named = [path for path in paths if "prediction" in path.name] or paths
+            if len(named) != 1:
+                listed = ", ".join(str(path.relative_to(source)) for path in named[:5]) or "none"
+                message = f"Expected a folder with one JSON file of predictions, got {listed}; pass a file"
+                raise ReadingError(message, str(source))
+            source = named[0]
         text = open_text(source, value, reading.expansion)
         return FORMATS[format_of(text, reading)].read(text, reading)
-    if (
-        hasattr(source, "to_dict")
-        and not isinstance(source, Mapping)
-        and not (is_frame(source) or hasattr(source, "shape"))
-    ):
-        return source.to_dict(), ""  # Qrels and Run of ranx
     if isinstance(source, Mapping):
         return of_dictionary(source, value, columns, "")
     if is_frame(source):
         return of_frame(source, value, columns, f"<{type(source).__name__}>")
+    if hasattr(source, "to_dict") and not hasattr(source, "shape"):
+        return source.to_dict(), ""  # Qrels and Run of ranx
     if isinstance(source, Iterable) and not isinstance(source, bytes):
         return of_tuples(source, value, columns, f"<{type(source).__name__}>")
     raise TypeError(f"Expected a path, a data frame, a dictionary or tuples, got {type(source).__name__}")
 
 
-def _predictions(folder: Path) -> Path:
-    """The only file of predictions in a folder of MTEB."""
-    paths = sorted(folder.rglob("*.json"))
-    named = [path for path in paths if "prediction" in path.name] or paths
-    if len(named) != 1:
-        listed = ", ".join(str(path.relative_to(folder)) for path in named[:5]) or "none"
-        raise ReadingError(
-            f"Expected a folder with one JSON file of predictions, got {listed}; pass a file", str(folder)
-        )
-    return named[0]
-
-
-def _of_ir_datasets(source: str, value: str) -> Rows:
-    dataset = imported("ir_datasets").load(source.removeprefix("irds:"))
-    wanted = "qrels" if value == "grade" else "scoreddocs"
-    has = getattr(dataset, f"has_{wanted}", None)
-    if has is not None and not has():
-        raise ReadingError(f"Expected a dataset with {wanted}, got one without", source)
-    return of_tuples(getattr(dataset, f"{wanted}_iter")(), value, None, source)
-
-
-# Files of at least so many bytes are read in chunks by themselves; compressed ones have several times as many lines.
-LARGE, LARGE_COMPRESSED = 2**26, 2**24
-# Pieces that are read while something else is waited for.
-EARLY = 16
-# Bytes whose lines show how long lines are, and the longest mean length that makes pieces larger.
-SAMPLE, LONG = 2**16, 2**10
-GZIP, MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
+# ---- chunks of whole queries -----------------------------------------------------------------------------------------
 
 
 class QueryReturnsError(ReadingError):
@@ -305,8 +293,7 @@ def read_chunks(
     if ties is not None:
         one_of("ties", ties, get_args(Ties))
     if isinstance(source, str | Path):
-        reader = Lines(Path(source), lines, reading)
-        return Chunks(str(source), reader.pieces, duplicates, ties)
+        return Chunks(str(source), partial(_pieces, Path(source), lines, reading), duplicates, ties)
     if not isinstance(source, Iterable) or hasattr(source, "read") or isinstance(source, Mapping | PairTable):
         raise TypeError(f"Expected a path or an iterable of pieces of a run, got {type(source).__name__}")
     pieces = _Once(source) if isinstance(source, Iterator) else source
@@ -329,24 +316,17 @@ class _Once:
 
 def of_large(source: Any, duplicates: Duplicates = "error") -> Chunks | None:
     """The chunks of a path, if it is a file of lines that needs much memory to be read as a whole; else None."""
-    if not isinstance(source, str | Path) or not _is_large(Path(source)):
+    if not isinstance(source, str | Path) or not (path := Path(source)).is_file():
         return None
-    return replace(read_chunks(source, duplicates=duplicates), automatic=True)
-
-
-def _is_large(path: Path) -> bool:
-    if not path.is_file():
-        return False
     with path.open("rb") as file:
         least = LARGE_COMPRESSED if file.read(2) == GZIP else LARGE
     if path.stat().st_size < least:
-        return False
+        return None
     with _opened(path) as stream:
-        sample = stream.read(SAMPLE)
-    text = Text.of(sample, str(path))
-    if is_blank(text):
-        return False
-    return FORMATS[format_of(without_mark(text), Reading("score"))].header is not None
+        text = Text.of(stream.read(SAMPLE), str(path))
+    if is_blank(text) or FORMATS[format_of(without_mark(text), Reading("score"))].header is None:
+        return None
+    return replace(read_chunks(source, duplicates=duplicates), automatic=True)
 
 
 @contextlib.contextmanager
@@ -363,79 +343,61 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 # ---- pieces of files -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Lines:
-    """A file of lines, read in pieces of about ``lines`` lines."""
+def _pieces(path: Path, lines: int, reading: Reading) -> Iterator[Rows]:
+    """The rows of pieces of about ``lines`` lines of a file, which may end within a query."""
+    texts = _texts(path, lines)
+    if (first := next(texts, None)) is None:
+        return
+    name = format_of(first, reading)
+    read, header_of = FORMATS[name].read, FORMATS[name].header
+    if header_of is None:
+        way_out = "pass an iterable of pieces of it to read_chunks"
+        raise ReadingError(f"Expected a file of lines, got {name}; {way_out}", first.name)
+    header, width = header_of(first, reading)
 
-    path: Path
-    lines: int
-    reading: Reading
+    def parse(piece: Text) -> Rows:
+        if header and piece is not first:
+            joined = np.concatenate([np.frombuffer(header, np.uint8), piece.buffer])
+            piece = Text(piece.name, joined, 0, piece.first_line - 1)
+        elif header_of(piece, reading)[1] != width:
+            raise piece.error(f"Expected {width} fields, as in the first line of the file", piece.begin)
+        return cast(Rows, read(piece, reading))
 
-    def pieces(self) -> Iterator[Rows]:
-        """The rows of the pieces, which may end within a query."""
-        texts = self._texts()
-        if (first := next(texts, None)) is None:
-            return
-        parse = self._parser(first)
-        yield from _ahead(map(parse, chain([first], texts)))
-
-    def _texts(self) -> Iterator[Text]:
-        """Pieces of text that end with a line; the first one, and all that are not blank."""
-        name, number, rest, first = str(self.path), 1, b"", True
-        try:
-            with _opened(self.path) as stream:
-                sample = stream.read(SAMPLE)
-                size = max(1, self.lines * min(-(-len(sample) // max(1, sample.count(b"\n"))), LONG))
-                held = io.BytesIO(sample.removeprefix(MARK))  # a pipe cannot be read from its beginning again
-                more = b"\n"
-                while more:
-                    more = held.read(size)
-                    more += stream.read(size - len(more)) if len(more) < size else b""
-                    cut = more.rfind(b"\n") + 1
-                    if more and not cut:
-                        rest += more
-                        if len(rest) > LONGEST_LINE:
-                            raise Text.of(rest, name, number).too_long(0)
-                        continue
-                    data = b"".join((rest, more[:cut], bytes(PADDING)))
-                    rest = more[cut:]
-                    text = Text(name, np.frombuffer(data, np.uint8), 0, number)
-                    if not is_blank(text) or (first and not more):
-                        yield without_mark(text) if first else text
-                        first = False
-                    number += data.count(b"\n")
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise ReadingError(f"Expected a whole gzip file, got one with: {error}", name) from error
-
-    def _parser(self, text: Text) -> Callable[[Text], Rows]:
-        """The function that reads a piece, from the first one."""
-        name, reading = format_of(text, self.reading), self.reading
-        known = FORMATS[name]
-        header_of = known.header
-        if header_of is None:
-            raise ReadingError(
-                f"Expected a file of lines, got {name}; pass an iterable of pieces of it to read_chunks", text.name
-            )
-        header, width = header_of(text, reading)
-
-        def parse(piece: Text) -> Rows:
-            if header and piece is not text:
-                joined = np.concatenate([np.frombuffer(header, np.uint8), piece.buffer])
-                piece = Text(piece.name, joined, 0, piece.first_line - 1)
-            elif header_of(piece, reading)[1] != width:
-                raise piece.error(f"Expected {width} fields, as in the first line of the file", piece.begin)
-            return cast(Rows, known.read(piece, reading))
-
-        return parse
-
-
-def _ahead(pieces: Iterator[Rows]) -> Iterator[Rows]:
-    """The pieces. Another thread reads the next one while this one is evaluated."""
-    with ThreadPoolExecutor(1) as pool:
+    pieces = map(parse, chain([first], texts))
+    with ThreadPoolExecutor(1) as pool:  # another thread reads the next piece while this one is evaluated
         following = pool.submit(next, pieces, None)
         while (rows := following.result()) is not None:
             following = pool.submit(next, pieces, None)
             yield rows
+
+
+def _texts(path: Path, lines: int) -> Iterator[Text]:
+    """Pieces of text that end with a line; the first one, and all that are not blank."""
+    name, number, rest, first = str(path), 1, b"", True
+    try:
+        with _opened(path) as stream:
+            sample = stream.read(SAMPLE)
+            size = max(1, lines * min(-(-len(sample) // max(1, sample.count(b"\n"))), LONG))
+            held = io.BytesIO(sample.removeprefix(MARK))  # a pipe cannot be read from its beginning again
+            more = b"\n"
+            while more:
+                more = held.read(size)
+                more += stream.read(size - len(more)) if len(more) < size else b""
+                cut = more.rfind(b"\n") + 1
+                if more and not cut:
+                    rest += more
+                    if len(rest) > LONGEST_LINE:
+                        raise Text.of(rest, name, number).too_long(0)
+                    continue
+                data = b"".join((rest, more[:cut], bytes(PADDING)))
+                rest = more[cut:]
+                text = Text(name, np.frombuffer(data, np.uint8), 0, number)
+                if not is_blank(text) or (first and not more):
+                    yield without_mark(text) if first else text
+                    first = False
+                number += data.count(b"\n")
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ReadingError(f"Expected a whole gzip file, got one with: {error}", name) from error
 
 
 # ---- pieces to whole queries -----------------------------------------------------------------------------------------
@@ -482,10 +444,8 @@ def _complete_queries(pieces: Iterable[Rows]) -> Iterator[Rows]:
         for start, key in zip(starts, keys):
             if key in seen:
                 shown = rows.queries.take(rows.query[[start]]).tolist()[0]
-                message = (
-                    f"Expected the rows of each query together, got query {shown!r} again; read it as a whole by"
-                    " read_run"
-                )
+                message = f"Expected the rows of each query together, got query {shown!r} again"
+                message += "; read it as a whole by read_run"
                 error = rows.error(message, start)
                 raise QueryReturnsError(message, error.source, error.line, error.text, error.unit)
             seen.add(key)
@@ -516,11 +476,11 @@ def _cut(rows: Rows, start: int, stop: int) -> Rows:
     part: Any = np.arange(start, stop) if isinstance(rows.item, ObjectIds) else slice(start, stop)
     query = rows.query[start:stop]
     changes = np.diff(query, prepend=-1) != 0
-    queries, numbers = rows.queries.take(query[changes]), np.cumsum(changes, dtype=query.dtype) - 1
     error = rows.error
     return Rows(
-        queries, numbers, rows.item.take(part), rows.value[part], rows.source, lambda m, row: error(m, start + row)
-    )
+        rows.queries.take(query[changes]), np.cumsum(changes, dtype=query.dtype) - 1, rows.item.take(part),
+        rows.value[part], rows.source, lambda message, row: error(message, start + row),
+    )  # fmt: skip
 
 
 def _joined(pieces: list[Rows]) -> Rows:
