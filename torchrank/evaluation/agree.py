@@ -73,7 +73,13 @@ def agree(
     tables = {str(name): read_qrels(source, duplicates=duplicates) for name, source in judgments.items()}
     if len(tables) < 2:
         raise ValueError(f"Expected two or more judges with different names, got {', '.join(tables)}; name each file")
-    grades = _grades([table.to_dict() for table in tables.values()])
+    graded: dict[tuple[Any, Any], list[float]] = {}  # by (query, document), for each judge; NaN = not judged
+    for judge, table in enumerate(tables.values()):
+        for query, documents in table.to_dict().items():
+            for document, grade in documents.items():
+                graded.setdefault((query, document), [math.nan] * len(tables))[judge] = grade
+    grades = np.array(list(graded.values()), dtype=np.float64).reshape(-1, len(tables))
+    grades[grades < 0] = np.nan
     names, measures = list(tables), MEASURES if measures is None else readable(measures)
     found = [] if runs is None else [evaluate(table, runs, measures) for table in tables.values()]
     if found and len(found[0].runs) < 2:
@@ -91,17 +97,6 @@ def agree(
             row[f"tau {label}"] = _tau(found[places[0]], found[places[1]], label) if other else math.nan
         rows.append(row)
     return Table.of_rows(rows)
-
-
-def _grades(tables: Sequence[Mapping[Any, Mapping[Any, float]]]) -> np.ndarray:
-    """The grades [document, judge] of all documents; NaN = not judged."""
-    grades: dict[tuple[Any, Any], list[float]] = {}
-    for judge, table in enumerate(tables):
-        for query, documents in table.items():
-            for document, grade in documents.items():
-                grades.setdefault((query, document), [math.nan] * len(tables))[judge] = grade
-    found = np.array(list(grades.values()), dtype=np.float64).reshape(-1, len(tables))
-    return np.where(found < 0, np.nan, found)
 
 
 def _tau(one: Evaluation, other: Evaluation, label: str) -> float:

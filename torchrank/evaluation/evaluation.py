@@ -95,7 +95,12 @@ class Evaluation:
     def summary(self, level: float = 0.95) -> Table:
         """A table with a row for every run and measure: value, standard error, interval and numbers of queries."""
         if self.rectified is not None:
-            return self._rectified_summary(self.rectified.summary(level))
+            summary = self.rectified.summary(level)
+            keys = [(run, label) for label in first_table(self).labels for run in self.runs]
+            rows = [{"run": run, **row, "measure": label} for (run, label), row in zip(keys, summary.rows)]
+            rows.sort(key=lambda row: self.runs.index(row["run"]))
+            more = "how many more to judge: rectified.queries_needed(width), or --width"
+            return Table.of_rows(rows, summary.formats, [*summary.notes, more, *self._tied, *self._others()])
         summaries = {name: table.summary(level) for name, table in self.tables.items()}
         first = next(iter(summaries.values()))
         return Table.of_rows(_rows(summaries), notes=[first.notes[0], *self._tied, *self._others()])
@@ -113,13 +118,6 @@ class Evaluation:
         self._of_judge("slices")
         by_slice = {name: table.by(slices, level) for name, table in self.tables.items()}
         return Table.of_rows(_rows(by_slice), notes=self._tied)
-
-    def _rectified_summary(self, summary: Table) -> Table:
-        keys = [(run, label) for label in first_table(self).labels for run in self.runs]
-        rows = [{"run": run, **row, "measure": label} for (run, label), row in zip(keys, summary.rows)]
-        rows.sort(key=lambda row: self.runs.index(row["run"]))
-        more = "how many more to judge: rectified.queries_needed(width), or --width"
-        return Table.of_rows(rows, summary.formats, [*summary.notes, more, *self._tied, *self._others()])
 
     def _of_judge(self, what: str) -> None:
         """Raise ValueError for ``what`` by the judge alone, if people correct the means."""
@@ -147,20 +145,18 @@ class Evaluation:
         | not retrieved | judged documents that are not in the run, up to `depth`, also of queries that it lacks |
         | same id as query | queries that have retrieved a document with the same id |
         """
-        left = "such documents are left out"
+        notes, left = self._others(), "such documents are left out"
         if not self.ignored_identical_ids:
             left = "ignore_identical_ids=True, in the command --ignore-identical-ids, leaves such documents out"
-        notes = [
-            f"{row['run']}: {row['same id as query']} queries have retrieved a document with the same id; {left}"
-            for row in self.rows
-            if row["same id as query"] > 0.01 * max(1, row["queries"]) and self._has_names(row["run"])
-        ]
+        for row in self.rows:
+            run, count = row["run"], row["same id as query"]
+            # A user and an item with one number are not the same.
+            if count > 0.01 * max(1, row["queries"]) and any(
+                isinstance(query, str) and not query.isdecimal() for query in self.tables[run].ids.tolist()
+            ):
+                notes.append(f"{run}: {count} queries have retrieved a document with the same id; {left}")
         warnings = [f"Warning: {text}" for text in self.unlabelled]
-        return Table.of_rows(list(self.rows), notes=[*self._others(), *notes, *warnings])
-
-    def _has_names(self, run: str) -> bool:
-        """Whether ids of queries are texts other than numbers: a user and an item with one number are not the same."""
-        return any(isinstance(query, str) and not query.isdecimal() for query in self.tables[run].ids.tolist())
+        return Table.of_rows(list(self.rows), notes=[*notes, *warnings])
 
     def missing(self, name: str) -> list[Any]:
         """The ids of the judged queries that a run lacks; they count 0 in means over judged queries.

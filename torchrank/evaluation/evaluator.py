@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -80,16 +80,6 @@ class Options:
             raise ValueError(f"Expected ignore_identical_ids to be True or False, got {options.ignore_identical_ids!r}")
         return replace(options, depth=integer("depth", options.depth, 1))
 
-    def judgments(self, source: Any) -> Qrels:
-        """The judgments of a source."""
-        qrels = read_qrels(source, duplicates=self.duplicates, expansion=self.expansion)
-        return without(qrels.by_parent(self.parent), self.excluded)
-
-    def run(self, source: Any) -> Run:
-        """The run of a source, with the pairs that are excluded."""
-        run = read_run(source, ties=self.ties, duplicates=self.duplicates, expansion=self.expansion)
-        return run.by_parent(self.parent)
-
     @cached_property
     def excluded(self) -> Qrels | None:
         """The pairs that leave the judgments and all runs."""
@@ -109,7 +99,11 @@ class Options:
             run = run.columns.with_rows(np.flatnonzero(~itself))
         if self.precision == "single":
             run = run.columns  # dictionaries would be read again
-            run = replace(run, value=_single(run.value))
+            with np.errstate(over="ignore"):
+                rounded = run.value.astype(np.float32).astype(np.float64)
+            # Scores below the range of float32 are tied, and are still scores of retrieved documents.
+            below = (rounded == -np.inf) & (run.value > -np.inf)
+            run = replace(run, value=np.where(below, np.finfo(np.float64).min, rounded))
         if self.depth is None:
             return run
         if run.ties == "expected":
@@ -117,25 +111,14 @@ class Options:
         return run.first(self.depth)
 
 
-def _single(scores: np.ndarray) -> np.ndarray:
-    """Scores rounded to float32. Those below its range are tied, and are still scores of retrieved documents."""
-    with np.errstate(over="ignore"):
-        rounded = scores.astype(np.float32).astype(np.float64)
-    return np.where((rounded == -np.inf) & (scores > -np.inf), np.finfo(np.float64).min, rounded)
-
-
 def identical(run: Run) -> np.ndarray:
     """bool [row]: whether the document of a row has the id of its query."""
-    if isinstance(run.items, KeyIds) and not any(
-        query in table for query, table in zip(run.query_ids, run.items.tables)
-    ):
+    keys = run.items.tables if isinstance(run.items, KeyIds) else None
+    if keys is not None and not any(query in table for query, table in zip(run.query_ids, keys)):
         return np.zeros(len(run), dtype=bool)  # without a column of all documents
     table = run.columns
-    queries = table.queries.take(table.query)
-    if queries.kind != table.items.kind and "objects" not in (queries.kind, table.items.kind):
-        return np.zeros(len(run), dtype=bool)
-    items, other_ids = (table.items, queries) if table.items.kind == "objects" else (queries, table.items)
-    return np.asarray(items.equals(other_ids))
+    queries, items = table.queries.take(table.query), table.items
+    return np.asarray(items.equals(queries) if items.kind == "objects" else queries.equals(items))
 
 
 def with_parameters(measures: Suite, **parameters: Any) -> Any:
@@ -151,16 +134,23 @@ def with_parameters(measures: Suite, **parameters: Any) -> Any:
         ValueError: a measure is not given by its name.
     """
     wanted = {name: value for name, value in parameters.items() if value is not None}
+
+    def named_by(name: Any) -> list[Any]:
+        if not isinstance(name, str):
+            which = f"{' and '.join(wanted)}, got {name!r}; give the parameter to the measure"
+            raise ValueError(f"Expected names of measures with {which}")
+        return parse_all(name, wanted)
+
     if isinstance(measures, Mapping):
         if not wanted:
             return measures
-        several_of = {key: _named(name, wanted) for key, name in measures.items()}
+        several_of = {key: named_by(name) for key, name in measures.items()}
         return {key: metrics[0] if len(metrics) == 1 else measures[key] for key, metrics in several_of.items()}
     measures = list(measures) if several(measures) else measures  # a generator is read once
     every = measures if isinstance(measures, list) else [measures]
     check_one_library(every)
     if wanted:
-        return [metric for name in every for metric in _named(name, wanted)]
+        return [metric for name in every for metric in named_by(name)]
     # A measure has the name by which it is asked for.
     named: dict[str, Any] = {}
     for measure in every:
@@ -168,14 +158,6 @@ def with_parameters(measures: Suite, **parameters: Any) -> Any:
             metrics: dict[str, Any] = dict(keyed(part))
             named |= dict(zip([part], metrics.values())) if isinstance(part, str) and len(metrics) == 1 else metrics
     return named if any(isinstance(measure, str) for measure in every) else measures
-
-
-def _named(name: Any, wanted: Mapping[str, Any]) -> list[Any]:
-    if not isinstance(name, str):
-        raise ValueError(
-            f"Expected names of measures with {' and '.join(wanted)}, got {name!r}; give the parameter to the measure"
-        )
-    return parse_all(name, wanted)
 
 
 Array = np.ndarray
@@ -232,7 +214,8 @@ class Evaluator:
         """Check the arguments of :func:`torchrank.evaluate`; ``user`` and ``means`` are those of `measures_of`."""
         measures = readable(measures)
         metrics = measures_of(collection_of(measures), user, means=means)
-        judgments = options.judgments(qrels)
+        read = read_qrels(qrels, duplicates=options.duplicates, expansion=options.expansion)
+        judgments = without(read.by_parent(options.parent), options.excluded)
         if not len(judgments):
             message = "Expected judgments of at least one document, got none; pass rows (query, document, grade)"
             raise ReadingError(message, judgments.source)
@@ -269,41 +252,34 @@ class Evaluator:
         """The number of each judged query, by its id as key of dictionaries."""
         return self.made_once("numbers", lambda: {key: n for n, key in enumerate(self.qrels.queries.to_keys())})
 
-    def parts(self, source: Any) -> Iterator[Part]:
-        """The parts of a run: of each chunk, or of all.
-
-        Raises:
-            QueryReturnsError: a large file is not grouped by query; read it as a whole.
-        """
-        chunks = source if isinstance(source, Chunks) else of_large(source, self.options.duplicates)
-        yield from [self.part(source)] if chunks is None else map(self.part, chunks)
-
     def all_parts(self, source: Any, done: Callable[[int], None]) -> list[Part]:
-        """The parts of a run; ``done`` gets the number of judged queries of each."""
+        """The parts of a run, of each chunk or of all; ``done`` gets the number of judged queries of each."""
 
-        def read(parts: Iterator[Part]) -> Iterator[Part]:
-            for part in parts:
+        def read(sources: Iterable[Any]) -> Iterator[Part]:
+            for part in map(self.part, sources):
                 yield part
                 done(len(part.query_numbers))
 
         try:
-            return list(read(self.parts(source)))
+            chunks = source if isinstance(source, Chunks) else of_large(source, self.options.duplicates)
+            return list(read([source] if chunks is None else chunks))
         except QueryReturnsError:
             if isinstance(source, Chunks) and not source.automatic:
                 raise
-            unsplit = Path(source.name) if isinstance(source, Chunks) else source
-            return list(read(iter([self.part(unsplit)])))
+            return list(read([Path(source.name) if isinstance(source, Chunks) else source]))  # as a whole
 
     def part(self, source: Any) -> Part:
         """The values of the judged queries of a source of :func:`torchrank.read_run`."""
-        uncut = self.options.run(source)
-        run = without(uncut, self.options.excluded)
+        options = self.options
+        run = read_run(source, ties=options.ties, duplicates=options.duplicates, expansion=options.expansion)
+        uncut = run.by_parent(options.parent)
+        run = without(uncut, options.excluded)
         itself = identical(run)
         numbers = self.numbers
         judged = np.array([numbers.get(key, -1) for key in run.queries.to_keys()], dtype=np.int64)  # -1 = not judged
         in_run = np.flatnonzero(judged >= 0)
         in_run = in_run[judged[in_run].argsort()]  # in the order of the judgments
-        part = self._part(judged[in_run], self.options.apply(run, itself), in_run, run.query[itself], run)
+        part = self._part(judged[in_run], options.apply(run, itself), in_run, run.query[itself], run)
         # Documents that are excluded from both were in both.
         return replace(part, matches=True, disjoint="") if len(run) < len(uncut) else part
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from torchrank.evaluation.evaluator import MEASURES, Evaluator, Options, Part, Precision, Queries
+from torchrank.evaluation.evaluator import MEASURES, Evaluator, Options, Precision, Queries
 from torchrank.names.arguments import with_hints
 from torchrank.state.estimates import Estimate, Interval, estimate, estimate_table
 from torchrank.state.exact import ExactSums
@@ -94,14 +94,13 @@ class PartialEvaluation:
             raise no_common_query(theirs, ours)
         if disjoint and not self.counts["parts that match"]:
             raise NothingInCommonError(disjoint)
-        return {label: self._estimate(label, level) for label in self.metrics}
-
-    def _estimate(self, label: str, level: float) -> Estimate:
-        sums = self.sums[label] + self.absent[label]
-        result = estimate(self.metrics[label], sums.vector(), None, level, "auto")
-        empty = self.empty[label] + self.absent_empty[label]
-        skipped = math.isnan(FILLS[self.metrics[label].empty_target_action])
-        return replace(result, queries=sums.count + empty * skipped, empty=empty)
+        found = {}
+        for label, metric in self.metrics.items():
+            sums, empty = self.sums[label] + self.absent[label], self.empty[label] + self.absent_empty[label]
+            skipped = math.isnan(FILLS[metric.empty_target_action])
+            result = estimate(metric, sums.vector(), None, level, "auto")
+            found[label] = replace(result, queries=sums.count + empty * skipped, empty=empty)
+        return found
 
     @property
     def coverage(self) -> Table:
@@ -173,7 +172,10 @@ def partial(
     in_run = evaluator.part(part)
     everything = evaluator.absent_of_all if queries == "judged" else evaluator.absent(in_run.query_numbers[:0])
     answered = in_run.query_numbers if queries == "judged" else in_run.query_numbers[:0]
-    _refuse_weights(in_run, everything)
+    weights = [pair for part in (in_run, everything) for pair in (part.weights or {}).items()]
+    if unequal := [label for label, weight in weights if (weight != 1).any()]:  # sums with weights are rounded
+        way_out = "evaluate it with torchrank.evaluate"
+        raise ValueError(f"Expected measures in which all queries have the same weight, got {unequal[0]}; {way_out}")
     replaced = _sums(evaluator, {label: values[answered] for label, values in everything.values.items()})
     digest, judged = evaluator.made_once("digest", lambda: _digest(evaluator.qrels.columns))
     facts = {
@@ -245,31 +247,13 @@ def _added(first: PartialEvaluation, second: PartialEvaluation) -> PartialEvalua
                 f"Expected states of the same {name}, got {fact!r} and {second.facts[name]!r}; evaluate all parts alike"
             )
 
-    def both(name: str) -> dict[str, Any]:
-        ours, theirs = getattr(first, name), getattr(second, name)
-        return {label: ours[label] + theirs[label] for label in ours}
-
-    example = second.examples[0] if first.examples[0] is None else first.examples[0]
-    disjoint = first.examples[2] or second.examples[2]
-    return replace(
-        first,
-        sums=both("sums"),
-        empty=both("empty"),
-        counts=both("counts"),
-        seen=first.seen + second.seen,
-        shares=first.shares + second.shares,
-        examples=(example, first.examples[1], disjoint),
-    )
-
-
-def _refuse_weights(*parts: Part) -> None:
-    """Raise ValueError if queries count differently, because sums with weights are rounded."""
-    weights = [pair for part in parts for pair in (part.weights or {}).items()]
-    if unequal := [label for label, weight in weights if (weight != 1).any()]:
-        raise ValueError(
-            f"Expected measures in which all queries have the same weight, got {unequal[0]};"
-            " evaluate it with torchrank.evaluate"
-        )
+    both: dict[str, Any] = {}
+    for name in ("sums", "empty", "counts"):
+        theirs = getattr(second, name)
+        both[name] = {label: ours + theirs[label] for label, ours in getattr(first, name).items()}
+    (one, judged, disjoint), (other, _, apart) = first.examples, second.examples
+    examples = (other if one is None else one, judged, disjoint or apart)
+    return replace(first, **both, seen=first.seen + second.seen, shares=first.shares + second.shares, examples=examples)
 
 
 def _sums(evaluator: Evaluator, values: Mapping[str, np.ndarray]) -> dict[str, ExactSums]:

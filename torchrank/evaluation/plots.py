@@ -138,7 +138,9 @@ def over_cutoffs(
     ``rankings`` are those of runs by name. The rest is as in
     :meth:`torchrank.Evaluation.over_cutoffs`.
     """
-    wanted = _ranks(_spread(_depth(rankings.values())) if cutoffs is None else cutoffs, "cutoffs")
+    if cutoffs is None:  # about 25 on a logarithmic scale, fewer if close ones are equal
+        cutoffs = np.unique(np.geomspace(1, _depth(rankings.values()), CUTOFFS).round().astype(np.int64)).tolist()
+    wanted = _ranks(cutoffs, "cutoffs")
     metrics = [_cut(measure, k) for k in wanted]
     return tuple(Curve(run, wanted, *_means(ranking, metrics)) for run, ranking in rankings.items())
 
@@ -163,28 +165,24 @@ def first_ranks(
     ``rankings`` are those of runs by name. The rest is as in
     :meth:`torchrank.Evaluation.first_ranks`.
     """
-    for ranking in rankings.values():
+    ranks_of: dict[str, np.ndarray] = {}
+    for run, ranking in rankings.items():
         ranking.check(Need(relevant=True), "ranks of first relevant documents")
         if ranking.draw is not None:
             raise ValueError("Expected a ranking of all candidates, got one by sampled(); read the ranking before it")
-    ranks_of = {run: _first(ranking, relevance_level) for run, ranking in rankings.items()}
+        first = torch.where(ranking.num_relevant(relevance_level) > 0, first_rank(ranking, relevance_level), math.nan)
+        ranks_of[run] = (first if ranking.ignored is None else first[~ranking.ignored]).cpu().numpy()
     lasts = _ranks(_round(_depth(rankings.values(), deepest=2**53)) if bins is None else bins, "bins")
     ranks = np.concatenate([lasts, *ranks_of.values()])
     if (largest := ranks[np.isfinite(ranks)].max()) > lasts[-1]:
         lasts = (*lasts, math.ceil(largest))
-    return tuple(_binned(run, ranks, lasts) for run, ranks in ranks_of.items())
-
-
-def _first(ranking: Ranking, level: int) -> np.ndarray:
-    """float64 [query]: rank of the first relevant document; infinite if not retrieved, NaN if there is none."""
-    ranks = torch.where(ranking.num_relevant(level) > 0, first_rank(ranking, level), float("nan"))
-    return (ranks if ranking.ignored is None else ranks[~ranking.ignored]).cpu().numpy()
-
-
-def _binned(run: str, ranks: np.ndarray, lasts: tuple[int, ...]) -> FirstRanks:
-    places = np.searchsorted(lasts, ranks[np.isfinite(ranks)])  # the first bin whose last rank is at or beyond the rank
-    counts = tuple(np.bincount(places, minlength=len(lasts)).tolist())
-    return FirstRanks(run, tuple(ranks.tolist()), lasts, counts, int(np.isinf(ranks).sum()), int(np.isnan(ranks).sum()))
+    found = []
+    for run, ranks in ranks_of.items():
+        places = np.searchsorted(lasts, ranks[np.isfinite(ranks)])  # the first bin whose last rank is not below
+        counts = tuple(np.bincount(places, minlength=len(lasts)).tolist())
+        lost, without = int(np.isinf(ranks).sum()), int(np.isnan(ranks).sum())
+        found.append(FirstRanks(run, tuple(ranks.tolist()), lasts, counts, lost, without))
+    return tuple(found)
 
 
 def _means(ranking: Ranking, metrics: Sequence[RankingMetric]) -> tuple[tuple[float, ...], int]:
@@ -238,11 +236,6 @@ def _depth(rankings: Iterable[Ranking], deepest: int = DEEPEST) -> int:
         length = max(length, float(ranks.amax()) if ranks.numel() else 1.0)
         longest = max(longest, length if ranking.reach is None else min(length, ranking.reach))
     return int(min(longest, deepest))
-
-
-def _spread(depth: int) -> list[int]:
-    """About 25 integers from 1 to ``depth`` on a logarithmic scale, fewer if close ones are equal."""
-    return np.unique(np.geomspace(1, depth, CUTOFFS).round().astype(np.int64)).tolist()
 
 
 def _round(depth: int) -> list[int]:
@@ -314,15 +307,32 @@ def plot_ranks(rankings: Rankings, ax: Any = None, bins: Sequence[int] | None = 
     axes.set_xscale("log")
     lasts = distributions[0].bins
     edges = np.array([0.5, *(last + 0.5 for last in lasts)])
-    gap, end = edges[-1] * 1.25, edges[-1] * 2.5  # the bin of queries without a hit
-    left, right = np.array([*edges[:-1], gap]), np.array([*edges[1:], end])
-    _draw_shares(axes, distributions, left, right)
+    gap, stop = edges[-1] * 1.25, edges[-1] * 2.5  # the bin of queries without a hit
+    left, right = np.array([*edges[:-1], gap]), np.array([*edges[1:], stop])
+    drawn = []  # the share of each bin, in percent: bars side by side, or a line for each run if there are many
+    for n, ranks in enumerate(distributions):
+        counts = np.array([*ranks.counts, ranks.not_retrieved], dtype=np.float64)
+        share = 100 * counts / max(1.0, counts.sum())
+        if len(distributions) > MOST_GROUPED:
+            centre = np.sqrt(left * right)
+            drawn += axes.plot(centre[:-1], share[:-1], **style(n), markersize=4)
+            axes.plot(centre[-1:], share[-1:], **style(n), markersize=6)
+            continue
+        margin = 0.08 * np.log(right / left)  # on each side of a bin
+        width = (np.log(right / left) - 2 * margin) / len(distributions)
+        begin, end = (np.exp(np.log(left) + margin + place * width) for place in (n, n + 1))
+        look = {"color": COLOURS[n], "hatch": HATCHES[n], "edgecolor": "white", "linewidth": 0.5}
+        drawn.append(axes.bar(begin, share, end - begin, align="edge", **look))
+    axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
+    add_legend(axes, drawn, [ranks.run for ranks in distributions])
     axes.axvline(math.sqrt(edges[-1] * gap), color="0.6", linewidth=0.8, linestyle=":")
-    names = [_bin(begin, last) for begin, last in zip([1, *(last + 1 for last in lasts)], lasts)]
+    firsts = [1, *(last + 1 for last in lasts)]
+    names = [f"{_rank(first)}-{_rank(last)}" if first < last else _rank(last) for first, last in zip(firsts, lasts)]
     turned = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if len(names) > 6 else {}
     axes.set_xticks(np.sqrt(left * right), [*names, "not retrieved"], fontsize="small", **turned)
     axes.set_xticks([], minor=True)
-    axes.set_xlim(edges[0] * 0.93, end * 1.07)
+    axes.set_xlim(edges[0] * 0.93, stop * 1.07)
     axes.set_ylim(bottom=0)
     return axes
 
@@ -340,15 +350,32 @@ def plot_differences(
     axes = axes_of(ax)
     first, second = (shortened(name, most=28) for name in names)
     direction = "" if pair.higher_is_better else " (lower is better)"
-    describe(
-        axes, f"{second} - {first}\n{outcome(pair)}", "queries, the largest losses first",
-        f"difference of {measure}{direction}",
-    )  # fmt: skip
+    title = f"{second} - {first}\n{outcome(pair)}"
+    describe(axes, title, "queries, the largest losses first", f"difference of {measure}{direction}")
     axes.axhline(0, color="0.4", linewidth=0.8)
-    if len(rows):
-        _draw_differences(axes, np.array(rows["delta"]), pair, interval, level)
-    else:
+    if not len(rows):
         axes.text(0.5, 0.5, "no query with a value in both", transform=axes.transAxes, ha="center")
+        return axes
+    deltas = np.array(rows["delta"])
+    mean = axes.axhline(pair.difference, color="black", linewidth=1.2, linestyle="--", zorder=3)
+    drawn, texts = [mean], [f"mean {pair.difference:+.4f}"]
+    if all(map(math.isfinite, interval)):
+        drawn.append(axes.axhspan(*interval, color="0.6", alpha=0.5, linewidth=0, zorder=2.5))
+        texts.append(f"its {100 * level:g} % interval [{interval[0]:+.4f}, {interval[1]:+.4f}]")
+    edges, gains = np.arange(len(deltas) + 1) + 0.5, (deltas > 0) == pair.higher_is_better
+    if len(deltas) > MOST_BARS:
+        axes.stairs(deltas, edges, baseline=None, color=COLOURS[0], linewidth=1.4)
+    elif len(deltas) > MOST_APART:
+        for colour, chosen in zip(COLOURS, (gains, ~gains)):
+            axes.stairs(np.where(chosen, deltas, 0.0), edges, fill=True, color=colour)
+    else:
+        colours = [COLOURS[0 if gain else 1] for gain in gains]
+        axes.bar(range(1, len(deltas) + 1), deltas.tolist(), color=colours)
+    axes.set_xlim(0.5 - 0.01 * len(deltas), len(deltas) + 0.5 + 0.01 * len(deltas))
+    ticker = imported("matplotlib.ticker", "plot")
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
+    place = "upper left" if pair.higher_is_better else "upper right"  # the side of the losses
+    axes.legend(drawn, texts, loc=place, framealpha=0.8, edgecolor="none")
     return axes
 
 
@@ -428,65 +455,8 @@ def _lines(lines: Sequence[Curve]) -> dict[str, tuple[Sequence[float], Sequence[
     return {curve.run: (curve.x, curve.y) for curve in lines}
 
 
-def _draw_shares(axes: Any, distributions: Sequence[FirstRanks], left: np.ndarray, right: np.ndarray) -> None:
-    """Draw the share of each bin, in percent: bars side by side, or a line for each run if there are many."""
-    drawn = []
-    for n, ranks in enumerate(distributions):
-        counts = np.array([*ranks.counts, ranks.not_retrieved], dtype=np.float64)
-        share = 100 * counts / max(1.0, counts.sum())
-        if len(distributions) > MOST_GROUPED:
-            centre = np.sqrt(left * right)
-            (line,) = axes.plot(centre[:-1], share[:-1], **style(n), markersize=4)
-            axes.plot(centre[-1:], share[-1:], **style(n), markersize=6)
-            drawn.append(line)
-            continue
-        margin = 0.08 * np.log(right / left)  # on each side of a bin
-        width = (np.log(right / left) - 2 * margin) / len(distributions)
-        begin, end = (np.exp(np.log(left) + margin + place * width) for place in (n, n + 1))
-        drawn.append(
-            axes.bar(
-                begin, share, end - begin, align="edge", color=COLOURS[n], hatch=HATCHES[n], edgecolor="white",
-                linewidth=0.5,
-            )
-        )  # fmt: skip
-    axes.grid(axis="y", alpha=0.3)
-    axes.set_axisbelow(True)
-    add_legend(axes, drawn, [ranks.run for ranks in distributions])
-
-
-def _draw_differences(
-    axes: Any, deltas: np.ndarray, pair: PairStatistics, interval: tuple[float, float], level: float
-) -> None:
-    """Draw differences, with the mean and its interval."""
-    mean = axes.axhline(pair.difference, color="black", linewidth=1.2, linestyle="--", zorder=3)
-    drawn, names = [mean], [f"mean {pair.difference:+.4f}"]
-    if all(map(math.isfinite, interval)):
-        drawn.append(axes.axhspan(*interval, color="0.6", alpha=0.5, linewidth=0, zorder=2.5))
-        names.append(f"its {100 * level:g} % interval [{interval[0]:+.4f}, {interval[1]:+.4f}]")
-    edges, gains = np.arange(len(deltas) + 1) + 0.5, (deltas > 0) == pair.higher_is_better
-    if len(deltas) > MOST_BARS:
-        axes.stairs(deltas, edges, baseline=None, color=COLOURS[0], linewidth=1.4)
-    elif len(deltas) > MOST_APART:
-        for colour, chosen in zip(COLOURS, (gains, ~gains)):
-            axes.stairs(np.where(chosen, deltas, 0.0), edges, fill=True, color=colour)
-    else:
-        colours = [COLOURS[0 if gain else 1] for gain in gains]
-        axes.bar(range(1, len(deltas) + 1), deltas.tolist(), color=colours)
-    axes.set_xlim(0.5 - 0.01 * len(deltas), len(deltas) + 0.5 + 0.01 * len(deltas))
-    axes.xaxis.set_major_locator(
-        imported("matplotlib.ticker", "plot").MaxNLocator(integer=True, nbins=8, min_n_ticks=1)
-    )
-    place = "upper left" if pair.higher_is_better else "upper right"  # the side of the losses
-    axes.legend(drawn, names, loc=place, framealpha=0.8, edgecolor="none")
-
-
 def _queries(lines: Sequence[Curve]) -> str:
     return queries_of([curve.queries for curve in lines])
-
-
-def _bin(begin: int, last: int) -> str:
-    """The ranks of a bin."""
-    return _rank(begin) if begin == last else f"{_rank(begin)}-{_rank(last)}"
 
 
 def _rank(rank: int) -> str:

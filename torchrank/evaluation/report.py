@@ -12,52 +12,26 @@ import hashlib
 import html
 import json
 import math
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from torchrank.evaluation.plots import Curve, differences, label_over_k, outcome, queries_of, worst_first
 from torchrank.names.optional import imported
-from torchrank.ranking.ranking import Ranking
-from torchrank.state.estimates import Interval
-from torchrank.statistics.comparison import Comparison, Effect, Row
+from torchrank.statistics.comparison import Comparison, Effect
 from torchrank.statistics.drawing import shortened
+from torchrank.statistics.pair_statistics import PairStatistics
 from torchrank.statistics.paired_tests import FAMILY_TESTS
 from torchrank.statistics.table import Score, Table, cell, printable
 from torchrank.version import __version__
 from torchrank.wrappers.query_table import QueryTable
 
 
-class Reported(Protocol):
-    """The members of :class:`torchrank.Evaluation` that the report, its figures and its verdict use."""
-
-    @property
-    def tables(self) -> Mapping[str, QueryTable]: ...
-    @property
-    def rankings(self) -> Mapping[str, Ranking]: ...
-    @property
-    def queries(self) -> str: ...
-    @property
-    def runs(self) -> list[str]: ...
-    @property
-    def means(self) -> dict[str, dict[str, float]]: ...
-    @property
-    def coverage(self) -> Table: ...
-    def __getitem__(self, name: str) -> QueryTable: ...
-    def intervals(self, level: float = ...) -> dict[str, dict[str, Interval]]: ...
-    def summary(self, level: float = ...) -> Table: ...
-    def table(self, comparison: Comparison | None = ...) -> Table: ...
-    def losses(self, a: str, b: str, measure: str, most: int | None = ...) -> Table: ...
-    def over_cutoffs(self, measure: str, cutoffs: Sequence[int] | None = ...) -> tuple[Curve, ...]: ...
-    def precision_recall(self, points: int = ..., relevance_level: int = ...) -> tuple[Curve, ...]: ...
-
-
-def first_table(evaluation: Reported) -> QueryTable:
-    """The values of the first run, which has the measures of all runs."""
+def first_table(evaluation: Any) -> QueryTable:
+    """The values of the first run of an evaluation, which has the measures of all runs."""
     return next(iter(evaluation.tables.values()))
 
 
@@ -78,12 +52,8 @@ def tag(name: str, content: str = "", **attributes: object) -> str:
         >>> tag("th", escaped("a & b"), scope="col", class_="n", id=None)
         '<th scope="col" class="n">a &amp; b</th>'
     """
-    texts = (
-        f' {key.rstrip("_").replace("_", "-")}="{escaped(value)}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
-    return f"<{name}{''.join(texts)}>{content}</{name}>"
+    given = [(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items() if value is not None]
+    return f"<{name}{''.join(f' {key}={chr(34)}{escaped(value)}{chr(34)}' for key, value in given)}>{content}</{name}>"
 
 
 def interval(low: float, high: float, spec: str = ".4f") -> str:
@@ -99,8 +69,8 @@ def interval(low: float, high: float, spec: str = ".4f") -> str:
 #: size of a chart, and its margins, in units of the drawing
 WIDTH, HEIGHT = 400, 250
 LEFT, RIGHT, TOP, BOTTOM = 52, 18, 10, 42
-#: the largest number of bars that have a text of their own, and the largest number of bars
-MOST_TEXTS, MOST_BARS = 300, 2000
+#: the largest number of bars that have a text of their own, and of bars; and of steps in their place
+MOST_TEXTS, MOST_BARS, MOST_STEPS = 300, 2000, 800
 #: number of different styles of lines
 STYLES = 8
 #: most characters of a label, and the width of one
@@ -140,8 +110,17 @@ class Scale:
             ([0.0, 2.0, 4.0, 6.0, 8.0, 10.0], [1, 2, 5, 10, 20, 50, 100])
         """
         if self.log:
-            return _log_ticks(self.low, self.high, most + 4)
-        step = _round_step((self.high - self.low) / most)
+            powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            for digits in ((1, 2, 5), (1,)):
+                places = [digit * 10**power for power in powers for digit in digits]
+                ticks = [place for place in places if self.low <= place <= self.high]
+                if len(ticks) <= most + 4:
+                    break
+            return ticks or [self.low, self.high]
+        # the smallest of 1, 2, 2.5 and 5 times a power of 10 with at most so many steps
+        least = (self.high - self.low) / most
+        power = 10.0 ** math.floor(math.log10(least))
+        step = next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= least * (1 - 1e-9))
         step = math.ceil(step) if self.integers else step
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [step * n for n in range(first, last + 1)]
@@ -164,22 +143,17 @@ def line_chart(curves: Sequence[Curve], title: str, x_label: str, y_label: str, 
     values = [y for curve in curves for y in curve.y if math.isfinite(y)]
     zero = not values or min(values) < 0.4 * max(values)
     y = scale_of(values, HEIGHT - BOTTOM, TOP, zero=zero)
-    marks = "".join(_line(curve, n % STYLES, x, y, x_label) for n, curve in enumerate(curves))
-    return _chart(title, _axes(x, y, x_label, y_label) + marks)
-
-
-def _line(line: Curve, style: int, x: Scale, y: Scale, x_label: str) -> str:
-    points = [(a, b) for a, b in zip(line.x, line.y) if math.isfinite(b)]
-    breaks = [math.isnan(b) for b in (math.nan, *line.y)]
-    path = "".join(
-        f"{'M' if broken else 'L'}{x(a)} {y(b)}" for a, b, broken in zip(line.x, line.y, breaks) if math.isfinite(b)
-    )
-    place = x_label.split(" ")[0]
-    marks = "".join(
-        tag("path", _title(f"{line.run}: {cell(b)} at {place} {a:g}"), d=_marker(style, float(x(a)), float(y(b))))
-        for a, b in points
-    )
-    return tag("g", tag("path", d=path, class_="line") + tag("g", marks, class_="marks"), class_=f"s{style}")
+    inner, place = _axes(x, y, x_label, y_label), x_label.split(" ")[0]
+    for n, curve in enumerate(curves):
+        path = marks = ""
+        for a, b, before in zip(curve.x, curve.y, (math.nan, *curve.y)):
+            if math.isfinite(b):
+                path += f"{'M' if math.isnan(before) else 'L'}{x(a)} {y(b)}"
+                text = _title(f"{curve.run}: {cell(b)} at {place} {a:g}")
+                marks += tag("path", text, d=_marker(n % STYLES, float(x(a)), float(y(b))))
+        drawn = tag("path", d=path, class_="line") + tag("g", marks, class_="marks")
+        inner += tag("g", drawn, class_=f"s{n % STYLES}")
+    return _chart(title, inner)
 
 
 def _marker(style: int, x: float, y: float, r: float = 3.2) -> str:
@@ -225,39 +199,21 @@ def bar_chart(
     y = scale_of(values, HEIGHT - BOTTOM, TOP, zero=True)
     texts = [f"{name}: {value:{spec}}" for name, value in zip(names, values)]
     if len(values) > MOST_BARS:
-        inner = tag("path", d=_steps(values, x, y), class_="steps")
+        # a step curve through some of the values, the first and the last among them
+        positions = [round(n * (len(values) - 1) / (MOST_STEPS - 1)) for n in range(MOST_STEPS)]
+        path = f"M{LEFT} {y(values[0])}" + "".join(f"H{x(i)}V{y(values[i])}" for i in positions)
+        inner = tag("path", d=f"{path}H{WIDTH - RIGHT}", class_="steps")
     else:
-        above, below = (operator.gt, operator.lt) if higher else (operator.lt, operator.gt)
-        inner = "".join(
-            tag("g", _bars(values, texts, x, y, beyond), class_=kind, stroke_width=_bar_width(len(values)))
-            for kind, beyond in (("gain", above), ("loss", below))
-        )
+        step, few, inner = (WIDTH - LEFT - RIGHT) / len(values), len(values) <= MOST_TEXTS, ""
+        for kind, sign in (("gain", 1 if higher else -1), ("loss", -1 if higher else 1)):
+            drawn = {at: f"M{x(at + 0.5)} {y(0)}V{y(value)}" for at, value in enumerate(values) if sign * value > 0}
+            bars = "".join(tag("path", _title(texts[at]), d=path) for at, path in drawn.items() if few)
+            width = _short(min(28.0, max(0.4, 0.8 * step if few else step)))
+            inner += tag("g", bars if few else tag("path", d="".join(drawn.values())), class_=kind, stroke_width=width)
     inner += tag("path", d=f"M{LEFT} {y(0)}H{WIDTH - RIGHT}", class_="zero")
     if math.isfinite(mean):
         inner += tag("path", _title(f"mean {mean:{spec}}"), d=f"M{LEFT} {y(mean)}H{WIDTH - RIGHT}", class_="mean")
     return _chart(title, _axes(x, y, "queries, sorted", y_label) + inner)
-
-
-def _bars(
-    values: Sequence[float], texts: Sequence[str], x: Scale, y: Scale, beyond: Callable[[float, float], bool]
-) -> str:
-    """The bars on one side of 0, with texts if they are few."""
-    drawn = [position for position, value in enumerate(values) if beyond(value, 0)]
-    paths = [f"M{x(position + 0.5)} {y(0)}V{y(values[position])}" for position in drawn]
-    if len(values) > MOST_TEXTS:
-        return tag("path", d="".join(paths))
-    return "".join(tag("path", _title(texts[position]), d=path) for path, position in zip(paths, drawn))
-
-
-def _bar_width(count: int) -> str:
-    step = (WIDTH - LEFT - RIGHT) / count
-    return _short(min(28.0, max(0.4, 0.8 * step if count <= MOST_TEXTS else step)))
-
-
-def _steps(values: Sequence[float], x: Scale, y: Scale, most: int = 800) -> str:
-    """A step curve through ``most`` of more values, the first and the last among them."""
-    positions = [round(n * (len(values) - 1) / (most - 1)) for n in range(most)]
-    return f"M{LEFT} {y(values[0])}" + "".join(f"H{x(i)}V{y(values[i])}" for i in positions) + f"H{WIDTH - RIGHT}"
 
 
 def forest_chart(rows: Sequence[Effect], title: str, x_label: str) -> str:
@@ -270,20 +226,17 @@ def forest_chart(rows: Sequence[Effect], title: str, x_label: str) -> str:
     x = scale_of(values, left + 8, WIDTH - RIGHT, zero=True)
     marks = _x_axis(x, bottom, top, x_label) + tag("path", d=f"M{x(0)} {top}V{bottom}", class_="zero")
     for position, row in enumerate(rows):
-        marks += _difference(row, x, top + step * (position + 0.5), left)
+        y = top + step * (position + 0.5)
+        text = _title(f"{row.name}: {cell(row.value, '+.4f')} {interval(row.low, row.high, '+.4f')}")
+        name = escaped(shortened(row.name, LONGEST))
+        drawn = tag("text", name + text, x=_short(left), y=_short(y), dy=4, text_anchor="end")
+        if math.isfinite(row.high):
+            drawn += tag("path", text, d=f"M{x(row.low)} {_short(y)}H{x(row.high)}", class_="range")
+        if math.isfinite(row.value):
+            form = "dot" if row.significant else "dot hollow"
+            drawn += tag("path", text, d=_marker(0, float(x(row.value)), y, 4.5), class_=form)
+        marks += tag("g", drawn)
     return _chart(title, marks, bottom + BOTTOM)
-
-
-def _difference(row: Effect, x: Scale, y: float, left: float) -> str:
-    text = _title(f"{row.name}: {cell(row.value, '+.4f')} {interval(row.low, row.high, '+.4f')}")
-    name = shortened(row.name, LONGEST)
-    marks = tag("text", escaped(name) + text, x=_short(left), y=_short(y), dy=4, text_anchor="end")
-    if math.isfinite(row.high):
-        marks += tag("path", text, d=f"M{x(row.low)} {_short(y)}H{x(row.high)}", class_="range")
-    if math.isfinite(row.value):
-        form = "dot" if row.significant else "dot hollow"
-        marks += tag("path", text, d=_marker(0, float(x(row.value)), y, 4.5), class_=form)
-    return tag("g", marks)
 
 
 # ---- parts -----------------------------------------------------------------------------------------------------------
@@ -329,21 +282,6 @@ def _digits(ticks: Sequence[float]) -> Callable[[float], str]:
     return lambda value: f"{value:.2g}"
 
 
-def _round_step(least: float) -> float:
-    """The smallest of 1, 2, 2.5 and 5 times a power of 10 that is at least ``least``."""
-    power = 10.0 ** math.floor(math.log10(least))
-    return next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= least * (1 - 1e-9))
-
-
-def _log_ticks(low: float, high: float, most: int) -> list[float]:
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for digits in ((1, 2, 5), (1,)):
-        ticks = [digit * 10**power for power in powers for digit in digits if low <= digit * 10**power <= high]
-        if len(ticks) <= most:
-            break
-    return ticks or [low, high]
-
-
 def _short(place: float) -> str:
     """A place with one decimal, without a needless one."""
     return f"{place:.1f}".removesuffix(".0")
@@ -375,39 +313,46 @@ class Part:
     folded: Sequence[tuple[str, Sequence[Figure]]] = ()
 
 
-def figures(evaluation: Reported, comparison: Comparison | None) -> list[Part]:
+def figures(evaluation: Any, comparison: Comparison | None) -> list[Part]:
     """All charts, with headings; parts without a chart are left out."""
-    parts = []
+    parts, labels = [], first_table(evaluation).labels
     if comparison:
+        forests = []  # for each measure a row for each pair
+        for measure in comparison.measures:
+            rows = comparison.effects(measure)
+            chart = forest_chart(rows, f"{measure}: differences of runs, with intervals", "difference")
+            forests.append(Figure(measure, chart, "" if rows[0].higher_is_better else "lower is better"))
         note = f"Filled dot: {comparison.significant}. Hollow dot: not. The intervals are not corrected."
-        parts.append(Part(f"Differences with {100 * comparison.level:g} % intervals", _forests(comparison), note))
+        parts.append(Part(f"Differences with {100 * comparison.level:g} % intervals", forests, note))
     if evaluation.rankings:
         keys = [(line_key(style), run) for style, run in enumerate(evaluation.runs)]
-        parts.append(Part("Curves", [*_cutoffs(evaluation), *_precision_recall(evaluation)], keys=keys))
+        title = "Precision over recall"
+        chart = line_chart(evaluation.precision_recall(), title, "recall", "interpolated precision")
+        parts.append(Part("Curves", [*_cutoffs(evaluation), Figure(title, chart)], keys=keys))
     if comparison:
+        sections = []  # charts of all queries, a chart for each pair, by measure
+        for measure in (label for label in comparison.measures if label in labels):
+            pairs = [row.pair for row in comparison.rows if row.pair.measure == measure]
+            more = f", the first {MOST_PAIRS} of {len(pairs)} pairs" if len(pairs) > MOST_PAIRS else ""
+            if charts := [_sorted_differences(evaluation, pair) for pair in pairs[:MOST_PAIRS] if pair.n]:
+                sections.append((measure + more, charts))
         note = "The largest loss is on the left. The dashed line is the mean."
-        parts.append(
-            Part("Differences of queries, sorted", note=note, folded=_sorted_differences(evaluation, comparison))
-        )
+        parts.append(Part("Differences of queries, sorted", note=note, folded=sections))
     else:
-        parts.append(Part("Values of queries, sorted", _sorted_values(evaluation)))
+        charts, run = [], evaluation.runs[0]  # for each measure the values of the first run
+        for label in labels:
+            if len(values := worst_first(evaluation[run], label)):
+                mean, title = math.fsum(values["value"]) / len(values), f"{label} of queries, sorted"
+                chart = bar_chart(values["value"], values["id"], title, mean=mean, signed=False)
+                charts.append(Figure(label, chart, f"mean of values {mean:.4f}"))
+        parts.append(Part("Values of queries, sorted", charts))
     return [part for part in parts if part.figures or part.folded]
 
 
-def _forests(comparison: Comparison) -> list[Figure]:
-    """For each measure a row for each pair."""
-    charts = []
-    for measure in comparison.measures:
-        rows = comparison.effects(measure)
-        chart = forest_chart(rows, f"{measure}: differences of runs, with intervals", "difference")
-        charts.append(Figure(measure, chart, "" if rows[0].higher_is_better else "lower is better"))
-    return charts
-
-
-def _cutoffs(evaluation: Reported) -> list[Figure]:
+def _cutoffs(evaluation: Any) -> list[Figure]:
     """A chart for each measure that has a cutoff; cutoffs of one measure share their chart."""
     charts: dict[str, Figure] = {}
-    for label in _labels(evaluation):
+    for label in first_table(evaluation).labels:
         try:
             family = label_over_k(label)
             curves = () if family in charts else evaluation.over_cutoffs(label)
@@ -420,25 +365,7 @@ def _cutoffs(evaluation: Reported) -> list[Figure]:
     return list(charts.values())
 
 
-def _precision_recall(evaluation: Reported) -> list[Figure]:
-    curves = evaluation.precision_recall()
-    chart = line_chart(curves, "Precision over recall", "recall", "interpolated precision")
-    return [Figure("Precision over recall", chart)]
-
-
-def _sorted_differences(evaluation: Reported, comparison: Comparison) -> list[tuple[str, list[Figure]]]:
-    """Charts of all queries, a chart for each pair, by measure."""
-    sections = []
-    for measure in (label for label in comparison.measures if label in _labels(evaluation)):
-        rows = [row for row in comparison.rows if row.pair.measure == measure]
-        more = f", the first {MOST_PAIRS} of {len(rows)} pairs" if len(rows) > MOST_PAIRS else ""
-        if charts := [_pair(evaluation, row) for row in rows[:MOST_PAIRS] if row.pair.n]:
-            sections.append((measure + more, charts))
-    return sections
-
-
-def _pair(evaluation: Reported, row: Row) -> Figure:
-    pair = row.pair
+def _sorted_differences(evaluation: Any, pair: PairStatistics) -> Figure:
     rows, same = differences(evaluation[pair.a], evaluation[pair.b], pair.measure)
     title = f"{pair.b} - {pair.a}"
     chart = bar_chart(
@@ -447,23 +374,7 @@ def _pair(evaluation: Reported, row: Row) -> Figure:
     return Figure(title, chart, f"{outcome(same)}; mean {same.difference:+.4f}")
 
 
-def _sorted_values(evaluation: Reported) -> list[Figure]:
-    """For each measure the values of the first run."""
-    run = evaluation.runs[0]
-    charts = []
-    for label in _labels(evaluation):
-        if len(rows := worst_first(evaluation[run], label)):
-            mean = math.fsum(rows["value"]) / len(rows)
-            chart = bar_chart(rows["value"], rows["id"], f"{label} of queries, sorted", mean=mean, signed=False)
-            charts.append(Figure(label, chart, f"mean of values {mean:.4f}"))
-    return charts
-
-
-def _labels(evaluation: Reported) -> list[str]:
-    return first_table(evaluation).labels
-
-
-def verdict(evaluation: Reported, comparison: Comparison | None, level: float = 0.95) -> str:
+def verdict(evaluation: Any, comparison: Comparison | None, level: float = 0.95) -> str:
     """The best run in the first measure, and the runs than which it is significantly better."""
     label = first_table(evaluation).labels[0]
     values = {run: means[label] for run, means in evaluation.means.items() if math.isfinite(means[label])}
@@ -482,24 +393,21 @@ def verdict(evaluation: Reported, comparison: Comparison | None, level: float = 
         return f"The runs are equal in {label} ({cell(best)}): no query differs."
     if len(leaders) > 1:
         return f"{listed(leaders)} share the best mean in {label}, {cell(best)}."
-    return f"{leaders[0]} is best in {label}, {cell(best)}: {_against_others(leaders[0], label, comparison)}."
-
-
-def _against_others(best: str, label: str, comparison: Comparison) -> str:
-    """The verdicts on the best run and each other one."""
-    rows = [row for row in comparison.rows if row.pair.measure == label and best in (row.pair.a, row.pair.b)]
-    tested = {row.pair.a if row.pair.b == best else row.pair.b: not math.isnan(row.p_corrected) for row in rows}
-    better = comparison.beaten(best, label)
-    others = [run for run in comparison.systems if run not in (best, *better)]
+    leader = leaders[0]
+    rows = [row for row in comparison.rows if row.pair.measure == label and leader in (row.pair.a, row.pair.b)]
+    tested = {row.pair.a if row.pair.b == leader else row.pair.b: not math.isnan(row.p_corrected) for row in rows}
+    beaten = comparison.beaten(leader, label)
+    others = [run for run in comparison.systems if run not in (leader, *beaten)]
     parts = {
-        "significantly better than": better,
+        "significantly better than": beaten,
         "not significantly better than": [run for run in others if tested.get(run)],
         "no test was possible against": [run for run in others if tested.get(run) is False],
         "not compared with": [run for run in others if run not in tested],
     }
     said = "; ".join(f"{what} {listed(runs)}" for what, runs in parts.items() if runs)
     correction = "" if len(comparison.systems) < 3 or comparison.correction == "none" else f", {comparison.correction}"
-    return f"{said} ({comparison.test} test{correction}, alpha {comparison.alpha:g})"
+    test = f"({comparison.test} test{correction}, alpha {comparison.alpha:g})"
+    return f"{leader} is best in {label}, {cell(best)}: {said} {test}."
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:
@@ -519,7 +427,7 @@ PAGE, MOST_ROWS = 25, 500
 
 
 def report(
-    evaluation: Reported,
+    evaluation: Any,
     comparison: Comparison | None,
     slices: Table | None,
     *,
@@ -530,7 +438,16 @@ def report(
     level: float,
 ) -> str:
     """The text of the report: arguments and errors of :meth:`torchrank.Evaluation.to_html`."""
-    _check(evaluation, comparison)
+    for kind, known, used in (
+        ("of", evaluation.runs, comparison.systems if comparison else ()),
+        ("in", first_table(evaluation).labels, comparison.measures if comparison else ()),
+    ):
+        # slices of a measure are named like ndcg@10/slice
+        if unknown := [x for x in used if x not in known and not x.startswith(tuple(f"{name}/" for name in known))]:
+            raise ValueError(
+                f"Expected a comparison {kind} {', '.join(known)}, got one {'with' if kind == 'of' else kind}"
+                f" {unknown[0]!r}; pass the result of compare() of this evaluation"
+            )
     script = _file("page.js")
     page = _template().render(
         title=title or f"Evaluation of {listed(evaluation.runs)}",
@@ -548,9 +465,9 @@ def report(
         all_queries=_queries(evaluation, comparison, MOST_ROWS, [0])[0],
         worst=_queries(evaluation, comparison, worst),
         legend=_legend(comparison, level),
-        data=_json(_data(evaluation, comparison)),
+        data=_data(evaluation, comparison),
         script=script,
-        comparison=comparison and _comparison(comparison),
+        comparison=comparison and _columns(comparison),
         warnings=comparison and comparison.warnings,
         notes=comparison and comparison.notes,
     )
@@ -572,23 +489,10 @@ def _template() -> Any:
     return page.from_string(_file("page.html.j2"))
 
 
-def _check(evaluation: Reported, comparison: Comparison | None) -> None:
-    for kind, known, used in (
-        ("of", evaluation.runs, comparison.systems if comparison else ()),
-        ("in", first_table(evaluation).labels, comparison.measures if comparison else ()),
-    ):
-        # slices of a measure are named like ndcg@10/slice
-        if unknown := [x for x in used if x not in known and not x.startswith(tuple(f"{name}/" for name in known))]:
-            raise ValueError(
-                f"Expected a comparison {kind} {', '.join(known)}, got one {'with' if kind == 'of' else kind}"
-                f" {unknown[0]!r}; pass the result of compare() of this evaluation"
-            )
-
-
 # ---- sections --------------------------------------------------------------------------------------------------------
 
 
-def _about(evaluation: Reported, comparison: Comparison | None, about: Mapping[str, str]) -> dict[str, str]:
+def _about(evaluation: Any, comparison: Comparison | None, about: Mapping[str, str]) -> dict[str, str]:
     counts = sorted({len(table) for table in evaluation.tables.values()})
     which = "all judged queries" if evaluation.queries == "judged" else "the judged queries of each run"
     lines = {
@@ -606,7 +510,7 @@ def _about(evaluation: Reported, comparison: Comparison | None, about: Mapping[s
     return lines
 
 
-def _summary(evaluation: Reported, table: Table, level: float) -> Table:
+def _summary(evaluation: Any, table: Table, level: float) -> Table:
     """The rows of each measure, or of its slices, with the best value in bold."""
     measures = [*dict.fromkeys(table["measure"])]
     rows = sorted(table.rows, key=lambda row: measures.index(row["measure"]))
@@ -629,13 +533,12 @@ def _summary(evaluation: Reported, table: Table, level: float) -> Table:
     ])  # fmt: skip
 
 
-def _comparison(comparison: Comparison) -> Table:
+def _columns(comparison: Comparison) -> Table:
     table, columns, formats = comparison.table, {}, {}
     for column in comparison.columns:
         if head := column.head:
             title = head.title.format(level=100 * comparison.level)
-            columns[title] = table[column.name]
-            formats[title] = column.format
+            columns[title], formats[title] = table[column.name], column.format
             if head.columns:
                 parts = [[cell(value, table.formats.get(name, "")) for value in table[name]] for name in head.columns]
                 columns[title] = ["-" if "-" in texts else head.form.format(*texts) for texts in zip(*parts)]
@@ -643,7 +546,7 @@ def _comparison(comparison: Comparison) -> Table:
 
 
 def _queries(
-    evaluation: Reported, comparison: Comparison | None, most: int, pairs: Sequence[int] | None = None
+    evaluation: Any, comparison: Comparison | None, most: int, pairs: Sequence[int] | None = None
 ) -> list[tuple[str, Table]]:
     """The worst queries in the first measure: for each pair of runs the largest losses, or the lowest values of a run.
 
@@ -659,9 +562,7 @@ def _queries(
         return [(f"{run}, {label}", _renamed(worst_first(evaluation[run], label, most), ["Query", label]))]
     lists = []
     for a, b in _pairs(comparison) if pairs is None else [_pairs(comparison)[number] for number in pairs]:
-        table = (
-            evaluation.losses(a, b, label, most) if pairs is None else evaluation[a].deltas(evaluation[b], label, most)
-        )
+        table = evaluation[a].deltas(evaluation[b], label, most) if pairs else evaluation.losses(a, b, label, most)
         lists.append((f"{b} - {a}, {label}", _renamed(table, ["Query", a, b, "b - a"])))
     return lists
 
@@ -702,30 +603,19 @@ def _pairs(comparison: Comparison | None) -> list[tuple[str, str]]:
     return list(dict.fromkeys((row.pair.a, row.pair.b) for row in comparison.rows)) if comparison else []
 
 
-def _data(evaluation: Reported, comparison: Comparison | None) -> dict[str, Any]:
-    """The values of all queries, in 7 digits, in the order of ids."""
-    runs = evaluation.runs
-    union = np.unique(np.concatenate([table.ids for table in evaluation.tables.values()])).tolist()
-    position = {query: n for n, query in enumerate(union)}
-    first = first_table(evaluation)
-    measures = []
+def _data(evaluation: Any, comparison: Comparison | None) -> str:
+    """The values of all queries, in 7 digits, in the order of ids: JSON for an element ``script``."""
+    runs, first, measures = evaluation.runs, first_table(evaluation), []
+    ids = np.unique(np.concatenate([table.ids for table in evaluation.tables.values()])).tolist()
     for label in first.labels:
-        values = [_spread(evaluation[run].ids.tolist(), evaluation[run].columns[label], position) for run in runs]
+        tables = [dict(zip(table.ids.tolist(), table.columns[label].tolist())) for table in evaluation.tables.values()]
+        rows = [[table.get(query, math.nan) for query in ids] for table in tables]
+        values = [[float(f"{x:.7g}") if math.isfinite(x) else None for x in row] for row in rows]
         measures.append({"label": printable(label), "higher": first.higher_is_better[label], "values": values})
     pairs = [[runs.index(a), runs.index(b)] for a, b in _pairs(comparison)]
-    ids = [printable(str(query)) for query in position]
-    return {"page": PAGE, "runs": list(map(printable, runs)), "pairs": pairs, "ids": ids, "measures": measures}
-
-
-def _spread(ids: Sequence[Any], values: np.ndarray, position: Mapping[Any, int]) -> list[float | None]:
-    row: list[float | None] = [None] * len(position)
-    for query, value in zip(ids, values.tolist()):
-        row[position[query]] = float(f"{value:.7g}") if math.isfinite(value) else None
-    return row
-
-
-def _json(data: Any) -> str:
-    """JSON for an element ``script``: ASCII, and without "<", which could end the element."""
+    names = [printable(str(query)) for query in ids]
+    data = {"page": PAGE, "runs": list(map(printable, runs)), "pairs": pairs, "ids": names, "measures": measures}
+    # ASCII, and without "<", which could end the element
     return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
