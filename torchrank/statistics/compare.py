@@ -84,18 +84,41 @@ def match(systems: Mapping[str, Any], missing: str = "error") -> Matched:
         raise ValueError(f'Expected a dictionary of systems, got {type(systems).__name__}; pass {{"a": ..., "b": ...}}')
     if len(systems) < 2:
         raise ValueError(f"Expected at least two systems, got {', '.join(map(str, systems)) or 'none'}; name each")
-    runs = {str(name): _runs(str(name), system) for name, system in systems.items()}
+    runs: dict[str, list[_Run]] = {}
+    for name, system in systems.items():
+        several = isinstance(system, list | tuple) and not all(map(_is_number, system))
+        if several and len(system) < 2:
+            got = "got one; give the run itself, without a list"
+            raise ValueError(f"Expected at least two runs of {str(name)!r}, {got}")
+        named = {f"{name}[{i}]": x for i, x in enumerate(system)} if several else {str(name): system}
+        runs[str(name)] = [_run(key, x) for key, x in named.items()]
     every = [run for system in runs.values() for run in system]
-    measures = _measures(every)
-    ids, rows, lacking = _by_id(every, missing) if every[0].ids is not None else _by_position(every)
-    filler = 0.0 if missing == "zero" else np.nan
-
-    def column(run: _Run, measure: str, row: Array) -> Array:
-        return np.where(row < 0, filler, run.columns[measure][row])
-
-    values = {}
-    for measure in measures:
-        columns = iter([column(run, measure, row) for run, row in zip(every, rows)])
+    first = every[0]
+    for run in every:
+        if different := set(first.columns) ^ set(run.columns):
+            raise ValueError(
+                f"Expected the same measures of every system, got {_three(sorted(different))} in only one of "
+                f"{first.name!r} and {run.name!r}; evaluate both with one collection"
+            )
+        if (first.ids is None) != (run.ids is None):
+            raise ValueError(
+                f"Expected ids in all systems or in none, got them in only one of {first.name!r} and {run.name!r};"
+                " give all systems as {id: value}"
+            )
+    if not first.columns:
+        raise ValueError(f"Expected values of at least one measure, got none in {first.name!r}; add a column")
+    ids, lacking = None, 0
+    if first.ids is not None:
+        ids, rows, lacking = _by_id(every, missing)
+    else:
+        lengths = {run.name: len(next(iter(run.columns.values()))) for run in every}
+        if len(set(lengths.values())) > 1:
+            way_out = "give {id: value} to match by id"
+            raise ValueError(f"Expected as many queries in every system, got {lengths}; {way_out}")
+        rows = [np.arange(length) for length in lengths.values()]
+    filler, values = 0.0 if missing == "zero" else np.nan, {}
+    for measure in first.columns:
+        columns = iter([np.where(row < 0, filler, run.columns[measure][row]) for run, row in zip(every, rows)])
         values[measure] = {name: np.stack([next(columns) for _ in system], axis=1) for name, system in runs.items()}
     directions = {label: known for run in reversed(every) for label, known in run.higher_is_better.items()}
     return Matched(values, ids, lacking, directions)
@@ -154,14 +177,6 @@ def numbered_clusters(clusters: Sequence[Any], queries: Sequence[Any]) -> Array:
     return cluster_numbers
 
 
-def _runs(name: str, system: Any) -> list[_Run]:
-    several = isinstance(system, list | tuple) and not all(_is_number(value) for value in system)
-    runs = list(system) if several else [system]
-    if several and len(runs) < 2:
-        raise ValueError(f"Expected at least two runs of {name!r}, got one; give the run itself, without a list")
-    return [_run(f"{name}[{i}]" if several else name, run) for i, run in enumerate(runs)]
-
-
 def _run(name: str, values: Any) -> _Run:
     ids, columns, directions = None, values, {}
     if hasattr(values, "ids") and hasattr(values, "columns"):
@@ -169,55 +184,24 @@ def _run(name: str, values: Any) -> _Run:
         directions = dict(getattr(values, "higher_is_better", None) or {})
     elif hasattr(values, "compute") and not hasattr(values, "__array__"):
         raise TypeError(f"Expected {name!r} to be values, got {type(values).__name__}; pass its compute()")
-    elif not isinstance(values, Mapping):
-        return _checked(_Run(name, None, {UNNAMED: _vector(f"{name!r}", values)}, {}))
-    else:
+    elif isinstance(values, Mapping):
         columns = {UNNAMED: values} if all(map(_is_number, values.values())) else values
         if all(isinstance(column, Mapping) for column in columns.values()):
             ids = list(dict.fromkeys(query for column in columns.values() for query in column))
             columns = {label: [column.get(query, np.nan) for query in ids] for label, column in columns.items()}
+    else:
+        return _Run(name, None, {UNNAMED: _vector(f"{name!r}", values)}, {})
     vectors = {str(label): _vector(f"{name!r}, {label!r}", column) for label, column in columns.items()}
-    return _checked(_Run(name, ids, vectors, directions))
-
-
-def _checked(run: _Run) -> _Run:
-    lengths = {label: len(column) for label, column in run.columns.items()}
-    if run.ids is not None:
-        lengths["ids"] = len(run.ids)
-        if len(set(run.ids)) < len(run.ids):
+    lengths = {label: len(column) for label, column in vectors.items()}
+    if ids is not None:
+        lengths["ids"] = len(ids)
+        if len(set(ids)) < len(ids):
             seen: set[Hashable] = set()
-            twice = [query for query in run.ids if query in seen or seen.add(query)]  # type: ignore[func-returns-value]
-            raise ValueError(
-                f"Expected each id of {run.name!r} once, got {_three(twice)} twice; keep one value of each"
-            )
+            twice = [query for query in ids if query in seen or seen.add(query)]  # type: ignore[func-returns-value]
+            raise ValueError(f"Expected each id of {name!r} once, got {_three(twice)} twice; keep one value of each")
     if len(set(lengths.values())) > 1:
-        raise ValueError(f"Expected columns of {run.name!r} of equal length, got {lengths}; give every query a value")
-    return run
-
-
-def _measures(runs: Sequence[_Run]) -> list[str]:
-    first = runs[0]
-    for run in runs:
-        if different := set(first.columns) ^ set(run.columns):
-            raise ValueError(
-                f"Expected the same measures of every system, got {_three(sorted(different))} in only one of "
-                f"{first.name!r} and {run.name!r}; evaluate both with one collection"
-            )
-        if (first.ids is None) != (run.ids is None):
-            raise ValueError(
-                f"Expected ids in all systems or in none, got them in only one of {first.name!r} and {run.name!r};"
-                " give all systems as {id: value}"
-            )
-    if not first.columns:
-        raise ValueError(f"Expected values of at least one measure, got none in {first.name!r}; add a column")
-    return list(first.columns)
-
-
-def _by_position(runs: Sequence[_Run]) -> tuple[None, list[Array], int]:
-    lengths = {run.name: len(next(iter(run.columns.values()))) for run in runs}
-    if len(set(lengths.values())) > 1:
-        raise ValueError(f"Expected as many queries in every system, got {lengths}; give {{id: value}} to match by id")
-    return None, [np.arange(length) for length in lengths.values()], 0
+        raise ValueError(f"Expected columns of {name!r} of equal length, got {lengths}; give every query a value")
+    return _Run(name, ids, vectors, directions)
 
 
 def _by_id(runs: Sequence[_Run], missing: str) -> tuple[list[Hashable], list[Array], int]:
@@ -381,20 +365,75 @@ def compare(
     check_settings(matched.values, alpha, level, power, margin)
     if baseline is not None:
         one_of("baseline", baseline, map(str, systems))
-    names = _pairs(list(map(str, systems)), baseline)
-    directions = _directions(matched, higher_is_better)
-    groups, warnings = _clusters(matched, clusters, test)
-    tables = [table for runs in systems.values() for table in (runs if isinstance(runs, list | tuple) else [runs])]
-    warnings = [*warnings, *of_plain_means(tables)]
+    every = list(map(str, systems))
+    names = list(itertools.combinations(every, 2))
+    if baseline is not None:
+        names = [(baseline, name) for name in every if name != baseline]
+    given = {} if higher_is_better is None else higher_is_better
+    given = dict.fromkeys(matched.values, given) if isinstance(given, bool) else given
+    for label in given:
+        one_of("each label of higher_is_better", label, matched.values)
+    directions = dict.fromkeys(matched.values, True) | matched.higher_is_better | dict(given)
+    columns = next(iter(matched.values.values()))
+    runs, notes, warnings, groups = {name: x.shape[1] for name, x in columns.items()}, [], [], None
+    if matched.missing:
+        how = "count as 0" if missing == "zero" else "are left out"
+        notes.append(f"{matched.missing} queries that some system lacks {how}")
+    if clusters is not None:
+        if test not in _CLUSTERED or max(runs.values()) > 1:
+            raise ValueError(
+                f"Expected one run of each system and test={' or '.join(map(repr, _CLUSTERED))} with clusters, got "
+                f"test={test!r}; leave the clusters out, or change the test"
+            )
+        groups = cluster_numbers(clusters, matched.ids, len(next(iter(columns.values()))))
+        count = len(np.unique(groups))
+        notes.append(f"standard errors of {count} clusters of {len(groups) / max(1, count):.3g} queries on average")
+        if count < FEW_CLUSTERS:
+            warnings.append(f"{count} clusters: their standard errors are too small below about {FEW_CLUSTERS}")
+    tables = (x if isinstance(x, list | tuple) else [x] for x in systems.values())
+    warnings += of_plain_means(itertools.chain.from_iterable(tables))
+    if max(runs.values()) > 1:
+        if min(runs.values()) == 1:
+            raise ValueError(f"Expected several runs of every system or of none, got {runs}; give at least two of each")
+        if test != "t":
+            raise ValueError(f"Expected test='t' with several runs of a system, got {test!r}; leave the test out")
+        counted = ", ".join(f"{name} {number}" for name, number in runs.items())
+        notes.append(f"Welch's t over runs ({counted}): it speaks of methods; tests over queries speak of one run each")
     pairs: list[PairStatistics] = []
     p_values: list[float] = []
     for measure, values in matched.values.items():
-        for pair, p in _of_measure(measure, values, names, test, drawing, groups, directions[measure]):
+        about: dict[str, Any] = {"measure": measure, "higher_is_better": bool(directions[measure])}
+        if max(runs.values()) > 1:
+            found = [statistics_of_runs(values[a], values[b], names=(a, b), **about) for a, b in names]
+            pairs += found
+            p_values += [pair.p for pair in found]
+            continue
+        single = {name: column[:, 0] for name, column in values.items()}
+        if test in FAMILY_TESTS:
+            lacking = np.isnan(list(single.values()))
+            incomplete = lacking.any(axis=0)
+            dropped = int((incomplete & ~lacking.all(axis=0)).sum())
+            single = {name: np.where(incomplete, np.nan, column) for name, column in single.items()}
+            family_table = family_p(np.stack(list(single.values()), axis=1)[~incomplete], test, drawing)
+            place = {name: i for i, name in enumerate(single)}
+        for a, b in names:
+            pair = paired_statistics(single[a], single[b], groups, names=(a, b), **about)
+            if test in FAMILY_TESTS:
+                pair, p = replace(pair, unpaired=dropped), float(family_table[place[a], place[b]])
+            elif test in ("t", "anytime") or pair.identical or pair.n < 2:
+                pair = pair.anytime() if test == "anytime" else pair
+                p = pair.p
+            else:
+                both = ~(np.isnan(single[a]) | np.isnan(single[b]))
+                differences = differences_of(single[a][both], single[b][both])
+                if groups is not None:
+                    differences = np.bincount(groups[both], weights=differences)
+                p = paired_p(differences, test, drawing)
             pairs.append(pair)
             p_values.append(p)
     return comparison_of(
         pairs, p_values, test=test, correction=correction, family=family, alpha=alpha, level=level, power=power,
-        margin=margin, baseline=baseline, notes=_notes(matched, missing, groups), warnings=warnings,
+        margin=margin, baseline=baseline, notes=notes, warnings=warnings,
     )  # fmt: skip
 
 
@@ -406,61 +445,6 @@ def of_plain_means(tables: Iterable[Any]) -> list[str]:
     if any(getattr(table, "weights", None) is not None for table in tables):
         warnings.append("weights of the tables are not used: every query counts alike")
     return warnings
-
-
-def _of_measure(
-    measure: str,
-    values: dict[str, Array],
-    names: Sequence[tuple[str, str]],
-    test: str,
-    drawing: Drawing,
-    groups: Array | None,
-    higher: bool,
-) -> list[tuple[PairStatistics, float]]:
-    if _several_runs(values, test):
-        pairs = [
-            statistics_of_runs(values[a], values[b], measure=measure, names=(a, b), higher_is_better=higher)
-            for a, b in names
-        ]
-        return [(pair, pair.p) for pair in pairs]
-    single = {name: column[:, 0] for name, column in values.items()}
-    incomplete = np.isnan(list(single.values())).any(axis=0)
-    if test in FAMILY_TESTS:
-        dropped = int((incomplete & ~np.isnan(list(single.values())).all(axis=0)).sum())
-        single = {name: np.where(incomplete, np.nan, column) for name, column in single.items()}
-        p = family_p(np.stack(list(single.values()), axis=1)[~incomplete], test, drawing)
-    pairs = [
-        paired_statistics(single[a], single[b], groups, measure=measure, names=(a, b), higher_is_better=higher)
-        for a, b in names
-    ]
-    if test == "anytime":
-        pairs = [pair.anytime() for pair in pairs]
-    if test in FAMILY_TESTS:
-        place = {name: i for i, name in enumerate(single)}
-        return [(replace(pair, unpaired=dropped), float(p[place[pair.a], place[pair.b]])) for pair in pairs]
-    return [(pair, _p(pair, single, test, drawing, groups)) for pair in pairs]
-
-
-def _p(pair: PairStatistics, values: dict[str, Array], test: str, drawing: Drawing, groups: Array | None) -> float:
-    if test in ("t", "anytime") or pair.identical or pair.n < 2:
-        return pair.p
-    a, b = values[pair.a], values[pair.b]
-    both = ~(np.isnan(a) | np.isnan(b))
-    differences = differences_of(a[both], b[both])
-    if groups is not None:
-        differences = np.bincount(groups[both], weights=differences)
-    return paired_p(differences, test, drawing)
-
-
-def _several_runs(values: dict[str, Array], test: str) -> bool:
-    runs = {name: column.shape[1] for name, column in values.items()}
-    if max(runs.values()) == 1:
-        return False
-    if min(runs.values()) == 1:
-        raise ValueError(f"Expected several runs of every system or of none, got {runs}; give at least two of each")
-    if test != "t":
-        raise ValueError(f"Expected test='t' with several runs of a system, got {test!r}; leave the test out")
-    return True
 
 
 def _check(test: str, correction: str | None, family: str) -> str:
@@ -478,51 +462,6 @@ def _check(test: str, correction: str | None, family: str) -> str:
             f"correction={correction!r} and family={family!r}; leave both out"
         )
     return "none"
-
-
-def _pairs(names: Sequence[str], baseline: str | None) -> list[tuple[str, str]]:
-    if baseline is None:
-        return list(itertools.combinations(names, 2))
-    return [(baseline, name) for name in names if name != baseline]
-
-
-def _directions(matched: Matched, directions: bool | Mapping[str, bool] | None) -> dict[str, bool]:
-    if isinstance(directions, bool):
-        return dict.fromkeys(matched.values, directions)
-    for label in directions or ():
-        one_of("each label of higher_is_better", label, matched.values)
-    known = {**matched.higher_is_better, **(directions or {})}
-    return {measure: bool(known.get(measure, True)) for measure in matched.values}
-
-
-def _clusters(matched: Matched, clusters: Any, test: str) -> tuple[Array | None, list[str]]:
-    if clusters is None:
-        return None, []
-    columns = next(iter(matched.values.values()))
-    if test not in _CLUSTERED or max(column.shape[1] for column in columns.values()) > 1:
-        raise ValueError(
-            f"Expected one run of each system and test={' or '.join(map(repr, _CLUSTERED))} with clusters, got "
-            f"test={test!r}; leave the clusters out, or change the test"
-        )
-    groups = cluster_numbers(clusters, matched.ids, len(next(iter(columns.values()))))
-    count = len(np.unique(groups))
-    few = f"{count} clusters: their standard errors are too small below about {FEW_CLUSTERS}"
-    return groups, [few] if count < FEW_CLUSTERS else []
-
-
-def _notes(matched: Matched, missing: str, groups: Array | None) -> list[str]:
-    notes = []
-    if matched.missing:
-        how = "count as 0" if missing == "zero" else "are left out"
-        notes.append(f"{matched.missing} queries that some system lacks {how}")
-    if groups is not None:
-        size = len(groups) / max(1, len(np.unique(groups)))
-        notes.append(f"standard errors of {len(np.unique(groups))} clusters of {size:.3g} queries on average")
-    runs = {name: column.shape[1] for name, column in next(iter(matched.values.values())).items()}
-    if max(runs.values()) > 1:
-        counted = ", ".join(f"{name} {count}" for name, count in runs.items())
-        notes.append(f"Welch's t over runs ({counted}): it speaks of methods; tests over queries speak of one run each")
-    return notes
 
 
 def best_of(checkpoints: Mapping[Any, Any], level: float = 0.95, replicates: int = 1000, seed: int = 0) -> Table:

@@ -132,26 +132,23 @@ class Gate:
                 f"Expected the measure of {self.kind} to be one of {', '.join(measures)}, got {self.measure!r};"
                 " evaluate it, too"
             )
-        return [
-            self._of_pair(pair, alpha, remark) for pair in pairs if (pair.measure, pair.a) == (self.measure, baseline)
-        ]
-
-    def _of_pair(self, pair: PairStatistics, alpha: float, remark: str) -> Verdict:
-        text = f"{self.kind} {self.measure} {'>' if self.above else '<'} {self.bound:g}"
-        distance = pair.difference - self.bound
-        spread = pair.standard_error > 0
-        few = not (pair.n > 1 and pair.standard_error >= 0)  # no spread is known of one query or cluster
-        if few or not (spread or abs(pair.difference) > 0):
-            passed, difference = self.kind == "fail-if", None if math.isnan(pair.difference) else pair.difference
-            why = "fewer than two queries that both have scored" if few else "equal on every query"
-            remarks = "; ".join(filter(None, (why, remark)))
-            return Verdict(text, pair.a, pair.b, difference, None, "not tested", passed, remarks)
-        beyond = distance if self.above else -distance
-        # A collapse to 0 on all queries has no spread, but must not pass.
-        p = pair.p_above(beyond) if spread else pair.p_constant if beyond > 0 else 1.0
-        met = p <= alpha
-        state = "significant" if met else "not significant"
-        return Verdict(text, pair.a, pair.b, pair.difference, p, state, met == (self.kind == "require"), remark)
+        text, found = f"{self.kind} {self.measure} {'>' if self.above else '<'} {self.bound:g}", []
+        for pair in (pair for pair in pairs if (pair.measure, pair.a) == (self.measure, baseline)):
+            spread = pair.standard_error > 0
+            few = not (pair.n > 1 and pair.standard_error >= 0)  # no spread is known of one query or cluster
+            if few or not (spread or abs(pair.difference) > 0):
+                passed, difference = self.kind == "fail-if", None if math.isnan(pair.difference) else pair.difference
+                why = "fewer than two queries that both have scored" if few else "equal on every query"
+                remarks = "; ".join(filter(None, (why, remark)))
+                found.append(Verdict(text, pair.a, pair.b, difference, None, "not tested", passed, remarks))
+                continue
+            beyond = (pair.difference - self.bound) * (1 if self.above else -1)
+            # A collapse to 0 on all queries has no spread, but must not pass.
+            p = pair.p_above(beyond) if spread else pair.p_constant if beyond > 0 else 1.0
+            met = p <= alpha
+            state, passed = "significant" if met else "not significant", met == (self.kind == "require")
+            found.append(Verdict(text, pair.a, pair.b, pair.difference, p, state, passed, remark))
+        return found
 
 
 #: A larger skewness of the differences, over the root of their number, distorts tests of means.
@@ -586,10 +583,11 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """All settings and numbers, in values that JSON has; NaN is None. :meth:`from_dict` reads it."""
-        rows = [
-            {name: finite(value) for name, value in {**described, **asdict(row.pair), **_p_values(row)}.items()}
-            for described, row in zip(self.table, self.rows)
-        ]
+        rows = []
+        for described, row in zip(self.table, self.rows):
+            p_values = {name: p for name, p in vars(row).items() if name != "pair"}
+            given = {**described, **asdict(row.pair), **p_values}
+            rows.append({name: finite(value) for name, value in given.items()})
         settings = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "rows"}
         return {**settings, "notes": list(self.notes), "warnings": list(self.warnings), "rows": rows}
 
@@ -640,15 +638,23 @@ class Comparison:
             a  bm25    0.35
             b  dense   0.53ᵃ
         """
-        marks = dict(zip(self.systems, _marks(len(self.systems))))
-        columns: dict[str, list[Any]] = {"": list(map(_lowered, marks.values())), "system": list(self.systems)}
+        letters, several = list(SUPERSCRIPTS), len(self.systems) > 25  # 25 letters, then the digits
+        if several:
+            numbers = map(str, range(1, len(self.systems) + 1))
+            letters = ["".join(letters[25 + int(digit)] for digit in number) for number in numbers]
+        marks = dict(zip(self.systems, letters))
+        plain = ["".join(SUPERSCRIPTS[character] for character in mark) for mark in marks.values()]
+        columns: dict[str, list[Any]] = {"": plain, "system": list(self.systems)}
         for measure in self.measures:
             rows = [row for row in self.rows if row.pair.measure == measure]
-            means = {system: _mean(system, rows) for system in self.systems}
+            means = {}
+            for system in self.systems:
+                most = max((row.pair for row in rows if system in (row.pair.a, row.pair.b)), key=lambda pair: pair.n)
+                means[system] = most.mean_a if most.a == system else most.mean_b
             known = [mean for mean in means.values() if not math.isnan(mean)]
             best = (max if rows[0].pair.higher_is_better else min)(known, default=math.nan)
             beaten = {system: {*self.beaten(system, measure)} for system in self.systems}
-            join = (" " * (len(marks) > 25)).join
+            join = (" " * several).join
             columns[measure] = [
                 Score(mean, join(mark for other, mark in marks.items() if other in beaten[system]), mean == best)
                 for system, mean in means.items()
@@ -760,14 +766,20 @@ def comparison_of(
     check_settings({pair.measure for pair in pairs}, alpha, level, power, margin)
     level = 1 - alpha if level is None else level
     p_values = [pair.p for pair in pairs] if p_values is None else list(p_values)
-    groups = _groups(pairs, family)
-    raised = {"p": p_values, "p_corrected": _corrected(p_values, groups, correction)}
+    raised = {"p_corrected": p_values}
     if margin is not None:
+        widths = [margin.get(x.measure, math.nan) if isinstance(margin, Mapping) else margin for x in pairs]
         for name in ("p_equivalent", "p_not_worse"):
-            raised[name] = _corrected(
-                [getattr(pair, name)(_margin(margin, pair.measure)) for pair in pairs], groups, correction
-            )
-    rows = [Row(pair, **{name: values[i] for name, values in raised.items()}) for i, pair in enumerate(pairs)]
+            raised[name] = [getattr(pair, name)(width) for pair, width in zip(pairs, widths)]
+    groups: dict[str, list[int]] = {}  # the rows that are corrected together
+    for i, pair in enumerate(pairs):
+        groups.setdefault(pair.measure if family == "measure" else "", []).append(i)
+    numbers = [{"p": p} for p in p_values]
+    for name, values in raised.items():
+        for group in groups.values():
+            for i, p in zip(group, correct([values[i] for i in group], correction)):
+                numbers[i][name] = p
+    rows = [Row(pair, **given) for pair, given in zip(pairs, numbers)]
     about = notes_on(pairs, p_values, test, correction, family, level, margin)
     return Comparison(
         tuple(rows), test, correction, family, alpha, level, power, margin, baseline,
@@ -786,47 +798,6 @@ def check_settings(
     for width in margin.values() if isinstance(margin, Mapping) else [margin]:
         if width is not None and not 0 < width < math.inf:
             raise ValueError(f"Expected margin to be positive, got {width}; give the largest that does not matter")
-
-
-def _groups(pairs: Sequence[PairStatistics], family: str) -> list[list[int]]:
-    """The indexes of the rows that are corrected together."""
-    groups: dict[str, list[int]] = {}
-    for i, pair in enumerate(pairs):
-        groups.setdefault(pair.measure if family == "measure" else "", []).append(i)
-    return list(groups.values())
-
-
-def _corrected(p_values: Sequence[float], groups: Sequence[Sequence[int]], correction: str) -> list[float]:
-    corrected = [math.nan] * len(p_values)
-    for group in groups:
-        for i, p in zip(group, correct([p_values[i] for i in group], correction)):
-            corrected[i] = p
-    return corrected
-
-
-def _margin(margin: float | Mapping[str, float], measure: str) -> float:
-    return margin.get(measure, math.nan) if isinstance(margin, Mapping) else margin
-
-
-def _mean(system: str, rows: Sequence[Row]) -> float:
-    pairs = [row.pair for row in rows if system in (row.pair.a, row.pair.b)]
-    largest = max(pairs, key=lambda pair: pair.n)
-    return largest.mean_a if largest.a == system else largest.mean_b
-
-
-def _marks(count: int) -> list[str]:
-    marks = list(SUPERSCRIPTS)  # 25 letters, then the digits
-    if count <= 25:
-        return marks
-    return ["".join(marks[25 + int(digit)] for digit in str(number)) for number in range(1, count + 1)]
-
-
-def _lowered(mark: str) -> str:
-    return "".join(SUPERSCRIPTS[character] for character in mark)
-
-
-def _p_values(row: Row) -> dict[str, float]:
-    return {f.name: getattr(row, f.name) for f in fields(row) if f.name != "pair"}
 
 
 def _read(kind: Any, row: Mapping[str, Any], *skipped: str) -> dict[str, Any]:

@@ -192,16 +192,6 @@ def unknown_test(test: str, known: Any) -> str:
     return f"Expected test to be one of {', '.join(known)}, got {test!r}{hint}"
 
 
-def _t(differences: Array, drawing: Drawing) -> float:
-    """Student's paired t test of equal means."""
-    return paired_statistics(np.zeros(len(differences)), differences).p
-
-
-def _anytime(differences: Array, drawing: Drawing) -> float:
-    """A test of equal means whose error rate holds for all looks together, asymptotically."""
-    return paired_statistics(np.zeros(len(differences)), differences).anytime().p
-
-
 def _randomization(differences: Array, drawing: Drawing) -> float:
     """Sign flips: Fisher's randomization test of "the labels of the systems could be swapped on every query".
 
@@ -332,12 +322,12 @@ def _scipy() -> Any:
 
 #: tests of one pair, from the differences of its queries
 PAIR_TESTS: dict[str, Callable[[Array, Drawing], float]] = {
-    "t": _t,
+    "t": lambda differences, drawing: paired_statistics(np.zeros(len(differences)), differences).p,
     "randomization": _randomization,
     "wilcoxon": _wilcoxon,
     "sign": _sign,
     "bootstrap": _bootstrap,
-    "anytime": _anytime,
+    "anytime": lambda differences, drawing: paired_statistics(np.zeros(len(differences)), differences).anytime().p,
 }
 #: tests of all pairs of systems, from the values of all
 FAMILY_TESTS: dict[str, Callable[[Array, Drawing], Array]] = {"tukey": _tukey, "randomized-tukey": _randomized_tukey}
