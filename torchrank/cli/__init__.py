@@ -130,13 +130,11 @@ def _parser() -> argparse.ArgumentParser:
         "each held-out image finds the others of its digit: before training, and after every epoch.",
     )
     demo.add_argument("--epochs", type=_least(0), default=15, help="default: %(default)s; 0 only evaluates")
-    demo.add_argument(
-        "--workers", type=_least(1), default=1, metavar="N", help="train and validate on N processes (default: 1)"
-    )
+    about = "train and validate on N processes (default: 1)"
+    demo.add_argument("--workers", type=_least(1), default=1, metavar="N", help=about)
     demo.add_argument("--seed", type=_least(0), default=0, help="of split, weights and batches (default: %(default)s)")
-    demo.add_argument(
-        "--plot", type=_new_file(".png", ".svg", ".pdf"), metavar="FILE", help="draw the curves: .png, .svg, .pdf"
-    )
+    about = "draw the curves: .png, .svg, .pdf"
+    demo.add_argument("--plot", type=_new_file(".png", ".svg", ".pdf"), metavar="FILE", help=about)
     demo.add_argument("--save", type=_new_file(), metavar="FILE", help="write the weights of the encoder when done")
     demo.add_argument("--load", type=_old_file, metavar="FILE", help="begin with weights that --save has written")
     demo.set_defaults(run=_demo)
@@ -168,86 +166,54 @@ def _add_evaluations(commands: Any) -> None:
         return parser
 
     reading = argparse.ArgumentParser(add_help=False)
-    reading.add_argument(
-        "--duplicates",
-        choices=("error", "first", "best"),
-        default="error",
-        help="the line of a document that a query has twice (default: error)",
-    )
-    reading.add_argument(
-        "--expansion",
-        type=_least(1),
-        default=100,
-        metavar="N",
-        help="refuse gzip and parquet files of more than 64 MB and N times their size, decompressed (default: 100)",
-    )
+    about = "the line of a document that a query has twice (default: error)"
+    reading.add_argument("--duplicates", choices=("error", "first", "best"), default="error", help=about)
+    about = "refuse gzip and parquet files of more than 64 MB and N times their size, decompressed (default: 100)"
+    reading.add_argument("--expansion", type=_least(1), default=100, metavar="N", help=about)
     printing = argparse.ArgumentParser(add_help=False)
-    printing.add_argument(
-        *("-m", "--measures"),
-        type=_text,
-        action="append",
-        metavar="NAME",
-        help="names of measures, one or several (default: ndcg@10 map mrr recall@100, or all of --preset)",
-    )
+    about = "names of measures, one or several (default: ndcg@10 map mrr recall@100, or all of --preset)"
+    printing.add_argument(*("-m", "--measures"), type=_text, action="append", metavar="NAME", help=about)
     printing.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
     printing.add_argument("--wide", action="store_true", help="print all columns of tables, also in a narrow terminal")
     files = argparse.ArgumentParser(add_help=False, parents=[reading, printing])
     files.add_argument("qrels", metavar="QRELS", help="file of judgments (TREC, BEIR, JSON, ...; - = standard input)")
     files.add_argument("runs", nargs="+", metavar="RUN", help="file of a run, or name=file")
-    files.add_argument(
-        "--preset", choices=tuple(OPTIONS), metavar="TOOL", help=f"the measures and options of {', '.join(OPTIONS)}"
-    )
+    about = f"the measures and options of {', '.join(OPTIONS)}"
+    files.add_argument("--preset", choices=tuple(OPTIONS), metavar="TOOL", help=about)
     files.add_argument("--queries", choices=("judged", "both"), help="the queries of means (default: judged)")
     files.add_argument("--precision", choices=("double", "single"), help="single as in pytrec_eval (default: double)")
-    files.add_argument(
-        "--ties", choices=("document", "rows", "expected"), help="order of equal scores (default: document)"
-    )
-    files.add_argument(
-        "--ignore-identical-ids",
-        action=argparse.BooleanOptionalAction,
-        help="leave out documents whose id is that of their query",
-    )
-    files.add_argument(
-        "--parent",
-        type=_text,
-        metavar="TEXT",
-        help="what separates a document from its chunk in ids, as # in doc#chunk",
-    )
+    about = "order of equal scores (default: document)"
+    files.add_argument("--ties", choices=("document", "rows", "expected"), help=about)
+    about = "leave out documents whose id is that of their query"
+    files.add_argument("--ignore-identical-ids", action=argparse.BooleanOptionalAction, help=about)
+    about = "what separates a document from its chunk in ids, as # in doc#chunk"
+    files.add_argument("--parent", type=_text, metavar="TEXT", help=about)
     about = "leave out pairs of query and document, as seen ones: lines of both, or a file of judgments"
     files.add_argument("--exclude", type=_text, metavar="FILE", help=about)
     files.add_argument("--depth", type=_least(1), metavar="K", help="keep the first K documents of each query")
-    files.add_argument(
-        "--relevance-level",
-        type=_grade,
-        metavar="GRADE",
-        help="lowest relevant grade of measures that do not use grades, as map and mrr (default: 1)",
-    )
+    about = "lowest relevant grade of measures that do not use grades, as map and mrr (default: 1)"
+    files.add_argument("--relevance-level", type=_grade, metavar="GRADE", help=about)
     files.add_argument("--unjudged", choices=UNJUDGED, help="treatment of unjudged documents (default: irrelevant)")
 
     results = argparse.ArgumentParser(add_help=False, parents=[files])
-    results.add_argument(
-        "-q", "--per-query", type=_new_file(), metavar="FILE", help="write the values of all queries; - = print them"
-    )
-    results.add_argument(
-        "--by", type=_text, metavar="FILE", help="also print slices: a file with a query and its slice in each line"
-    )
+    about = "write the values of all queries; - = print them"
+    results.add_argument("-q", "--per-query", type=_new_file(), metavar="FILE", help=about)
+    about = "also print slices: a file with a query and its slice in each line"
+    results.add_argument("--by", type=_text, metavar="FILE", help=about)
     about = "human judgments of a random sample of the queries; QRELS are then those of a model"
     results.add_argument("--human", type=_text, metavar="FILE", help=about)
-    results.add_argument(
-        "--strata", type=_text, metavar="FILE", help="with --human: a file with a query and its stratum in each line"
-    )
-    results.add_argument(
-        "--plot", type=_new_file(".png", ".svg", ".pdf"), metavar="FILE", help="draw the means, or the differences"
-    )
+    about = "with --human: a file with a query and its stratum in each line"
+    results.add_argument("--strata", type=_text, metavar="FILE", help=about)
+    about = "draw the means, or the differences"
+    results.add_argument("--plot", type=_new_file(".png", ".svg", ".pdf"), metavar="FILE", help=about)
     results.add_argument("--html", type=_new_file(".html", ".htm"), metavar="FILE", help="write a report for a browser")
 
     evaluate = command(
         "eval", "QRELS RUN [RUN ...]", [results], "print the measures of runs, with intervals",
         "Print the measures of one or several runs with confidence intervals, and how judgments and runs fit together.",
     )  # fmt: skip
-    evaluate.add_argument(
-        "--interval", type=_share, default=0.95, metavar="LEVEL", help="of intervals (default: %(default)s)"
-    )
+    about = "of intervals (default: %(default)s)"
+    evaluate.add_argument("--interval", type=_share, default=0.95, metavar="LEVEL", help=about)
     about = "with --human: print how many queries people have to judge for an interval of this width"
     evaluate.add_argument("--width", type=_difference, metavar="W", help=about)
 
@@ -255,42 +221,25 @@ def _add_evaluations(commands: Any) -> None:
         "compare", "QRELS RUN RUN [RUN ...]", [results], "print the differences of runs, with tests and gates",
         "Compare runs query by query.",
     )  # fmt: skip
-    compare.add_argument(
-        "--table",
-        choices=("pairs", "paper"),
-        default="pairs",
-        help="a row for each pair, or the table of a paper: runs x measures, with letters (default: %(default)s)",
-    )
-    compare.add_argument(
-        "--baseline", type=_text, metavar="NAME", help="compare each run with this one; default: all pairs"
-    )
+    about = "a row for each pair, or the table of a paper: runs x measures, with letters (default: %(default)s)"
+    compare.add_argument("--table", choices=("pairs", "paper"), default="pairs", help=about)
+    about = "compare each run with this one; default: all pairs"
+    compare.add_argument("--baseline", type=_text, metavar="NAME", help=about)
     tests = compare.add_mutually_exclusive_group()
     tests.add_argument("--test", default="t", metavar="TEST", choices=TESTS, help=f"{', '.join(TESTS)} (default: t)")
-    tests.add_argument(
-        "--anytime",
-        dest="test",
-        action="store_const",
-        const="anytime",
-        help="test and gates hold at all looks together, e.g. if queries are added until a gate is met",
-    )
+    about = "test and gates hold at all looks together, e.g. if queries are added until a gate is met"
+    tests.add_argument("--anytime", dest="test", action="store_const", const="anytime", help=about)
     compare.add_argument("--correction", choices=("holm", "bh", "none"), help="default: holm")
-    compare.add_argument(
-        "--family",
-        choices=("measure", "all"),
-        default="measure",
-        help="correct over the pairs of each measure, or over all (default: measure)",
-    )
+    about = "correct over the pairs of each measure, or over all (default: measure)"
+    compare.add_argument("--family", choices=("measure", "all"), default="measure", help=about)
     compare.add_argument("--alpha", type=_share, default=0.05, help="error rate of tests (default: %(default)s)")
     compare.add_argument("--seed", type=_least(0), default=0, help="of tests that draw (default: %(default)s)")
-    compare.add_argument(
-        "--worst", type=_least(1), metavar="N", help="print the N queries with the largest losses in the first measure"
-    )
-    compare.add_argument(
-        "--fail-if", action="append", default=[], metavar="COND", help="'ndcg@10 < -0.005': fail if this is significant"
-    )
-    compare.add_argument(
-        "--require", action="append", default=[], metavar="COND", help="'ndcg@10 > -0.01': pass only if significant"
-    )
+    about = "print the N queries with the largest losses in the first measure"
+    compare.add_argument("--worst", type=_least(1), metavar="N", help=about)
+    about = "'ndcg@10 < -0.005': fail if this is significant"
+    compare.add_argument("--fail-if", action="append", default=[], metavar="COND", help=about)
+    about = "'ndcg@10 > -0.01': pass only if significant"
+    compare.add_argument("--require", action="append", default=[], metavar="COND", help=about)
     compare.texts = _about_compare
 
     convert = command("convert", "IN OUT", [reading], "write a run in another format")

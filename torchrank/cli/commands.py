@@ -52,6 +52,34 @@ if TYPE_CHECKING:
 #: standard input, or standard output
 STANDARD = "-"
 
+#: options of the command that are arguments of :func:`torchrank.evaluate`
+ARGUMENTS = (
+    *("preset", "queries", "ignore_identical_ids", "precision", "ties"),
+    *("depth", "relevance_level", "unjudged", "duplicates", "expansion", "parent", "exclude"),
+)
+
+#: those that are parameters of measures
+PARAMETERS = ("relevance_level", "unjudged")
+
+#: exit statuses
+PASSED, FAILED, UNREADABLE, DATA, DISJOINT = 0, 1, 2, 3, 4
+
+#: how messages about wrong data begin; others are about the call
+ABOUT_DATA = ("Expected queries that all systems have", "Expected a key in slices", "Expected a query and its slice")
+
+#: largest losses in a report, if ``--worst`` is not given
+WORST = 10
+
+#: a plot has axes for each cutoff of a measure, up to this number, and a line over k for more
+MOST_CUTOFFS = 4
+_CUT = re.compile(r"(?P<name>.+?)[@_](?P<k>\d+)(?P<slice>/.*)?")
+
+#: seconds until a line says what is read
+PATIENCE = 2.0
+
+#: tests that draw random numbers
+DRAWING = ("randomization", "bootstrap", "randomized-tukey")
+
 
 class Input(io.BytesIO):
     """The content of a source that can be read once, with its name for messages."""
@@ -114,7 +142,7 @@ def write(path: str, text: str) -> None:
 
 def converted(options: argparse.Namespace) -> int:
     """Read a run and write it; the score alone decides the order and the ranks."""
-    endings = [ending for ending in Path(options.out).suffixes if ending != ".gz"]
+    endings, ranked = [ending for ending in Path(options.out).suffixes if ending != ".gz"], {}
     try:
         if not endings or endings[-1] not in WRITERS:
             raise ValueError(f"Expected OUT to end in {', '.join(WRITERS)}, or this and .gz, got {options.out}")
@@ -124,43 +152,12 @@ def converted(options: argparse.Namespace) -> int:
             raise ValueError(f"Expected OUT to be another file than IN, got {options.out} for both; write a new file")
         run = read_run(options.source, duplicates=options.duplicates, expansion=options.expansion).to_dict()
         # Equal scores by document id, the larger first, as trec_eval ranks them.
-        ranked = {
-            query: sorted(scores.items(), key=lambda pair: (pair[1], encode(str(pair[0]))), reverse=True)
-            for query, scores in run.items()
-        }
+        for query, scores in run.items():
+            ranked[query] = sorted(scores.items(), key=lambda pair: (pair[1], encode(str(pair[0]))), reverse=True)
         write(options.out, "".join(WRITERS[endings[-1]](ranked)))
     except (ReadingError, OSError, ImportError, ValueError) as error:
         return refused("convert", error, 3 if isinstance(error, ReadingError) else 2)
     return 0
-
-
-#: options of the command that are arguments of :func:`torchrank.evaluate`
-ARGUMENTS = (
-    *("preset", "queries", "ignore_identical_ids", "precision", "ties"),
-    *("depth", "relevance_level", "unjudged", "duplicates", "expansion", "parent", "exclude"),
-)
-
-#: those that are parameters of measures
-PARAMETERS = ("relevance_level", "unjudged")
-
-#: exit statuses
-PASSED, FAILED, UNREADABLE, DATA, DISJOINT = 0, 1, 2, 3, 4
-
-#: how messages about wrong data begin; others are about the call
-ABOUT_DATA = ("Expected queries that all systems have", "Expected a key in slices", "Expected a query and its slice")
-
-#: largest losses in a report, if ``--worst`` is not given
-WORST = 10
-
-#: a plot has axes for each cutoff of a measure, up to this number, and a line over k for more
-MOST_CUTOFFS = 4
-_CUT = re.compile(r"(?P<name>.+?)[@_](?P<k>\d+)(?P<slice>/.*)?")
-
-#: seconds until a line says what is read
-PATIENCE = 2.0
-
-#: tests that draw random numbers
-DRAWING = ("randomization", "bootstrap", "randomized-tukey")
 
 
 @dataclass(frozen=True)
@@ -242,7 +239,11 @@ def compared(options: argparse.Namespace) -> Result:
         tables = {"table" if options.format == "json" else "rows": evaluation.table(comparison)}
     tables["coverage"] = evaluation.coverage.without_notes(comparison.table)
     if options.worst:
-        tables["worst"] = _worst(evaluation, options.worst)
+        first, *others = evaluation.runs
+        label, columns = evaluation[first].labels[0], ("run", "id", "before", "after", "delta")
+        losses = {name: evaluation.losses(first, name, label, options.worst) for name in others}
+        rows = [{"run": name, **row} for name, table in losses.items() for row in table]
+        tables["worst"] = Table.of_rows(rows, columns=columns, notes=[f"{label}: the largest losses against {first}"])
     document = {
         "means": means_of(evaluation), **comparison.to_dict(), "seed": options.seed,
         "gates": [vars(outcome) for outcome in verdicts], **_about(options),
@@ -307,11 +308,7 @@ def _print(result: Result, kind: str, width: float) -> None:
 
 
 def _write(
-    evaluation: Evaluation,
-    comparison: Comparison | None,
-    options: argparse.Namespace,
-    slices: Mapping[Any, str] | None,
-    gates: Mapping[str, bool] | None = None,
+    evaluation: Evaluation, comparison: Comparison | None, options: argparse.Namespace, slices: Any, gates: Any = None
 ) -> None:
     """Write the files of the options -q, --plot and --html."""
     if options.per_query == STANDARD:
@@ -474,7 +471,10 @@ def _evaluation(options: argparse.Namespace, least: int = 1) -> tuple[Evaluation
         evaluation = evaluate(qrels, sources, measures, **arguments, progress=watched)
     for warning in caught:
         print(f"torchrank: {printable(in_shell(warning.message))}", file=sys.stderr)
-    return evaluation, None if slices is None else _by_id(evaluation, slices)
+    if slices is not None:  # by the ids of the judgments, which a parquet file has as integers
+        ids = {query for table in evaluation.tables.values() for query in table.ids.tolist()}
+        slices = {query: slices[str(query)] for query in ids if str(query) in slices}
+    return evaluation, slices
 
 
 def _with_gates(options: argparse.Namespace, slices: dict[str, str]) -> Any:
@@ -530,17 +530,10 @@ def _about(options: argparse.Namespace) -> dict[str, Any]:
     names = ("runs", "measures", *ARGUMENTS, "interval", "by", "human", "strata", "width")
     chosen = {name: getattr(options, name) for name in names if hasattr(options, name)}
     effective = Options.of(chosen["preset"], **{field.name: chosen[field.name] for field in fields(Options)})
-    return {
-        "options": chosen | vars(effective),
-        "torchrank": __version__,
-        "versions": {
-            "torchrank": __version__,
-            "torch": import_module("torch").__version__,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
-        "qrels": {"path": options.qrels, "blake2b": digest},
-    }
+    versions = {"torchrank": __version__, "torch": import_module("torch").__version__, "numpy": np.__version__}
+    versions["python"] = platform.python_version()
+    about = {"options": chosen | vars(effective), "torchrank": __version__, "versions": versions}
+    return about | {"qrels": {"path": options.qrels, "blake2b": digest}}
 
 
 def _slices(path: str) -> dict[str, str]:
@@ -551,24 +544,7 @@ def _slices(path: str) -> dict[str, str]:
         if not (fields := [decode(field) for field in line.strip().split(maxsplit=1)]):
             continue
         if len(fields) < 2 or fields[0] in slices:
-            raise ValueError(
-                f"Expected a query and its slice, each query once, in line {number} of {path}, got {decode(line)!r}"
-            )
+            where = f"in line {number} of {path}, got {decode(line)!r}"
+            raise ValueError(f"Expected a query and its slice, each query once, {where}")
         slices[fields[0]] = fields[1]
     return slices
-
-
-def _by_id(evaluation: Evaluation, slices: dict[str, str]) -> dict[Any, str]:
-    """The slices by the ids of the judgments, which a parquet file has as integers."""
-    ids = {query for table in evaluation.tables.values() for query in table.ids.tolist()}
-    return {query: slices[str(query)] for query in ids if str(query) in slices}
-
-
-def _worst(evaluation: Evaluation, most: int) -> Table:
-    """The queries with the largest losses from the first run to each other one, in the first measure."""
-    first, *others = evaluation.runs
-    label = evaluation[first].labels[0]
-    rows = [{"run": name, **row} for name in others for row in evaluation.losses(first, name, label, most)]
-    return Table.of_rows(
-        rows, columns=("run", "id", "before", "after", "delta"), notes=[f"{label}: the largest losses against {first}"]
-    )

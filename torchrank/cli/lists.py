@@ -123,15 +123,15 @@ class Description:
             raise ValueError(f"Expected the docstring of {measure.__name__} to have a formula, :math:`...`, got none")
         owner: Any = measure
         cut = "@k" if owner.takes_top_k else ""
+        first = re.sub(r"[,:]?\s*:math:`.*?`", "", text.split("\n\n")[0].replace("\n", " "))
+        sentence = re.split(r"(?<=[a-z)\]`])\.\s", first + " ")[0]
+        summary = _without_roles(sentence).strip().rstrip(".").replace("``", "`")
+        low, high = ({-math.inf: "-∞", math.inf: "∞"}.get(bound, f"{bound:g}") for bound in owner.value_range)
+        better = {True: ", higher is better", False: ", lower is better"}.get(owner.higher_is_better, "")
         return cls(
-            measure.__name__,
-            owner.name + cut,
-            _summary(text),
-            " ".join(formula[1].split()),
-            _range(owner),
-            section(measure, "Source"),
-            also_in(measure),
-        )
+            measure.__name__, owner.name + cut, summary, " ".join(formula[1].split()), f"{low} … {high}{better}",
+            section(measure, "Source"), also_in(measure),
+        )  # fmt: skip
 
 
 def section(measure: type, title: str) -> str:
@@ -151,20 +151,6 @@ def _without_roles(text: str) -> str:
     return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text)
 
 
-def _summary(text: str) -> str:
-    first = text.split("\n\n")[0].replace("\n", " ")
-    plain = re.sub(r"[,:]?\s*:math:`.*?`", "", first)
-    sentence = re.split(r"(?<=[a-z)\]`])\.\s", plain + " ")[0]
-    return _without_roles(sentence).strip().rstrip(".").replace("``", "`")
-
-
-def _range(measure: Any) -> str:
-    names = {-math.inf: "-∞", math.inf: "∞"}
-    low, high = (names.get(bound, f"{bound:g}") for bound in measure.value_range)
-    better = {True: ", higher is better", False: ", lower is better"}.get(measure.higher_is_better, "")
-    return f"{low} … {high}{better}"
-
-
 @functools.cache
 def described() -> tuple[Description, ...]:
     """Descriptions of all exported measures, in the order of their labels."""
@@ -180,18 +166,10 @@ def measure_lines(width: float) -> str:
 
 def measure_table() -> str:
     """All measures as a table in Markdown."""
-    special = "|".join(map(re.escape, IN_MARKDOWN))
-    rows = [
-        (
-            f"`{description.label}` `{description.name}`",
-            description.summary,
-            f"${re.sub(special, lambda mark: IN_MARKDOWN[mark[0]], description.formula)}$",
-            description.range,
-            description.source,
-            description.also_in,
-        )
-        for description in described()
-    ]
+    rows, special = [], "|".join(map(re.escape, IN_MARKDOWN))
+    for one in described():
+        latex = re.sub(special, lambda mark: IN_MARKDOWN[mark[0]], one.formula)
+        rows.append((f"`{one.label}` `{one.name}`", one.summary, f"${latex}$", one.range, one.source, one.also_in))
     return Table(dict(zip(MEASURE_HEAD, zip(*rows)))).to_markdown()
 
 
@@ -234,9 +212,8 @@ def _page(measure: str, spelling: str, labels: list[str]) -> str:
     ]
     if labels:
         cells = [(spelling, ", ".join(labels)), *cells]
-    return "\n".join(
-        [f"{about.label}  (torchrank.{about.name})", *rows([("", about.summary.replace("`", ""))], 0), "", *rows(cells)]
-    )
+    summary = rows([("", about.summary.replace("`", ""))], 0)
+    return "\n".join([f"{about.label}  (torchrank.{about.name})", *summary, "", *rows(cells)])
 
 
 def measure_pages(names: str) -> list[str]:
@@ -265,9 +242,8 @@ def _key(name: str) -> str:
 def preset_lines(width: float) -> str:
     """All libraries, a line for each: the name of its preset, its title, and the settings of all its measures."""
     settings = {name: f" ({_always(name)})" if name in ALWAYS else "" for name in LIBRARIES}
-    return listed(
-        [(name, title + settings[name]) for name, title in LIBRARIES.items()], width, "torchrank presets beir"
-    )
+    titles = [(name, title + settings[name]) for name, title in LIBRARIES.items()]
+    return listed(titles, width, "torchrank presets beir")
 
 
 def preset_table() -> str:
