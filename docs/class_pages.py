@@ -13,7 +13,7 @@ import measure_list
 import torchrank.public as public
 from torchrank import extend, integrations
 from torchrank.cli.lists import Description, described
-from torchrank.names.spellings import PARSE, TITLES, known
+from torchrank.names.registry import PARSE, TITLES, known
 
 #: arguments that all metrics have from torchmetrics
 INHERITED = (

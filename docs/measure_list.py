@@ -6,7 +6,7 @@ import textwrap
 
 import torchrank.public as public
 from torchrank.cli.lists import Description, described
-from torchrank.names.spellings import known
+from torchrank.names.registry import known
 
 #: families of measures: the question that they answer, and the files with their classes
 FAMILIES = {

@@ -13,10 +13,9 @@ from torchrank.evaluation.partial import PartialEvaluation, merge, partial
 from torchrank.formulas.random_ranking import expected_median_rank
 from torchrank.metrics import public
 from torchrank.metrics.public import *  # noqa: F403
-from torchrank.names.nearest import did_you_mean
-from torchrank.names.parse import parse, required, resolve
-from torchrank.names.plain_keys import plain
-from torchrank.names.presets import preset
+from torchrank.names.arguments import did_you_mean
+from torchrank.names.labels import plain
+from torchrank.names.parse import parse, preset, required, resolve
 from torchrank.names.registry import measures
 from torchrank.ranking.ranking import Ranking
 from torchrank.statistics.compare import best_of, compare

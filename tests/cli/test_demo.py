@@ -26,8 +26,8 @@ from tests.support.optional import sklearn_metrics
 from torchrank import __version__, preset
 from torchrank.cli import main
 from torchrank.cli.lists import Description, described, formula
-from torchrank.names.presets import ALWAYS, EXCEPT, LIBRARIES
-from torchrank.names.presets import rows as table_rows
+from torchrank.names.parse import ALWAYS, EXCEPT, LIBRARIES
+from torchrank.names.parse import rows as table_rows
 
 
 def of_output(text: str) -> list[str]:

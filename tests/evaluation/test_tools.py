@@ -14,7 +14,7 @@ from tests.support.pages import ROOT
 from tests.support.trec_files import collection_with_ties, write
 from torchrank.cli import main
 from torchrank.evaluation.evaluator import Options
-from torchrank.names.presets import CUTOFFS, OPTIONS
+from torchrank.names.parse import CUTOFFS, OPTIONS
 
 #: pytrec_eval's values that are sums or geometric means of queries
 GEOMETRIC = ("gm_map", "gm_bpref")

@@ -16,8 +16,7 @@ from tests.support.oracles import ORACLES
 from torchrank.cli.lists import Description
 from torchrank.metrics import ComparingMetric
 from torchrank.names.parse import parse_all
-from torchrank.names.registry import KINDS
-from torchrank.names.spellings import PARSE, TITLES, also_in, known, without_optional
+from torchrank.names.registry import DATA, KINDS, PARSE, TITLES, also_in, known, without_optional
 
 MEASURES = [cls for kind in KINDS for cls in kind.values() if cls.__module__.startswith("torchrank.metrics.")]
 RANKED = [cls for cls in MEASURES if cls in tr.RankingMetric.registry.values()]  # not curves
@@ -50,6 +49,15 @@ def test_arguments_of_functions_that_are_left_out_have_the_usual_defaults():
     usual_defaults.check("formulas")
 
 
+def test_names_elsewhere_are_of_measures_and_libraries_that_are_there():
+    assert {*DATA["measures"]} <= {measure.name for measure in MEASURES}
+    assert {*DATA["lacking"]} <= {*DATA["presets"]} <= {*DATA["titles"]}
+    keys = {"title", "options", "cutoffs", "always", "cut", "except"}
+    assert {key for preset in DATA["presets"].values() for key in preset} == keys
+    parameters = {name for measure in MEASURES for name in measure.definition()} | {"top_k"}
+    assert {value for value in DATA["parameters"].values() if isinstance(value, str)} <= parameters
+
+
 def exports(measure: type) -> Iterator[str]:
     name, module = measure.__name__, measure.__module__
     if name not in getattr(sys.modules[module], "__all__", ()):
@@ -71,15 +79,15 @@ def docstring(measure: type) -> Iterator[str]:
         if one.init and one.hint is not None and not documented:
             yield f"document {name} in the Args of {measure.__name__}"
     if "Also in:" in (measure.__doc__ or ""):
-        yield f"put names elsewhere into known_as of {measure.__name__}"
+        yield f"put names elsewhere into torchrank/names/names.toml, [measures.{measure.name}]"
 
 
 def names_elsewhere(measure: type) -> Iterator[str]:
     unknown = {one.library for one in known(measure)} - set(TITLES) - {PARSE}
     if unknown:
-        yield f"add {unknown} to TITLES in torchrank/names/spellings.py, or correct {measure.__name__}"
+        yield f"add {unknown} to [titles] in torchrank/names/names.toml, or correct [measures.{measure.name}]"
     elif not also_in(measure):
-        yield f"say with known_as in which libraries {measure.__name__} is, or in none"
+        yield f"say in names.toml in which libraries {measure.__name__} is, or in none"
 
 
 @cache
@@ -100,7 +108,7 @@ def settings(measure: type[tr.RankingMetric]) -> Iterator[str]:
             label = measure.name + without_optional(setting).replace("{k}", "5")
             label += "@5" if measure.takes_top_k and "@" not in label else ""
             if {type(metric) for metric in parse_all(label)} != {measure}:
-                yield f"correct {setting!r} in known_as: {label} is no {measure.__name__}"
+                yield f"correct {setting!r} in names.toml: {label} is no {measure.__name__}"
 
 
 def oracle(measure: type[tr.RankingMetric]) -> Iterator[str]:

@@ -16,12 +16,10 @@ import torch
 import torchrank as tr
 from tests.support.cases import cases
 from torchrank.cli.lists import read_here, read_there, spelling_table
+from torchrank.names.arguments import did_you_mean, imported, nearest
 from torchrank.names.labels import quantity_of, read
-from torchrank.names.nearest import did_you_mean, nearest
-from torchrank.names.optional import imported
 from torchrank.names.parse import parse_all, resolve
-from torchrank.names.registry import measures
-from torchrank.names.spellings import PARSE, TITLES, also_in, known, plain, without_optional
+from torchrank.names.registry import PARSE, TITLES, also_in, known, measures, plain, without_optional
 
 # What is there whatever measures are, by library.
 LABELS = {
@@ -617,7 +615,7 @@ def test_one_function_names_a_missing_package_and_the_extra_that_installs_it(mon
     checked = set()
     for file in root.glob("torchrank/**/*.py"):
         text = file.read_text()
-        assert file.name == "optional.py" or not re.search(r"raise (ImportError|ModuleNotFoundError)", text), file
+        assert file.name == "arguments.py" or not re.search(r"raise (ImportError|ModuleNotFoundError)", text), file
         for package, extra in re.findall(r"\bimported\(\"(\w+)[\w.]*\", \"(\w+)\"", text):
             assert package in {re.split(r"\W", requirement)[0] for requirement in extras[extra]}, file
             monkeypatch.setitem(sys.modules, package, None)
@@ -797,6 +795,31 @@ def test_the_line_of_other_libraries_joins_those_with_the_same_setting_and_remar
         "with `e=1` PyKEEN (`m`), first",
     ]
     assert also_in(Other) == "trec_eval (`a`), pytrec_eval (`b`)."
+
+
+def test_a_measure_of_the_user_has_the_names_of_its_class_and_no_others(monkeypatch):
+    monkeypatch.setattr(tr.RankingMetric, "registry", {**tr.RankingMetric.registry})
+    monkeypatch.setattr("torchrank.names.registry.KINDS", [tr.RankingMetric.registry])
+    monkeypatch.setattr("torchrank.state.measure.KINDS", [])
+
+    class Own(tr.NDCG):
+        name = "ownndcg"
+        known_as: ClassVar = {"parse": {"own_gain_{k}": "@{k}"}, "recbole": "theirs", "pyg": {"Mine": "~ other"}}
+
+    class Silent(Own):
+        name = "silent"
+
+    assert tr.parse("OwnGain_5").label == "ownndcg@5"
+    assert tr.preset("recbole", 3)["theirs@3"] == "ownndcg(empty_target_action=skip)@3"
+    assert also_in(Own) == "RecBole (`theirs`); PyG (`Mine`) differs: other."
+    assert also_in(Silent) == "none of the libraries compared."
+    assert tr.NDCG.known_as["beir"] == "NDCG"
+
+    class Namesake(tr.RankingMetric):
+        registry: ClassVar = {}
+        name = "ndcg"
+
+    assert also_in(Namesake) == "none of the libraries compared."
 
 
 def test_parameters_have_types_that_are_evaluated_texts_or_unknown_names():

@@ -14,11 +14,10 @@ import torch
 import torchmetrics
 
 import torchrank as tr
-from torchrank.names import arguments, optional
-from torchrank.names.docstrings import with_texts
-from torchrank.names.labels import name_of, namesake, read, write
+from torchrank.names import arguments
+from torchrank.names.arguments import with_texts
+from torchrank.names.labels import check_different, name_of, namesake, read, write
 from torchrank.names.parse import Named
-from torchrank.names.plain_keys import check_different
 from torchrank.names.registry import measures
 
 
@@ -257,15 +256,15 @@ def test_presets_have_measures_of_the_catalogue_if_it_is_given():
 
 
 def test_a_package_that_is_not_there_is_named_with_the_ways_out(monkeypatch):
-    assert optional.installed("json.decoder")
-    assert not optional.installed("torchrank_has_no_such_package")
-    assert optional.imported("json.decoder").JSONDecoder
+    assert arguments.installed("json.decoder")
+    assert not arguments.installed("torchrank_has_no_such_package")
+    assert arguments.imported("json.decoder").JSONDecoder
     with pytest.raises(ImportError, match=r"^Expected nopkg to be installed; run `pip install nopkg`, or do without$"):
-        optional.imported("nopkg.part", instead="do without")
+        arguments.imported("nopkg.part", instead="do without")
     monkeypatch.setitem(sys.modules, "json.decoder", None)
-    assert not optional.installed("json.decoder")
+    assert not arguments.installed("json.decoder")
     with pytest.raises(ImportError, match=r"run `pip install json` \(the extra 'x' of torchrank installs it\)$"):
-        optional.imported("json.decoder", "x")
+        arguments.imported("json.decoder", "x")
 
 
 def test_constructors_take_the_arguments_of_torchmetrics_with_its_defaults():
@@ -330,7 +329,7 @@ def test_signatures_have_the_values_of_their_class():
 
 
 def test_a_module_of_a_package_that_is_not_installed_is_missing_even_if_it_was_imported(monkeypatch):
-    assert optional.imported("json.decoder").JSONDecoder
+    assert arguments.imported("json.decoder").JSONDecoder
     monkeypatch.setitem(sys.modules, "json", None)
     with pytest.raises(ImportError, match="Expected json to be installed"):
-        optional.imported("json.decoder")
+        arguments.imported("json.decoder")

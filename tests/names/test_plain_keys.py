@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 import torchrank as tr
 from tests.support.cases import cases
-from torchrank.names.labels import write
-from torchrank.names.plain_keys import spell
-from torchrank.names.presets import LIBRARIES
+from torchrank.names.labels import spell, write
+from torchrank.names.parse import LIBRARIES
 from torchrank.names.registry import measures
 from torchrank.names.types import Aggregation, EmptyAction
 

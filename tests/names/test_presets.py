@@ -13,8 +13,7 @@ import torchrank as tr
 from tests.support.cases import cases
 from tests.support.optional import pytrec_eval
 from tests.support.peer_queries import assert_agree, by_trec_eval, collection, graded_batch
-from torchrank.names.parse import required
-from torchrank.names.presets import ALWAYS, CUTOFFS, EXCEPT, LIBRARIES, rows
+from torchrank.names.parse import ALWAYS, CUTOFFS, EXCEPT, LIBRARIES, required, rows
 from torchrank.names.registry import measures
 
 CUTS = (1, 3, 40)

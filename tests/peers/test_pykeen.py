@@ -8,7 +8,7 @@ import torch
 
 import torchrank as tr
 from tests.support.optional import OptionalModule
-from torchrank.names.presets import rows
+from torchrank.names.parse import rows
 from torchrank.state.aggregation import aggregate
 from torchrank.state.sums import mean
 

@@ -11,7 +11,7 @@ import torch
 import torchrank as tr
 from tests.support import usual_defaults
 from tests.support.cases import cases
-from torchrank.names.optional import installed
+from torchrank.names.arguments import installed
 from torchrank.tables import id_columns, joining, sources
 from torchrank.tables.columns import text_of
 from torchrank.tables.files import _field

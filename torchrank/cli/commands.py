@@ -480,8 +480,7 @@ def _evaluation(options: argparse.Namespace, least: int = 1) -> tuple[Evaluation
 def _with_gates(options: argparse.Namespace, slices: dict[str, str]) -> Any:
     """The measures, and those of gates, which may be of a slice."""
     from torchrank.evaluation.evaluator import MEASURES
-    from torchrank.names.parse import parse_all
-    from torchrank.names.presets import CUTOFFS, preset
+    from torchrank.names.parse import CUTOFFS, parse_all, preset
 
     if options.preset and not options.measures:
         measures: Any = preset(options.preset, *CUTOFFS[options.preset])

@@ -14,13 +14,11 @@ from typing import Any
 
 import torchrank.public  # noqa: F401 - all measures
 import torchrank.public as public
+from torchrank.names.arguments import did_you_mean
 from torchrank.names.labels import Label, read, split, write
-from torchrank.names.nearest import did_you_mean
-from torchrank.names.parse import parse_all, resolve
-from torchrank.names.presets import ALWAYS, EXCEPT, LIBRARIES, Cell
-from torchrank.names.presets import rows as table_rows
-from torchrank.names.registry import measures
-from torchrank.names.spellings import PARSE, TITLES, Known, also_in, known, plain, without_optional
+from torchrank.names.parse import ALWAYS, EXCEPT, LIBRARIES, Cell, parse_all, resolve
+from torchrank.names.parse import rows as table_rows
+from torchrank.names.registry import PARSE, TITLES, Known, also_in, known, measures, plain, without_optional
 from torchrank.statistics.table import Table
 
 WIDTH = 100

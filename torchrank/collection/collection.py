@@ -18,9 +18,8 @@ from torchrank.hardware.graphs import eager
 from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.item_lists import ListMetric, PerUserMetric
-from torchrank.names.arguments import one_of, unknown, warn
-from torchrank.names.nearest import did_you_mean
-from torchrank.names.plain_keys import KeyStyle, check_different, spell
+from torchrank.names.arguments import did_you_mean, one_of, unknown, warn
+from torchrank.names.labels import KeyStyle, check_different, spell
 from torchrank.names.types import Array, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import Estimate, Interval, Method, estimate_table

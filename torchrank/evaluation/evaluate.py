@@ -25,8 +25,8 @@ from torchrank.evaluation.evaluator import (
 )
 from torchrank.layouts.progress import progress_bar
 from torchrank.names.arguments import warn, with_hints
-from torchrank.names.presets import CUTOFFS
-from torchrank.names.presets import preset as preset_of
+from torchrank.names.parse import CUTOFFS
+from torchrank.names.parse import preset as preset_of
 from torchrank.names.types import Unjudged
 from torchrank.ranking.ranking import Ranking
 from torchrank.statistics.comparison import LABELS

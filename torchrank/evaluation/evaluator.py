@@ -15,11 +15,9 @@ import torch
 from torchrank.collection.members import check_one_library, keyed, several
 from torchrank.metrics.incomplete_judgments import judged_within
 from torchrank.metrics.intent_aware import IntentMetric
-from torchrank.names.arguments import integer, one_of, warn
+from torchrank.names.arguments import did_you_mean, integer, one_of, warn
 from torchrank.names.labels import split
-from torchrank.names.nearest import did_you_mean
-from torchrank.names.parse import parse_all
-from torchrank.names.presets import LIBRARIES, OPTIONS
+from torchrank.names.parse import LIBRARIES, OPTIONS, parse_all
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.parts import numbered
 from torchrank.ranking.ranking import Ranking

@@ -20,8 +20,7 @@ from torchrank.formulas.first_relevant import first_rank
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.precision_recall_curve import InterpolatedPrecision, PRCurve
-from torchrank.names.arguments import integer, one_of
-from torchrank.names.optional import imported
+from torchrank.names.arguments import imported, integer, one_of
 from torchrank.names.parse import parse
 from torchrank.ranking.ranking import Ranking
 from torchrank.statistics.drawing import (

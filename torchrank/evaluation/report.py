@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from torchrank.evaluation.plots import Curve, differences, label_over_k, outcome, queries_of, worst_first
-from torchrank.names.optional import imported
+from torchrank.names.arguments import imported
 from torchrank.statistics.comparison import Comparison, Effect
 from torchrank.statistics.drawing import shortened
 from torchrank.statistics.pair_statistics import PairStatistics

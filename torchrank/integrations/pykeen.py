@@ -13,7 +13,7 @@ from torch import Tensor
 from torchrank.collection.collection import RankingCollection
 from torchrank.collection.members import Metrics
 from torchrank.integrations.alone import alone, floats, members
-from torchrank.names.presets import preset
+from torchrank.names.parse import preset
 
 #: a side, a tie policy and a key of a suite
 KEY = re.compile(r"(?:(head|tail|both)\.)?(?:(expected|optimistic|pessimistic|realistic)\.)?(.+)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from torchrank.names.optional import imported
+from torchrank.names.arguments import imported
 
 
 @contextmanager

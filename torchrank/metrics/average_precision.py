@@ -61,40 +61,6 @@ class MAP(BinaryMetric):
         tensor([0.7500], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": {
-            "AP average_precision mean_average_precision": "",
-            "gmap": "(aggregation=geometric)",
-            "map_cut": "@5,10,15,20,30,100,200,500,1000",
-            "retrieval_average_precision": "(normalize=retrieved)",
-        },
-        "trec_eval": {"map": "", "map_cut_{k}": "@{k}", "gm_map": "(aggregation=geometric)"},
-        "ir_measures": "AP",
-        "beir": "MAP",
-        "mteb": "map",
-        "ranx": "map",
-        "rax": "ap_metric",
-        "lightgbm": {"map": "(normalize=min,relevance_level=0.50000003)"},
-        "xgboost": {"map": "(normalize=min)", "map@{k}-": "(normalize=min,empty_target_action=neg)@{k}"},
-        "catboost": {
-            "MAP": "(relevance_level=0.50000003,empty_target_action=neg)",
-            "MAP:top={k}": "(normalize=min,relevance_level=0.50000003,empty_target_action=neg)@{k}",
-        },
-        "TensorFlow Ranking": {
-            "MeanAveragePrecisionMetric": "with item weights `gain=linear` of grades that are 0 or the weight",
-        },
-        "metrax": "",
-        "rectools": {"MAP": "", "MAP(divide_by_k=True)": "(normalize=k)"},
-        "pyg": {"LinkPredMAP": "(normalize=min)"},
-        "recbole": {"map": "(normalize=min)"},
-        "RePlay": {"MAP": "(normalize=min)"},
-        "Transformers4Rec": {"AvgPrecisionAt": "(normalize=min)"},
-        "ranking-metrics-torch": {"": "(normalize=min)"},
-        "lenskit": {"AveragePrecision": "(normalize=length,empty_target_action=listed)"},
-        "torchmetrics": {"RetrievalMAP": "(normalize=retrieved)"},
-        "ragas": {"context_precision": "(normalize=retrieved)"},
-        "deepeval": {"ContextualPrecisionMetric": "(normalize=retrieved)"},
-    }
     name = "map"
     monotone_behind = True
 
@@ -236,7 +202,6 @@ class YAAP(BinaryMetric):
         tensor([0.6931], dtype=torch.float64)
     """
 
-    known_as = {"trec_eval": "yaap", "trec_eval9": {}}
     name = "yaap"
     value_range = (-math.inf, math.inf)
     top_k: None = None

@@ -37,7 +37,6 @@ class RNDCG(GradedMetric):
         tensor([0.8801], dtype=torch.float64)
     """
 
-    known_as = {"trec_eval": "Rndcg"}
     name = "rndcg"
     value_range = (0.0, 1.0)
     top_k: None = None
@@ -83,7 +82,6 @@ class NDCGRel(GradedMetric):
         tensor([0.9599], dtype=torch.float64)
     """
 
-    known_as = {"trec_eval": "ndcg_rel"}
     name = "ndcgrel"
     takes_unjudged_for = ("irrelevant", "condensed")
     value_range = (0.0, 1.0)

@@ -40,14 +40,6 @@ class Novelty(PerUserMetric):
         tensor([1.5000, 2.0000], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "miuf",
-        "rectools": "MeanInvUserFreq",
-        "RePlay": {
-            "Surprisal": "(normalize=True) which divides by k even if a list is shorter",
-            "Novelty": "~ the share of items that are new to the user: see `Unexpectedness`",
-        },
-    }
     name = "novelty"
     value_range = (0.0, math.inf)
 
@@ -89,12 +81,6 @@ class Popularity(PerUserMetric):
         tensor([4.5000, 2.0000], dtype=torch.float64)
     """
 
-    known_as = {
-        "pyg": "LinkPredAveragePopularity",
-        "recbole": "averagepopularity",
-        "rectools": {"AvgRecPopularity": "", "AvgRecPopularity(normalize=True)": "(normalize=True)"},
-        "Elliot": "ARP",
-    }
     name = "popularity"
     value_range = (0.0, math.inf)
     higher_is_better = False
@@ -143,14 +129,6 @@ class Unexpectedness(PerUserMetric):
         tensor([0.0000, 0.5000], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "temporal_diversity temporal_novelty",
-        "RePlay": {
-            "Unexpectedness": "of base recommendations as target, by k even if a list is shorter, and 0 without any",
-            "Novelty": "of the items of the training data as target, and 1 for an empty list",
-        },
-        "rectools": {"Intersection": "~ 1 - the value with `ref_reco` as target"},
-    }
     name = "unexpectedness"
 
     baseline: Described[Tensor | None] = described(default=None)

@@ -74,29 +74,6 @@ class Precision(BinaryMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": {"prec": "", "P": "@5,10,15,20,30,100,200,500,1000"},
-        "trec_eval": {"P_{k}": "@{k}", "set_P": ""},
-        "ir_measures": "P SetP SetP(relative=False)",
-        "beir": "P",
-        "mteb": "precision",
-        "ranx": "precision",
-        "torchmetrics": "RetrievalPrecision",
-        "pyg": "LinkPredPrecision",
-        "recbole": "precision",
-        "rectools": "Precision",
-        "RePlay": "Precision",
-        "Transformers4Rec": "PrecisionAt",
-        "ranking-metrics-torch": "precision_at",
-        "rax": {"precision_metric": "(adaptive_k=True)"},
-        "xgboost": {"pre": "(adaptive_k=True,empty_target_action=neg)"},
-        "catboost": {"PrecisionAt:top={k}": "(adaptive_k=1,relevance_level=0.50000003,empty_target_action=neg)@{k}"},
-        "TensorFlow Ranking": {"PrecisionMetric": "(adaptive_k=True)"},
-        "metrax": {"": "(adaptive_k=True)"},
-        "lenskit": {"Precision": "(adaptive_k=True,empty_target_action=listed)"},
-        "ragas": {"id_based_context_precision": "(adaptive_k=True,empty_target_action=listed)"},
-        "trulens": {"GroundTruthAgreement.precision_at_k": "(adaptive_k=True)"},
-    }
     name = "precision"
 
     adaptive_k: bool = flag(default=False)
@@ -127,30 +104,6 @@ class Recall(BinaryMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": {"R": "", "recall_cap": "(normalize=min)"},
-        "trec_eval": {"recall_{k}": "@{k}", "set_recall": ""},
-        "ir_measures": "R SetR",
-        "beir": "Recall",
-        "mteb": "recall",
-        "ranx": "recall",
-        "pyg": "LinkPredRecall",
-        "recbole": "recall",
-        "rectools": "Recall",
-        "RePlay": "Recall",
-        "torchmetrics": {"RetrievalRecall": "of the relevant candidates in the list only"},
-        "rax": {"recall_metric": "of the relevant candidates in the list only"},
-        "catboost": {"RecallAt:top={k}": "(relevance_level=0.50000003)@{k}"},
-        "TensorFlow Ranking": {"RecallMetric": "of the relevant candidates in the list only"},
-        "metrax": {"": "of the relevant candidates in the list only"},
-        "torcheval": {"": "of the relevant candidates in the list only"},
-        "Transformers4Rec": {"RecallAt": "of the relevant candidates in the list only"},
-        "ranking-metrics-torch": {"recall_at": "of the relevant candidates in the list only"},
-        "lenskit": {"Recall": "(normalize=min)"},
-        "beir_custom": {"R_cap": "(normalize=min)"},
-        "ragas": {"id_based_context_recall": "(empty_target_action=skip)"},
-        "trulens": "GroundTruthAgreement.recall_at_k",
-    }
     name = "recall"
 
     normalize: Literal["relevant", "min"] = one_of(default="relevant")
@@ -181,13 +134,6 @@ class F1(BinaryMetric):
         tensor([0.6667], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "F f1_score",
-        "trec_eval": "set_F",
-        "ir_measures": "SetF",
-        "ranx": "f1",
-        "pyg": "LinkPredF1",
-    }
     name = "f1"
     beta = 1.0
 
@@ -219,12 +165,6 @@ class FBeta(F1):
         tensor([0.8333], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": {"F_beta fbeta_score": "", "F{x}": "(beta={x})", "set_F_{x}": "(beta={root})"},
-        "rectools": "F1Beta",
-        "trec_eval": {"": "`set_F_x`, whose x is beta squared"},
-        "ir_measures": {"SetF(beta={x})": "(beta={root})"},
-    }
     name = "fbeta"
 
     beta: float = number(default=1, above=0)
@@ -255,16 +195,6 @@ class RPrecision(BinaryMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": {
-            "Rprec_mult_{x}": "(multiple={x})",
-            "Rprec_mult": [f"(multiple={step / 5:g})" for step in range(1, 11)],
-        },
-        "trec_eval": {"Rprec": "", "Rprec_mult_0.80": "(multiple=0.8)"},
-        "ir_measures": "Rprec",
-        "ranx": "r-precision",
-        "torchmetrics": {"RetrievalRPrecision": "of the relevant candidates in the list only"},
-    }
     name = "rprecision"
     top_k: None = None
 
@@ -295,7 +225,6 @@ class FallOut(BinaryMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
-    known_as = {"torchmetrics": "RetrievalFallOut"}
     name = "fallout"
     higher_is_better = False
 
@@ -345,12 +274,6 @@ class RelativePrecision(BinaryMetric):
         tensor([1.], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": {"relative_P": "@5,10,15,20,30,100,200,500,1000"},
-        "trec_eval": {"relative_P_{k}": "@{k}", "set_relative_P": ""},
-        "ir_measures": "SetP(relative=True) SetRelP",
-        "rectools": "Precision(r_precision=True)",
-    }
     name = "relprecision"
 
     def numerator(self, ranking: Ranking) -> Tensor:
@@ -375,7 +298,6 @@ class SetAP(BinaryMetric):
         tensor([0.2500], dtype=torch.float64)
     """
 
-    known_as = {"trec_eval": "set_map", "ir_measures": "SetAP"}
     name = "setap"
     top_k: None = None
 
@@ -400,7 +322,6 @@ class BinG(BinaryMetric):
         tensor([0.8155], dtype=torch.float64)
     """
 
-    known_as = {"trec_eval": "binG"}
     name = "bing"
     top_k: None = None
 

@@ -50,7 +50,6 @@ class Miscalibration(GroupMetric, PerUserMetric):
         tensor([0.0000, 1.9585], dtype=torch.float64)
     """
 
-    known_as = {"parse": "calibration"}
     name = "miscalibration"
     value_range = (0.0, math.inf)
     higher_is_better = False

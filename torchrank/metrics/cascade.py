@@ -47,14 +47,6 @@ class ERR(RankingMetric):
         tensor([0.5020], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "expected_reciprocal_rank",
-        "ir_measures": {"ERR": "through TREC's gdeval, which has `max_grade=4` and rounds to 5 decimals"},
-        "catboost": {
-            "ERR": "(max_grade=1,gain=linear,empty_target_action=neg) where grades are from 0 to 1",
-            "ERR:top={k}": "(max_grade=1,gain=linear,empty_target_action=neg)@{k} where grades are from 0 to 1",
-        },
-    }
     name = "err"
     monotone_behind = True
 
@@ -125,7 +117,6 @@ class NERR(ERR):
         tensor([0.5000], dtype=torch.float64)
     """
 
-    known_as = {"NTCIREVAL": "nERR"}
     name = "nerr"
     monotone_behind = True
 

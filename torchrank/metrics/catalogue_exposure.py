@@ -38,14 +38,6 @@ class Coverage(ExposureMetric):
         tensor(0.6000)
     """
 
-    known_as = {
-        "parse": "catalogue_coverage",
-        "pyg": "LinkPredCoverage",
-        "rectools": {"CatalogCoverage(normalize=True)": "", "CatalogCoverage": "~ the number instead of the share"},
-        "recbole": "itemcoverage",
-        "RePlay": {"Coverage": "of the items seen in training"},
-        "lenskit": {"UniqueItemCount": "~ the number instead of the share"},
-    }
     name = "coverage"
 
     def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
@@ -75,7 +67,6 @@ class Personalization(ExposureMetric):
         tensor(0.5000)
     """
 
-    known_as = {"pyg": {"LinkPredPersonalization": "for lists of k, of at most `max_src_nodes` users"}}
     name = "personalization"
 
     def amounts(self, lists: Recommended, weights: Tensor) -> Tensor:
@@ -130,7 +121,6 @@ class Entropy(Spread):
         tensor(1.5000)
     """
 
-    known_as = {"recbole": {"shannonentropy": f"(normalize=distinct,log_base={math.e})"}}
     name = "entropy"
     value_range = (0.0, math.inf)
 
@@ -172,7 +162,6 @@ class Gini(Spread):
         tensor(0.3750)
     """
 
-    known_as = {"recbole": "giniindex", "lenskit": {"ListGini": "", "ExposureGini": "(discount=geometric)"}}
     name = "gini"
     higher_is_better = False
 

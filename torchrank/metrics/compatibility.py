@@ -136,10 +136,6 @@ class Compat(RankingMetric):
         tensor([0.4000], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "compatibility",
-        "ir_measures": {"Compat": "in whose ideal a negative score ranks behind candidates that were not retrieved"},
-    }
     name = "compat"
     value_range = (0.0, 1.0)
 

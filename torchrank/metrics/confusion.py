@@ -83,7 +83,6 @@ class Accuracy(ConfusionMetric):
         tensor([0.7500], dtype=torch.float64)
     """
 
-    known_as = {"rectools": {"Accuracy": "which counts a list shorter than k as k candidates"}}
     name = "accuracy"
 
     def measure(self, ranking: Ranking) -> Tensor:
@@ -113,10 +112,6 @@ class MCC(ConfusionMetric):
         tensor([1.], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "matthews matthews_correlation matthews_corrcoef",
-        "rectools": {"MCC": "which counts a list shorter than k as k candidates"},
-    }
     name = "mcc"
     value_range = (-1.0, 1.0)
 
@@ -155,14 +150,6 @@ class Utility(ConfusionMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": {
-            "utility_{hit},{false_alarm},{miss},{rejection}": (
-                "(hit={hit},false_alarm={false_alarm},miss={miss},rejection={rejection},collection_size=0)"
-            )
-        },
-        "trec_eval": "utility",
-    }
     name = "utility"
     value_range = (-math.inf, math.inf)
 

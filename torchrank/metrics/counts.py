@@ -33,10 +33,6 @@ class NumRel(BinaryMetric):
         tensor([2.], dtype=torch.float64)
     """
 
-    known_as = {
-        "trec_eval": {"num_rel": "(aggregation=sum)"},
-        "ir_measures": {"NumRel": "(aggregation=sum,empty_target_action=listed)"},
-    }
     name = "numrel"
     value_range = (0.0, math.inf)
     top_k: None = None
@@ -63,14 +59,6 @@ class NumRelRet(BinaryMetric):
         tensor([1.], dtype=torch.float64)
     """
 
-    known_as = {
-        "trec_eval": {"num_rel_ret": "(aggregation=sum)"},
-        "ir_measures": {
-            "NumRelRet": "(aggregation=sum)",
-            "NumRet(rel={x})": "(relevance_level={x},aggregation=sum)",
-        },
-        "ranx": {"hits": "a name that other libraries have for `HitRate`"},
-    }
     name = "numrelret"
     value_range = (0.0, math.inf)
 
@@ -93,12 +81,6 @@ class NumRet(RetrievedMetric):
         tensor([2.], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "list_length",
-        "trec_eval": {"num_ret": "(aggregation=sum)"},
-        "ir_measures": {"NumRet": "(aggregation=sum)"},
-        "lenskit": {"": "`ListLength`"},
-    }
     name = "numret"
     value_range = (0.0, math.inf)
 
@@ -127,11 +109,6 @@ class NumNonrelRet(BinaryMetric):
         tensor([1.], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "num_nonrel_ret",
-        "trec_eval": {"num_nonrel_judged_ret": "(aggregation=sum)"},
-        "trec_eval9": {"num_nonrel_judged_ret": "(aggregation=sum)"},
-    }
     name = "numnonrelret"
     value_range = (0.0, math.inf)
     higher_is_better = False
@@ -166,7 +143,6 @@ class NumQ(RankingMetric):
         tensor(2.)
     """
 
-    known_as = {"parse": "num_queries", "trec_eval": "num_q", "ir_measures": {"NumQ": "(empty_target_action=listed)"}}
     name = "numq"
     value_range = (0.0, math.inf)
     takes_unjudged_for = ("irrelevant", "condensed")
@@ -204,13 +180,6 @@ class Filled(RetrievedMetric):
         (tensor([1.0000, 0.5000], dtype=torch.float64), tensor([1., 0.], dtype=torch.float64))
     """
 
-    known_as = {
-        "rectools": {
-            "SufficientReco": "(whole=True)",
-            "SufficientReco(deep=True)": "",
-            "": "whose `CoveredUsers` is `filled` of all users with test items, for any k",
-        },
-    }
     name = "filled"
 
     whole: bool = flag(default=False)
@@ -242,7 +211,6 @@ class Unrepeated(PerUserMetric):
         tensor([0.5000, 1.0000], dtype=torch.float64)
     """
 
-    known_as = {"rectools": {"UnrepeatedReco": "(whole=True)", "UnrepeatedReco(deep=True)": ""}}
     name = "unrepeated"
     takes_repeats = True
 

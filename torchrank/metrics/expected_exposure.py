@@ -129,10 +129,6 @@ class EEL(ExpectedExposureMetric):
         tensor([0.0000, 0.1250], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "EE-L expected_exposure_loss",
-        "TREC Fair Ranking": {"": "the difference of individuals for RBP, not normalised (2020)"},
-    }
     name = "eel"
     higher_is_better = False
 
@@ -165,10 +161,6 @@ class EED(ExpectedExposureMetric):
         tensor([1.1250, 1.2500], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "EE-D expected_exposure_disparity",
-        "TREC Fair Ranking": {"": "the disparity of individuals for RBP, not normalised (2020)"},
-    }
     name = "eed"
     higher_is_better = False
 
@@ -200,10 +192,6 @@ class EER(ExpectedExposureMetric):
         tensor([1.], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "EE-R expected_exposure_relevance",
-        "TREC Fair Ranking": {"": "the relevance of individuals for RBP, not normalised (2020)"},
-    }
     name = "eer"
 
     def compare(self, exposure: Tensor, target: Tensor) -> Tensor:

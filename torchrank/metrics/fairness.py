@@ -59,11 +59,6 @@ class AWRF(PopulationMetric, PerUserMetric):
         tensor([1.0000, 0.5000], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "attention_weighted_rank_fairness",
-        "TREC Fair Ranking": {"AWRF": "without its product with nDCG (2022)"},
-        "FairRankTune": {"AWRF": "~ the evenness of attention per item, see `ExposureParity`"},
-    }
     name = "awrf"
 
     discount: Discount = "clipped"
@@ -107,10 +102,6 @@ class NDKL(PopulationMetric, PerUserMetric):
         tensor([0.4250, 0.6931], dtype=torch.float64)
     """
 
-    known_as = {
-        "reranking": {"ndkl": "up to the 1e-12 that it adds to each share"},
-        "FairRankTune": {"NDKL": "whose population is the list itself, with 1e-7 added to each share"},
-    }
     name = "ndkl"
     value_range = (0.0, math.inf)
     higher_is_better = False
@@ -154,7 +145,6 @@ class DemographicParity(GroupMetric, PerUserMetric):
         tensor([0.6309,    nan], dtype=torch.float64)
     """
 
-    known_as = {"FairRankTune": {"": "its EXP of one ranking of all items, with MinMaxRatio"}}
     name = "demographicparity"
 
     def empty(self, lists: Recommended) -> Tensor:
@@ -197,13 +187,6 @@ class ExposureParity(GroupMetric, ExposureMetric):
         tensor(0.3333)
     """
 
-    known_as = {
-        "FairRankTune": {
-            "EXP": "with MinMaxRatio",
-            "AWRF": "(discount=geometric) with MinMaxRatio, and 1 - p as the patience",
-            "EXPU": "with MinMaxRatio, and the sum of relevance as the merit",
-        }
-    }
     name = "exposureparity"
 
     num_items: int = derived()

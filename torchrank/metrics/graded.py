@@ -118,7 +118,6 @@ class CG(GradedMetric):
         tensor([8.], dtype=torch.float64)
     """
 
-    known_as = {"parse": "cumulative_gain"}
     name = "cg"
 
     def of_one_rank(self) -> bool:
@@ -156,25 +155,6 @@ class DCG(GradedMetric):
         tensor([2.5079, 1.8928], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "discounted_cumulative_gain",
-        "trec_eval": {"": "`dcg`, without k"},
-        "trec_eval9": {},
-        "ranx": {"dcg": "", "dcg_burges": "(gain=exponential)"},
-        "sklearn": {"dcg_score[@{k}]": "[@{k}]"},
-        "Transformers4Rec": "DCGAt",
-        "ranking-metrics-torch": "dcg_at",
-        "pytorchltr": "",
-        "rax": {"dcg_metric": "(gain=exponential)"},
-        "catboost": {
-            "DCG": "(empty_target_action=neg)",
-            "DCG:top={k}": "(empty_target_action=neg)@{k}",
-            "DCG:top={k};type=Exp": "(gain=exponential,empty_target_action=neg)@{k}",
-        },
-        "TensorFlow Ranking": {"DCGMetric": "(gain=exponential)"},
-        "metrax": {"": "(gain=exponential)"},
-        "lenskit": {"DCG": "(discount=clipped)", "DCG(gain=rating)": "(discount=clipped,empty_target_action=neg)"},
-    }
     name = "dcg"
 
     discount: Literal["log2", "clipped", "reciprocal"] | Callable[[Tensor], Tensor] = one_of(default="log2")
@@ -225,38 +205,6 @@ class NDCG(DCG):
         tensor([0.6373], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": {
-            "normalized_dcg normalized_discounted_cumulative_gain normalised_discounted_cumulative_gain": "",
-            "ndcg_cut": "@5,10,15,20,30,100,200,500,1000",
-        },
-        "trec_eval": {"ndcg": "", "ndcg_cut_{k}": "@{k}"},
-        "ir_measures": "nDCG",
-        "beir": "NDCG",
-        "mteb": "ndcg",
-        "ranx": {"ndcg": "", "ndcg_burges": "(gain=exponential)"},
-        "torchmetrics": "RetrievalNormalizedDCG",
-        "trulens": {"GroundTruthAgreement.ndcg_at_k@{k}": "@{k}"},
-        "sklearn": {"ndcg_score[@{k}]": "[@{k}]"},
-        "pyg": "LinkPredNDCG",
-        "torchrec": "",
-        "Transformers4Rec": "NDCGAt",
-        "ranking-metrics-torch": "ndcg_at",
-        "recbole": {"ndcg": "of binary relevance"},
-        "RePlay": {"NDCG": "of binary relevance"},
-        "rectools": {
-            "NDCG(divide_by_achievable=True)": "of binary relevance",
-            "NDCG": "(normalize=k) of binary relevance",
-        },
-        "rax": {"ndcg_metric": "(gain=exponential)"},
-        "lightgbm": {"ndcg": "(gain=exponential)"},
-        "xgboost": {"ndcg": "(gain=exponential)", "ndcg@{k}-": "(gain=exponential,empty_target_action=neg)@{k}"},
-        "catboost": {"NDCG": "", "NDCG:top={k}": "@{k}", "NDCG:top={k};type=Exp": "(gain=exponential)@{k}"},
-        "TensorFlow Ranking": {"NDCGMetric": "(gain=exponential) with item weights `gain=linear` of weighted gains"},
-        "metrax": {"": "(gain=exponential)"},
-        "pytorchltr": {"": "(gain=exponential)"},
-        "lenskit": {"NDCG": "(discount=clipped)", "NDCG(gain=rating)": "(discount=clipped,empty_target_action=neg)"},
-    }
     name = "ndcg"
     value_range = (0.0, 1.0)
 
@@ -300,11 +248,6 @@ class ARP(GradedMetric):
         tensor([1.5000], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "average_relevance_position",
-        "TensorFlow Ranking": {"ARPMetric": "whose mean weighs queries by their gains"},
-        "pytorchltr": "arp",
-    }
     name = "arp"
     value_range = (1.0, math.inf)
     higher_is_better = False
@@ -334,10 +277,6 @@ class PWA(GradedMetric):
         tensor([2.0000], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "position_weighted_average",
-        "TensorFlow Ranking": {"PWAMetric": "whose default k is 5"},
-    }
     name = "pwa"
 
     def numerator(self, ranking: Ranking) -> Tensor:
@@ -365,7 +304,6 @@ class NormalizedGain(GradedMetric):
         tensor([0.8770], dtype=torch.float64)
     """
 
-    known_as = {"trec_eval": "G"}
     name = "g"
     takes_unjudged_for = ("irrelevant", "condensed")
     value_range = (0.0, 1.0)

@@ -64,16 +64,6 @@ class Bpref(BinaryMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "binary_preference",
-        "trec_eval": {"bpref": "", "gm_bpref": "(aggregation=geometric)"},
-        "ir_measures": "Bpref",
-        "ranx": {"bpref": "NaN if nothing is judged irrelevant"},
-        "TensorFlow Ranking": {
-            "BPrefMetric": "whose k skips unjudged candidates, as `unjudged=condensed`",
-            "BPrefMetric(use_trec_version=False)": "(normalize=relevant)",
-        },
-    }
     name = "bpref"
 
     normalize: Literal["min", "relevant"] = one_of(default="min")
@@ -144,7 +134,6 @@ class InfAP(BinaryMetric):
         tensor([0.8750], dtype=torch.float64)
     """
 
-    known_as = {"parse": "inferred_ap inferred_average_precision", "trec_eval": "infAP", "ir_measures": "infAP"}
     name = "infap"
     top_k: None = None
 
@@ -202,9 +191,6 @@ class Judged(RetrievedMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
-    known_as = {
-        "ir_measures": {"Judged": "which also counts negative grades as judgments and leaves out queries without any"},
-    }
     name = "judged"
     takes_unjudged_for = ("irrelevant",)
 
@@ -232,12 +218,6 @@ class Hole(RetrievedMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": {"hole_rate": "", "unj": "@5,10,15,20,30,100,200,500,1000"},
-        "trec_eval": {"unj_{k}": "@{k}"},
-        "trec_eval9": {},
-        "beir_custom": {"Hole": "~ of documents that are judged for no query"},
-    }
     name = "hole"
     higher_is_better = False
 

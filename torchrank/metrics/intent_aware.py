@@ -93,12 +93,6 @@ class PIA(IntentMetric, Precision):
         tensor([0.7500], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "precision_ia",
-        "ir_measures": "P_IA",
-        "pyndeval": "P-IA",
-        "TensorFlow Ranking": {"PrecisionIAMetric": "(adaptive_k=True)"},
-    }
     name = "pia"
 
 
@@ -121,7 +115,6 @@ class APIA(IntentMetric, MAP):
         tensor([0.7500], dtype=torch.float64)
     """
 
-    known_as = {"ir_measures": "AP_IA MAP_IA", "pyndeval": "MAP-IA"}
     name = "apia"
 
 
@@ -142,7 +135,6 @@ class SubtopicRecall(IntentMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
-    known_as = {"parse": "subtopic_recall S_recall", "ir_measures": "StRecall", "pyndeval": "strec"}
     name = "strecall"
 
     def of_each(self, rows: Ranking) -> Tensor:

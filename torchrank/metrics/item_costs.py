@@ -74,13 +74,6 @@ class TBG(CostMetric):
         tensor([0.4764, 0.4928], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "time_biased_gain",
-        "cwl_eval": {
-            "TBG": "with probabilities of 1, a second per word and no other time, is its ETU of costs in place of"
-            " `lengths`; its EU divides by the sum of the decays of all ranks"
-        },
-    }
     name = "tbg"
 
     lengths: Described[Tensor] = described()
@@ -137,10 +130,6 @@ class UMeasure(CostMetric):
         tensor([0.8000, 0.8200], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "u_measure",
-        "cwl_eval": {"UMeasure": "~ discounts each item by its start, and normalises by the discounts of all ranks"},
-    }
     name = "umeasure"
 
     lengths: Described[Tensor] = described()
@@ -195,12 +184,6 @@ class CWLCost(UserModel, BoundedGain, CostMetric):
         tensor([2.5000], dtype=torch.float64)
     """
 
-    known_as = {
-        "cwl_eval": {
-            "EC": "where `behind` is its `max_cost`, and the K of BPM counts ranks",
-            "ETC": "(of=total_cost) where a user who would go on from the last rank counts as well",
-        }
-    }
     name = "cwlcost"
     higher_is_better = False
 

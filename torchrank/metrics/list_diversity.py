@@ -50,12 +50,6 @@ class IntraListDiversity(PerUserMetric):
         tensor([0.6667, 0.0000], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "ILD intra_list_diversity",
-        "pyg": {"LinkPredDiversity": "~ one category for each item, and lists shorter than k are divided by k (k - 1)"},
-        "rectools": {"IntraListDiversity": "~ the Hamming distance is a count, and a list of one item scores 0"},
-        "lenskit": {"ILS": "~ the mean similarity"},
-    }
     name = "diversity"
     value_range = (0.0, 2.0)
     fewest = 2
@@ -135,7 +129,6 @@ class CategoricalDiversity(PerUserMetric):
         tensor([0.6667, 0.6667], dtype=torch.float64)
     """
 
-    known_as = {"RePlay": "CategoricalDiversity"}
     name = "categoricaldiversity"
 
     categories: Described[Tensor] = described()
@@ -182,7 +175,6 @@ class CategoryEntropy(PerUserMetric):
         tensor([1., 0.], dtype=torch.float64)
     """
 
-    known_as = {"lenskit": {"Entropy": "(smoothing=1e-06)", "RankBiasedEntropy": "(patience=0.85,smoothing=1e-06)"}}
     name = "categoryentropy"
     value_range = (0.0, math.inf)
 

@@ -168,12 +168,6 @@ class AlphaDCG(BoundedMetric, DiscountedMetric):
         tensor([1.7500], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "\N{GREEK SMALL LETTER ALPHA}_DCG",
-        "TensorFlow Ranking": {"AlphaDCGMetric": "without item weights"},
-        "ir_measures": {"alpha_DCG": "", "alpha_DCG@{k}": "(bounded=True)@{k} at k = 1 ndeval omits the division"},
-        "pyndeval": {"alpha-DCG@{k}": "(bounded=True)@{k} at k = 1 ndeval omits the division"},
-    }
     name = "alphadcg"
     value_range = (0.0, math.inf)
 
@@ -209,11 +203,6 @@ class AlphaNDCG(DiscountedMetric):
         tensor([0.8406], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "\N{GREEK SMALL LETTER ALPHA}_nDCG",
-        "ir_measures": {"alpha_nDCG": "which orders equal candidates by document id"},
-        "pyndeval": {"alpha-nDCG": "which orders equal candidates by document id"},
-    }
     name = "alphandcg"
 
     def measure(self, ranking: Ranking) -> Tensor:
@@ -270,13 +259,6 @@ class ERRIA(BoundedMetric, CascadeMetric):
         tensor([0.4375], dtype=torch.float64)
     """
 
-    known_as = {
-        "ir_measures": {
-            "ERR_IA": "",
-            "ERR_IA@{k}": "(bounded=True)@{k} at k = 1 ndeval omits this division and the one by N",
-        },
-        "pyndeval": {"ERR-IA@{k}": "(bounded=True)@{k} at k = 1 ndeval omits this division and the one by N"},
-    }
     name = "erria"
 
     def measure(self, ranking: Ranking) -> Tensor:
@@ -309,10 +291,6 @@ class NERRIA(CascadeMetric):
         tensor([0.7778], dtype=torch.float64)
     """
 
-    known_as = {
-        "ir_measures": {"nERR_IA": "which orders equal candidates by document id"},
-        "pyndeval": {"nERR-IA": "which orders equal candidates by document id"},
-    }
     name = "nerria"
 
     def measure(self, ranking: Ranking) -> Tensor:
@@ -343,7 +321,6 @@ class NRBP(AlphaMetric):
         tensor([0.6562], dtype=torch.float64)
     """
 
-    known_as = {"ir_measures": "NRBP", "pyndeval": "NRBP"}
     name = "nrbp"
 
     beta: float = number(default=0.5, least=0, most=1)
@@ -377,10 +354,6 @@ class NNRBP(NRBP):
         tensor([0.7778], dtype=torch.float64)
     """
 
-    known_as = {
-        "ir_measures": {"nNRBP": "which orders equal candidates by document id"},
-        "pyndeval": {"nNRBP": "which orders equal candidates by document id"},
-    }
     name = "nnrbp"
 
     def measure(self, ranking: Ranking) -> Tensor:

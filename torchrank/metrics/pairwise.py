@@ -53,14 +53,6 @@ class LRAP(BinaryMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "label_ranking_average_precision",
-        "sklearn": {
-            "label_ranking_average_precision_score": "(ties=grouped,empty_target_action=pos)",
-            "average_precision_score": "(ties=grouped)",
-        },
-        "torchmetrics": {"MultilabelRankingAveragePrecision": "(ties=grouped,empty_target_action=pos)"},
-    }
     name = "lrap"
     policies = ("expected", "optimistic", "pessimistic", "grouped")
     top_k: None = None
@@ -94,10 +86,6 @@ class CoverageError(BinaryMetric):
         tensor([2.5000], dtype=torch.float64)
     """
 
-    known_as = {
-        "sklearn": {"coverage_error": "(ties=pessimistic)"},
-        "torchmetrics": {"MultilabelCoverageError": "(ties=pessimistic)"},
-    }
     name = "coverageerror"
     value_range = (0.0, math.inf)
     higher_is_better = False
@@ -129,11 +117,6 @@ class RankingLoss(BinaryMetric):
         tensor([0.2500], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "ranking_loss",
-        "sklearn": {"label_ranking_loss": "(ties=pessimistic)"},
-        "torchmetrics": {"MultilabelRankingLoss": "(ties=pessimistic)"},
-    }
     name = "rankingloss"
     higher_is_better = False
     top_k: None = None
@@ -187,13 +170,6 @@ class OPA(RankingMetric):
         tensor([0.6000], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "ordered_pair_accuracy",
-        "rax": {"opa_metric": "(ties=pessimistic)"},
-        "TensorFlow Ranking": {
-            "OPAMetric": "(ties=pessimistic,average=pair) with item weights that depend on the grade alone, as `gain`"
-        },
-    }
     name = "opa"
     takes_unjudged_for = ("irrelevant", "condensed")
     top_k: None = None

@@ -55,7 +55,6 @@ class APLT(TailMetric, PerUserMetric):
         tensor([0.5000, 0.0000], dtype=torch.float64)
     """
 
-    known_as = {"Elliot": "APLT"}
     name = "aplt"
 
     def measure(self, lists: Recommended) -> Tensor:
@@ -91,7 +90,6 @@ class TailPercentage(APLT):
         tensor([0.5000, 1.0000], dtype=torch.float64)
     """
 
-    known_as = {"recbole": {"tailpercentage": "whose `tail_ratio` is `tail`"}}
     name = "tailpercentage"
 
     interactions: Described[Tensor] = described()
@@ -128,7 +126,6 @@ class ACLT(TailMetric, PerUserMetric):
         tensor([2., 0.], dtype=torch.float64)
     """
 
-    known_as = {"Elliot": "ACLT"}
     name = "aclt"
     value_range = (0.0, math.inf)
 

@@ -202,33 +202,6 @@ class MR(PositionMetric):
         tensor([0.], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": {
-            "mean_rank": "",
-            "gmr": "(aggregation=geometric)",
-            "hmr": "(aggregation=harmonic)",
-            "median_rank": "(aggregation=midpoint)",
-            "iamr": "(inverse=True)",
-            "inverse_geometric_mean_rank igmr": "(aggregation=geometric,inverse=True)",
-            "inverse_median_rank": "(aggregation=midpoint,inverse=True)",
-            "adjusted_mean_rank aamr amr": "(adjusted=ratio)",
-            "adjusted_mean_rank_index aamri amri": "(adjusted=index)",
-            "zamr zmr": "(adjusted=z)",
-        },
-        "pykeen": {
-            "": "equal with `filtered=True,average=positive,ties=realistic`",
-            "arithmetic_mean_rank": "",
-            "geometric_mean_rank": "(aggregation=geometric)",
-            "harmonic_mean_rank": "(aggregation=harmonic)",
-            "median_rank": "~ the median of positives, not of queries",
-            "inverse_arithmetic_mean_rank": "(inverse=True)",
-            "inverse_geometric_mean_rank": "(aggregation=geometric,inverse=True)",
-            "inverse_median_rank": "~ of the median of positives",
-            "adjusted_arithmetic_mean_rank": "(adjusted=ratio)",
-            "adjusted_arithmetic_mean_rank_index": "(adjusted=index)",
-            "z_arithmetic_mean_rank": "(adjusted=z)",
-        },
-    }
     name = "mr"
     value_range = (1.0, math.inf)
     higher_is_better = False
@@ -315,40 +288,6 @@ class MRR(PositionMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": {
-            "RR mean_reciprocal_rank reciprocal_rank retrieval_reciprocal_rank": "",
-            "adjusted_mean_reciprocal_rank adjusted_mrr aihmr amrr": "(adjusted=index)",
-            "zihmr zmrr": "(adjusted=z)",
-        },
-        "trec_eval": {"recip_rank": "without k"},
-        "ir_measures": "RR",
-        "beir_custom": "MRR",
-        "mteb": "mrr",
-        "msmarco": "MRR",
-        "ranx": "mrr",
-        "torchmetrics": "RetrievalMRR",
-        "pyg": "LinkPredMRR",
-        "recbole": "mrr",
-        "rectools": "MRR",
-        "RePlay": "MRR",
-        "lenskit": "RecipRank",
-        "rax": "mrr_metric",
-        "trulens": "GroundTruthAgreement.mrr",
-        "catboost": {
-            "MRR": "(relevance_level=0.50000003,empty_target_action=neg)",
-            "MRR:top={k}": "(relevance_level=0.50000003,empty_target_action=neg)@{k}",
-        },
-        "TensorFlow Ranking": "MRRMetric",
-        "torcheval": "",
-        "metrax": "",
-        "Transformers4Rec": "",
-        "pykeen": {
-            "inverse_harmonic_mean_rank": "",
-            "adjusted_inverse_harmonic_mean_rank": "(adjusted=index)",
-            "z_inverse_harmonic_mean_rank": "(adjusted=z)",
-        },
-    }
     name = "mrr"
     monotone_behind = True
 
@@ -386,43 +325,6 @@ class HitRate(PositionMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": {
-            "success": "@1,5,10",
-            "hits": "",
-            "hit": "",
-            "HR": "",
-            "hit_ratio": "",
-            "H": "",
-            **dict.fromkeys(("top_k_accuracy_score", "top_k_accuracy"), ""),
-            **dict.fromkeys(("top_{k}_accuracy", "h_at_{k}"), "@{k}"),
-            "ahits_at_{k}": "(adjusted=index)@{k}",
-            "ah_at_{k}": "(adjusted=index)@{k}",
-            "ahits": "(adjusted=index)",
-            "ah": "(adjusted=index)",
-        },
-        "trec_eval": {"success_{k}": "@{k}"},
-        "ir_measures": "Success",
-        "ranx": {"hit_rate": "", "hits": "~ the number of hits, `numrelret`"},
-        "torchmetrics": "RetrievalHitRate",
-        "pyg": "LinkPredHitRatio",
-        "recbole": "hit",
-        "rectools": "HitRate",
-        "RePlay": "HitRate",
-        "lenskit": "Hit",
-        "trulens": "GroundTruthAgreement.ir_hit_rate",
-        "TensorFlow Ranking": "HitsMetric",
-        "torcheval": "",
-        "sentence-transformers": "accuracy",
-        "beir_custom": "Accuracy",
-        "mteb": "hit_rate",
-        "Keras": "top_k_categorical_accuracy",
-        "pykeen": {
-            "hits_at_{k}": "@{k}",
-            "adjusted_hits_at_{k}": "(adjusted=index)@{k}",
-            "z_hits_at_{k}": "(adjusted=z)@{k}",
-        },
-    }
     name = "hitrate"
     monotone_behind = True
 
@@ -455,7 +357,6 @@ class FirstRank(BinaryMetric):
         tensor([1.6667], dtype=torch.float64)
     """
 
-    known_as = {"parse": "rank_of_first first_relevant_rank"}
     name = "firstrank"
     value_range = (1.0, math.inf)
     higher_is_better = False

@@ -50,10 +50,6 @@ class PRCurve(Precision):
         (tensor([1.0000, 0.5000, 0.6667]), tensor([0.5000, 0.5000, 1.0000]), tensor([1, 2, 3]))
     """
 
-    known_as = {
-        "parse": "precision_recall_curve retrieval_precision_recall_curve",
-        "ranx": {"": "which draws the interpolated curve"},
-    }
     name = "prcurve"
     #: a registry of its own: a curve is not a number, so it is not listed among the measures
     registry: ClassVar[dict[str, type[RankingMetric]]] = {}
@@ -172,16 +168,6 @@ class InterpolatedPrecision(BinaryMetric):
         tensor([0.6667], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": {
-            "iprec_at_recall_{x}": "(recall={x})",
-            "iprec_at_recall": [f"(recall={step / 10:g})" for step in range(11)],
-        },
-        "trec_eval": {"iprec_at_recall_0.50": "(recall=0.5)"},
-        "trec_eval9": {"iprec_at_recall_0.50": "(recall=0.5,rounding=up)"},
-        "ir_measures": {"IPrec@{x}": "(recall={x},rounding=up)"},
-        "ranx": {"interpolated_precision_at_recall_{x}": "(recall={x},rounding=up)"},
-    }
     name = "iprec"
     top_k: None = None
 
@@ -234,14 +220,6 @@ class ElevenPoint(BinaryMetric):
         tensor([0.9091], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": {
-            "11pt_avg_{xs} 11_pt_avg_{xs}": "(points={{{xs}}})",
-            "3pt_avg three_point": "(points={{0.2,0.5,0.8}})",
-        },
-        "trec_eval": "11pt_avg",
-        "trec_eval9": {"11pt_avg": "(rounding=up)"},
-    }
     name = "elevenpoint"
     top_k: None = None
 
@@ -277,7 +255,6 @@ class RecallAtPrecision(BinaryMetric):
         tensor([0.6667], dtype=torch.float64)
     """
 
-    known_as = {"parse": "recall_at_fixed_precision retrieval_recall_at_fixed_precision"}
     name = "recallatprecision"
     monotone_behind = True
 

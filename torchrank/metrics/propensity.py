@@ -89,7 +89,6 @@ class PSP(PropensityScored):
         tensor([0.2500], dtype=torch.float64)
     """
 
-    known_as = {"pyxclib": {"psprecision": "(average=pooled)"}}
     name = "psp"
 
 
@@ -122,7 +121,6 @@ class PSNDCG(PropensityScored, DCG):
         tensor([0.2500], dtype=torch.float64)
     """
 
-    known_as = {"pyxclib": {"psndcg": "(average=scaled)"}}
     name = "psndcg"
     averages = ("query", "pooled", "scaled")
 
@@ -167,7 +165,6 @@ class IPS(InverseGrades):
         tensor([2.], dtype=torch.float64)
     """
 
-    known_as = {"parse": {"snips": "(self_normalized=True)"}}
     name = "ips"
 
     discount: Literal["none", "log2", "reciprocal"] | Callable[[Tensor], Tensor] = one_of(default="none")

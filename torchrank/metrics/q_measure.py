@@ -51,7 +51,6 @@ class QMeasure(GradedMetric):
         tensor([0.6786], dtype=torch.float64)
     """
 
-    known_as = {"NTCIREVAL": "Q-measure"}
     name = "qmeasure"
     takes_unjudged_for = ("irrelevant", "condensed")
     value_range = (0.0, 1.0)

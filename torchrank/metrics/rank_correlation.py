@@ -99,11 +99,6 @@ class KendallTau(ComparingMetric):
         tensor([0.3333], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "kendall tau kendall_tau_b",
-        "scipy": {"kendalltau": "with its variants b and c"},
-        "torchmetrics": {"KendallRankCorrCoef": "~ over all samples, and its variant a is gamma here"},
-    }
     name = "kendalltau"
 
     variant: Literal["a", "b", "c", "gamma"] = one_of(default="b")
@@ -194,7 +189,6 @@ class WeightedTau(ComparingMetric):
         tensor([0.5455], dtype=torch.float64)
     """
 
-    known_as = {"parse": "weighted_kendall_tau", "scipy": {"weightedtau": "whose `rank=True` is the default here"}}
     name = "weightedtau"
 
     weigh_by: Literal["both", "preds", "target"] = one_of(default="both")
@@ -229,7 +223,6 @@ class APTau(ComparingMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
-    known_as = {"parse": "tau_ap", "ircor": ""}
     name = "aptau"
     of_differences = False
 
@@ -264,11 +257,6 @@ class Spearman(ComparingMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "spearman_rho",
-        "scipy": "spearmanr",
-        "torchmetrics": {"SpearmanCorrCoef": "~ over all samples"},
-    }
     name = "spearman"
 
     def compare(self, both: Orders) -> Tensor:

@@ -269,11 +269,6 @@ class LIP(ComparingMetric):
         tensor([2.], dtype=torch.float64)
     """
 
-    known_as = {
-        "lenskit_reranking": {
-            "least_item_promoted": "~ counts ranks by `target` from 0, so it is 1 less for a value above 0"
-        },
-    }
     name = "lip"
     value_range = (0.0, math.inf)
     higher_is_better = False
@@ -336,11 +331,6 @@ class RBO(ComparingMetric):
         tensor([0.8750], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "rank_biased_overlap",
-        "rbo": {"rbo_ext": "without ties"},
-        "lenskit_reranking": {"rank_biased_overlap": "(p=0.85)@{k}"},
-    }
     name = "rbo"
     value_range = (0.0, 1.0)
     top_k: int | None = integer(default=None, least=1, kw_only=False)  # type: ignore[assignment]
@@ -398,7 +388,6 @@ class RBA(ComparingMetric):
         tensor([0.6490], dtype=torch.float64)
     """
 
-    known_as = {"parse": "rank_biased_alignment", "RBStar": {"RBA": "for its lower bound; p is `phi`, 0.95"}}
     name = "rba"
     value_range = (0.0, 1.0)
 
@@ -435,7 +424,6 @@ class RBR(ComparingMetric):
         tensor([0.6250], dtype=torch.float64)
     """
 
-    known_as = {"parse": "rank_biased_recall", "RBStar": {"RBR": "for its lower bound; p is `phi`, 0.95"}}
     name = "rbr"
     value_range = (0.0, 1.0)
     top_k: int | None = integer(default=None, least=1, kw_only=False)  # type: ignore[assignment]
@@ -473,7 +461,6 @@ class PMRR(ComparingMetric):
         tensor([0.6667], dtype=torch.float64)
     """
 
-    known_as = {"parse": "p_mrr", "mteb": {"": "`p-MRR`, if no scores are tied; equal scores rank in order of the run"}}
     name = "pmrr"
 
     def empty(self, ranking: Ranking) -> Tensor:

@@ -43,15 +43,6 @@ class AUROC(BinaryMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": "AUC roc_auc gauc rocauc",
-        "torchmetrics": {"RetrievalAUROC": "(empty_target_action=neg)"},
-        "ir_measures": {"Accuracy": "", "Accuracy(rel={rel})": "(relevance_level={rel})"},
-        "sklearn": {"roc_auc_score": "of one query"},
-        "RePlay": {"RocAuc": "1 if the first k are all relevant"},
-        "recbole": {"gauc": "~ weighs queries by their positives: pass weights"},
-        "torchrec": {"GAUC": "which leaves out queries whose scores are all equal"},
-    }
     name = "auroc"
 
     max_fpr: float | None = number(default=None, above=0, most=1)
@@ -137,7 +128,6 @@ class PartialAUC(BinaryMetric):
         tensor([0.2500], dtype=torch.float64)
     """
 
-    known_as = {"parse": "pauc", "rectools": "PartialAUC"}
     name = "partialauc"
 
     def need(self) -> Need:
@@ -180,7 +170,6 @@ class PAP(PartialAUC):
         tensor([0.7500], dtype=torch.float64)
     """
 
-    known_as = {"parse": "pap_at pap_k", "rectools": "PAP"}
     name = "pap"
 
     def measure(self, ranking: Ranking) -> Tensor:

@@ -97,14 +97,6 @@ class RBP(UserMetric):
         tensor([0.6250], dtype=torch.float64)
     """
 
-    known_as = {
-        "parse": {"rank_biased_precision": "", "rbp{x}": "(p={x})", "rbp_p={p} rbp_{p}": "(p={p})"},
-        "trec_eval": {"rbp": "~ of the same p, with the largest grade of a query as `max_grade` if that exceeds 1"},
-        "trec_eval9": {},
-        "ir_measures": {"RBP(rel={rel})": "(p=0.8,relevance_level={rel})"},
-        "ranx": {"rbp{x}": "(p={x}) whose gains are the grades, so `max_grade` times as much"},
-        "lenskit": {"RBP": "(p=0.85)"},
-    }
     name = "rbp"
 
     p: float = number(default=0.9, above=0, below=1)
@@ -141,11 +133,6 @@ class RBPResidual(RetrievedMetric):
         tensor([0.3750], dtype=torch.float64)
     """
 
-    known_as = {
-        "trec_eval": {"rbp_resid": "~ omits the first term if all is judged"},
-        "trec_eval9": {},
-        "cwl_eval": {"": "its residuals"},
-    }
     name = "rbpresidual"
     higher_is_better = False
     takes_unjudged_for = ("irrelevant",)
@@ -258,25 +245,6 @@ class CWL(UserModel, UserMetric):
         tensor([1.1309], dtype=torch.float64)
     """
 
-    known_as = {
-        "cwl_eval": {
-            "": "where `top_k` is k or K",
-            "EU": "",
-            "ETU": "(of=total_utility) where a user who would go on from the last rank counts as well",
-            "ED": "(of=depth)",
-        },
-        "ir_measures": {
-            "": "whose `max_rel` is `max_grade`",
-            "INST": "(user=inst)",
-            "INSQ": "(user=insq)",
-            "BPM": "(user=bpm)",
-            "SDCG": "(user=sdcg)",
-            "NERR8": "(user=nerr8)",
-            "NERR9": "(user=nerr9)",
-            "NERR10": "(user=nerr10,p=0.9)",
-            "NERR11": "(user=nerr11)",
-        },
-    }
     name = "cwl"
 
     of: Literal["utility", "total_utility", "depth"] = one_of(default="utility")

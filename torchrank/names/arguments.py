@@ -1,21 +1,22 @@
-"""Checks of arguments: errors that name the expected and the given value, and warnings at the line of the user."""
+"""Arguments: their checks, with errors that name what is meant; optional packages; docstrings that list a registry."""
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import math
+import re
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from numbers import Integral, Real
 from typing import Any, TypeVar, cast
 
-import numpy as np
-
 from torchrank.names.labels import name_of, write
-from torchrank.names.nearest import closest, did_you_mean
-from torchrank.names.registry import measures
+from torchrank.names.registry import DATA, measures
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,7 +61,9 @@ def number(
 
 def plain(value: Any) -> Any:
     """Convert a number of NumPy to one of Python, so that labels show both alike. Return other values as they are."""
-    return value.item() if isinstance(value, np.generic) else value
+    import numpy  # here, because commands that only print names do without it
+
+    return value.item() if isinstance(value, numpy.generic) else value
 
 
 # Integers up to this one are exact in float64.
@@ -161,3 +164,97 @@ def warn(message: str) -> None:
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in inside:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, stacklevel=level)
+
+
+# ---- the known names that are most like an unknown one ---------------------------------------------------------------
+
+
+def nearest(names: Iterable[str], known: dict[str, str]) -> list[str]:
+    """Up to three names of different measures that are most like the given ones; a known one alone."""
+    names = tuple(names)
+    if exact := [name for name in names if name in known]:
+        return exact[:1]
+    likeness = {other: max(_likeness(name, other) for name in names) for other in known}
+    hints: dict[str, str] = {}
+    # Close to the best and not too far from the name: a bad hint is worse than none.
+    for near in sorted(known, key=likeness.__getitem__, reverse=True):
+        if likeness[near] >= 0.7 and likeness[near] > max(likeness.values()) - 0.15:
+            hints.setdefault(known[near], near)
+    return list(hints.values())[:3]
+
+
+def keeps_words(name: str, other: str) -> bool:
+    """Whether another name has at least half of each word of a name in a row, if the name has several words."""
+    blocks = [{*range(b.b, b.b + b.size)} for b in difflib.SequenceMatcher(None, other, name).get_matching_blocks()]
+    words = [{*range(*word.span())} for word in re.finditer(r"[^\W_]+", name)]
+    return len(words) == 1 or all(2 * max(len(word & block) for block in blocks) >= len(word) for word in words)
+
+
+def _likeness(name: str, other: str) -> float:
+    # Half for common letters, half for common sequences: letters alone would make all anagrams equal.
+    shared = 2 * (Counter(name) & Counter(other)).total() / (len(name) + len(other))
+    return (shared + difflib.SequenceMatcher(None, other, name).ratio()) / 2
+
+
+#: names of arguments, commands and libraries, each with other words of the field for it
+SYNONYMS: dict[str, str] = DATA["synonyms"]
+
+
+def closest(name: str, known: Iterable[str]) -> list[str]:
+    """The known names for which an unknown one is another word, or those that are most like it."""
+    by_lower = {other.lower(): other for other in known}
+    meant = [other for other, words in SYNONYMS.items() if other in by_lower and name.lower() in words.split()]
+    return [by_lower[other] for other in meant or nearest([name.lower()], {other: other for other in by_lower})]
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """The end of an error message for an unknown name: the nearest known names, or nothing."""
+    near = closest(str(name), known)  # an argument of another type is unknown, too
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+# ---- packages that torchrank does not require ------------------------------------------------------------------------
+
+
+def imported(module: str, extra: str = "", instead: str = "") -> Any:
+    """A module of a package that is imported when it is used.
+
+    Args:
+        module: the name of the module.
+        extra: the extra of torchrank that installs the package; "" = no extra does.
+        instead: another way to go on, without the package.
+
+    Raises:
+        ImportError: the package is not installed.
+    """
+    package = module.partition(".")[0]
+    try:
+        import_module(package)
+        return import_module(module)
+    except ImportError as error:
+        part = f" (the extra {extra!r} of torchrank installs it)" if extra else ""
+        way_out = f"run `pip install {package}`{part}{instead and ', or '}{instead}"
+        raise ImportError(f"Expected {package} to be installed; {way_out}") from error
+
+
+def installed(module: str) -> bool:
+    """Whether a module can be imported; imports it."""
+    try:
+        imported(module)
+    except ImportError:
+        return False
+    return True
+
+
+# ---- docstrings ------------------------------------------------------------------------------------------------------
+
+
+def with_texts(**texts: str) -> Callable[[F], F]:
+    """A decorator that writes texts in place of words in capitals in the docstring of a function."""
+
+    def decorate(function: F) -> F:
+        for word, text in texts.items():
+            function.__doc__ = (function.__doc__ or "").replace(word, text)
+        return function
+
+    return decorate

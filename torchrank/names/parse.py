@@ -1,4 +1,4 @@
-"""From a name to a metric, in the spelling of this library or of others."""
+"""From names to metrics: labels, the spellings of other libraries, and presets with all measures of one."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import inspect
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from torchrank.names.arguments import did_you_mean, keeps_words, nearest
 from torchrank.names.labels import Label, read, split, write
-from torchrank.names.nearest import did_you_mean, keeps_words, nearest
-from torchrank.names.registry import measures
-from torchrank.names.spellings import PARAMETERS, PARSE, Known, known, without_optional
+from torchrank.names.registry import DATA, PARAMETERS, PARSE, TITLES, Known, known, measures, without_optional
+
+if TYPE_CHECKING:
+    from torchrank.names.types import Array
 
 
 def parse(name: str, **overrides: Any) -> Any:
@@ -250,7 +253,7 @@ _HOLE = re.compile(r"{(\w+)}")
 
 @dataclass(frozen=True)
 class _Spelling:
-    """Another library's spelling of some labels; see :mod:`torchrank.names.spellings`."""
+    """Another library's spelling of some labels; see ``names.toml``."""
 
     name: re.Pattern[str]
     #: the parameters that a name must have
@@ -329,3 +332,155 @@ _WORD = re.compile(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|-")
 @functools.cache
 def _spellings(measure: Any) -> list[_Spelling]:
     return [_Spelling.of(measure, entry) for entry in known(measure) if entry.same and entry.theirs]
+
+
+# ---- presets ---------------------------------------------------------------------------------------------------------
+
+#: libraries with a preset, and the versions that were compared
+LIBRARIES: dict[str, str] = {name: one.get("title", TITLES[name]) for name, one in DATA["presets"].items()}
+
+
+def _each(key: str) -> dict[str, Any]:
+    return {name: one[key] for name, one in DATA["presets"].items() if key in one}
+
+
+#: what ``names.toml`` says of presets
+OPTIONS, ALWAYS, CUT, EXCEPT = map(_each, ("options", "always", "cut", "except"))
+CUTOFFS: dict[str, tuple[int, ...]] = {name: tuple(cuts) for name, cuts in _each("cutoffs").items()}
+
+
+#: the first measures of a preset; the others follow by name
+FIRST = ("precision", "relprecision", "recall", "f1", "hitrate", "mrr", "map", "yaap", "ndcg", "dcg")
+
+
+class Cell(NamedTuple):
+    """A measure of a library. ``{k}`` is a cutoff; text in brackets is left out if no cutoff is given."""
+
+    #: the name in the library
+    theirs: str
+    #: our label, or None if no setting gives the same number
+    ours: str | None
+    #: the reason, if there is no label
+    why: str = ""
+
+
+def rows() -> dict[str, dict[str, list[Cell]]]:
+    """The names of other libraries and our labels, by measure and library.
+
+    The numbers agree if no scores are tied, and under ties if the library defines their meaning. For libraries without
+    grades they agree if grades are 0 and 1. Measures that need a catalogue or ids are left out.
+    """
+    cells: dict[str, dict[str, list[Cell]]] = {}
+    every = measures()
+    for name in [*(name for name in FIRST if name in every), *sorted(every.keys() - set(FIRST))]:
+        measure = every[name]
+        # A measure of recommended lists has no policy for targets, and refuses scores.
+        reads_scores = "empty_target_action" in measure.definition() and not required(measure)
+        for entry in known(measure) if reads_scores else ():
+            if entry.library in LIBRARIES and entry.theirs:
+                cells.setdefault(name, {}).setdefault(entry.library, []).append(_cell(measure, entry))
+    for library, lacking in DATA["lacking"].items():
+        for theirs, why in lacking.items():
+            cells.setdefault(f"{theirs} of {LIBRARIES[library].split()[0]}", {})[library] = [Cell(theirs, None, why)]
+    return cells
+
+
+def _cell(measure: Any, entry: Known) -> Cell:
+    if not entry.same:
+        return Cell(entry.theirs, None, entry.remark)
+    (setting,) = entry.settings  # names that stand for several labels are not those of libraries with a preset
+    theirs, ours, cut = entry.theirs, measure.name + setting, CUT.get(entry.library, "")
+    if cut and measure.takes_top_k and "{k}" not in theirs:
+        # A cutoff in parentheses joins the parameters of the name, if it has any.
+        inside = cut.startswith("(") and "(" in theirs
+        theirs = theirs.replace("(", f"{cut[:-1]}, ", 1) if inside else theirs + cut
+        # Our label keeps the brackets, by which ``preset`` recognises that the cutoff can be left out.
+        ours += cut if "[" in cut else "@{k}"
+    return Cell(theirs, ours)
+
+
+def preset(name: str, *k: int, num_items: int | None = None, interactions: Array | None = None) -> dict[str, Any]:
+    """The measures of another library under its own names, with the settings that reproduce its numbers.
+
+    Measures without such a setting are left out. ``torchrank presets`` lists the cases in which the numbers still
+    differ.
+    :func:`torchrank.evaluate` also takes a preset, with the tool's queries, precision and cutoffs.
+
+    Measures of recommended lists, such as coverage, are included if the catalogue that they need is passed. They read
+    ids, so the suite takes ``scores.topk(max(k)).indices`` in place of scores.
+
+    Args:
+        name: a library: "trec_eval" (10), "trec_eval9", "beir", "beir_custom", "mteb", "msmarco",
+            "sklearn", "torchmetrics", "pyg", "recbole", "rectools", "lenskit", "pykeen", "rax",
+            "lightgbm", "xgboost", "catboost", "ragas", "deepeval" or "trulens".
+        k: cutoffs. Without any, measures that require one are left out.
+        num_items: the number of items in the catalogue, for coverage, Gini index and entropy. RecBole and its scores
+            count the padding item, too: ``dataset.item_num``.
+        interactions: [item], the number of interactions of each item in the training data, for popularity and the long
+            tail.
+
+    Returns:
+        {their name: our label}, for :class:`torchrank.RankingCollection`; a metric in place of the label if it has a
+        catalogue.
+
+    Raises:
+        TypeError: the name is not a text.
+        ValueError: the library is unknown, a cutoff is not an integer >= 1, or all measures of the library require a
+            cutoff and ``k`` is empty.
+
+    Example:
+        >>> import torchrank as tr
+        >>> tr.preset("recbole", 5)["map@5"]
+        'map(normalize=min,empty_target_action=skip)@5'
+        >>> suite = tr.RankingCollection(tr.preset("recbole", 5, 10, num_items=1000))
+        >>> suite["itemcoverage@10"]
+        Coverage(coverage@10)
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"Expected the name of a library, for example 'trec_eval', got {type(name).__name__}")
+    if name not in LIBRARIES:
+        key = {title.lower(): key for key, title in TITLES.items()}.get(name.lower(), name)
+        parses = key in TITLES and key not in LIBRARIES
+        hint = "; its names parse without a preset" if parses else did_you_mean(key, LIBRARIES)
+        raise ValueError(f"Expected the name of a library, one of {', '.join(LIBRARIES)}, got {name!r}{hint}")
+    for cut in k:
+        if not isinstance(cut, Integral) or isinstance(cut, bool) or cut < 1:
+            several = ", ".join(map(str, cut)) if isinstance(cut, list | tuple) else ""
+            way_out = several and f"; pass preset({name!r}, {several})"
+            raise ValueError(f"Expected cutoffs to be integers >= 1, got {cut!r}{way_out}")
+    labels: dict[str, Any] = {}
+    always = ALWAYS.get(name, {})
+    cells = [(cell, dict[str, Any]()) for row in rows().values() for cell in row.get(name, [])]
+    cells += _of_catalogue(name, num_items=num_items, interactions=interactions)
+    for (theirs, ours, _), catalogue in cells:
+        if ours is not None:
+            for cutoff in k if "{k}" in ours and (k or "[" not in ours) else (None,):
+                label = _fill(ours, cutoff)
+                labels[_fill(theirs, cutoff)] = parse(label, **catalogue) if catalogue else _with(label, always)
+    if not labels:
+        raise ValueError(f"Expected at least one cutoff for {name}, as in preset({name!r}, 10), got none")
+    return labels
+
+
+def _of_catalogue(library: str, **catalogue: Any) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """The measures of a library that require arguments about the catalogue, and these; None is a missing argument."""
+    for measure in measures().values():
+        needed = {key: catalogue.get(key) for key in required(measure)}
+        if needed and all(value is not None for value in needed.values()):
+            for entry in known(measure):
+                if entry.library == library and entry.theirs and entry.same:
+                    yield _cell(measure, entry), needed
+
+
+def _fill(text: str, k: int | None) -> str:
+    """A template with its cutoff, or without the text in brackets if there is none."""
+    if k is None:
+        return without_optional(text)
+    return re.sub(r"[][]", "", text).replace("{k}", str(k))
+
+
+def _with(text: str, always: dict[str, Any]) -> str:
+    """A label with further parameters, which do not replace its own."""
+    label = read(text)
+    more = {key: value for key, value in always.items() if key not in label.parameters}
+    return write(label.name, {**label.parameters, **more}, label.cuts[0] if label.cuts else None)

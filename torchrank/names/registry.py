@@ -1,8 +1,26 @@
-"""The registry of all measures by name."""
+"""All measures by name, and their names in other libraries: ``names.toml``, or ``known_as`` of the class of a user."""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torchrank.names.labels import literal
+
+DATA: dict[str, Any] = tomllib.loads((Path(__file__).parent / "names.toml").read_text(encoding="utf-8"))
+
+#: libraries, and their names on a page
+TITLES: dict[str, str] = DATA["titles"]
+
+#: other names of parameters: our name, or the arguments for each value
+PARAMETERS: dict[str, str | dict[Any, dict[str, Any]]] = {
+    name: other if isinstance(other, str) else {literal(value): given for value, given in other.items()}
+    for name, other in DATA["parameters"].items()
+}
 
 #: the registries of all kinds of measures; a name in a later registry wins
 KINDS: list[dict[str, Any]] = []
@@ -14,3 +32,90 @@ def measures() -> dict[str, Any]:
     for kind in KINDS:
         by_name |= kind
     return by_name
+
+
+# ---- names in other libraries ----------------------------------------------------------------------------------------
+
+#: the key of names that the parser accepts and no page shows
+PARSE = "parse"
+
+
+#: the versions of trec_eval; the second has the names of the first unless its own are given
+BOTH = ("trec_eval", "trec_eval9")
+
+
+class Known(NamedTuple):
+    """A name of a measure in another library."""
+
+    #: a key of :data:`TITLES`, or :data:`PARSE`
+    library: str
+    #: the name there
+    theirs: str
+    #: the text after our name in the label; several if the name stands for several labels
+    settings: tuple[str, ...]
+    #: a remark for the page of measures
+    remark: str
+    #: whether it is the same measure; False for "~"
+    same: bool
+
+
+_SETTING = re.compile(r"(?P<other>~\s*)?(?P<setting>(?:\(.*?\))?(?:\[?@\S+)?)\s*(?P<remark>.*)", re.DOTALL)
+
+
+@functools.cache
+def known(measure: type) -> tuple[Known, ...]:
+    """The names of a measure in other libraries, without those of its parents."""
+    # vars, because a subclass is another measure and does not inherit the names.
+    names: Mapping[str, Any] = vars(measure).get("known_as", {})
+    if BOTH[0] in names:
+        names = {**names, BOTH[1]: names.get(BOTH[1], names[BOTH[0]])}
+    return tuple(_read(names))
+
+
+def _read(known_as: Mapping[str, Any]) -> Iterator[Known]:
+    for library, names in known_as.items():
+        for theirs, text in ({names: ""} if isinstance(names, str) else names).items():
+            parts = [_SETTING.fullmatch(part) for part in ([text] if isinstance(text, str) else text)]
+            settings = tuple(part["setting"] for part in parts if part)
+            first = parts[0]
+            assert first is not None
+            for name in theirs.split() or [""]:
+                yield Known(library, name, settings, first["remark"], not first["other"])
+
+
+def also_in(measure: type) -> str:
+    """The libraries that have a measure, as one line of text. Libraries that need no setting come first."""
+    # Libraries with the same setting and remark share an entry of the line.
+    groups: dict[tuple[bool, str, str], dict[str, list[str]]] = {}
+    entries = [entry for entry in known(measure) if entry.library != PARSE]
+    for entry in entries:
+        title = TITLES.get(entry.library, entry.library)
+        if entry.library in BOTH and all(entry._replace(library=version) in entries for version in BOTH):
+            if entry.library == BOTH[1]:  # both versions are one entry
+                continue
+            title = " and ".join(TITLES[version] for version in BOTH)
+        setting = plain(re.sub(r"\[?@.*", "", entry.settings[0])[1:-1].replace("{root}", "√x"))
+        names = groups.setdefault((not entry.same, setting, entry.remark), {}).setdefault(title, [])
+        names += [f"`{plain(without_optional(entry.theirs))}`"] if entry.theirs else []
+    texts: dict[str, list[str]] = {}  # those of one library alone together
+    for (differs, setting, remark), libraries in sorted(groups.items(), key=lambda group: group[0] != (False, "", "")):
+        if setting and not remark and len(libraries) == 1 and all(libraries.values()):
+            ((title, names),) = libraries.items()
+            texts.setdefault(title, []).append(f"{', '.join(names)} with `{setting}`")
+            continue
+        text = ", ".join(title + (f" ({', '.join(names)})" if names else "") for title, names in libraries.items())
+        text = f"with `{setting}` {text}" if setting else text
+        text += f" differs: {remark}" if differs else f", {remark}" if remark else ""
+        texts[text] = []
+    lines = [f"{text} ({', '.join(names)})" if names else text for text, names in texts.items()]
+    return "; ".join(lines) + "." if lines else "none of the libraries compared."
+
+
+def without_optional(text: str) -> str:
+    """A name or a setting without an optional cutoff in brackets."""
+    return re.sub(r"\[.*?\]", "", text)
+
+
+def plain(text: str) -> str:
+    """A name or a setting without brackets and braces, to be shown."""
+    return re.sub("[][{}]", "", text)

@@ -17,7 +17,7 @@ from torchrank.layouts.arrange import Batch
 from torchrank.layouts.bad_values import explain
 from torchrank.names.arguments import plain, unknown
 from torchrank.names.parameters import REQUIRED, Parametrised, bind, integer, of_torchmetrics, signature
-from torchrank.names.registry import KINDS
+from torchrank.names.registry import DATA, KINDS
 from torchrank.ranking.arithmetic import only
 from torchrank.state.query_mean import QueryMean
 from torchrank.state.scoring import score_batch
@@ -41,7 +41,8 @@ class Measure(Parametrised, QueryMean):
     name: ClassVar[str] = ""
     #: every measure of a kind by its name
     registry: ClassVar[dict[str, Any]] = {}
-    #: its names in other libraries, with the settings that reproduce them; see ``torchrank/names/spellings.py``
+    #: its names in other libraries, with the settings that reproduce them, as in ``torchrank/names/names.toml``, which
+    #: has those of the measures of this package
     known_as: ClassVar[Mapping[str, Any]] = {}
     #: whether ``score`` returns the numbers of each query that are summed further
     shows_extra: ClassVar[bool] = False
@@ -76,6 +77,8 @@ class Measure(Parametrised, QueryMean):
             if name in cls.registry and not _same(cls.registry[name], cls):
                 raise TypeError(f"Expected {cls.__name__} to have a name of its own, got {name!r}; choose another name")
             cls.registry[name] = cls
+            if cls.__module__.startswith("torchrank."):
+                cls.known_as = DATA["measures"].get(name, {})
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if self.name not in self.registry or not _same(self.registry[self.name], type(self)):

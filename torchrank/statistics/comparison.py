@@ -11,8 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from torchrank.names.arguments import one_of
-from torchrank.names.docstrings import with_texts
+from torchrank.names.arguments import one_of, with_texts
 from torchrank.names.parse import Named, parse_all
 from torchrank.statistics.drawing import axes_of, describe, draw_intervals, shortened
 from torchrank.statistics.intervals import check_share, detectable, queries_needed

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torchrank.names.optional import imported
+from torchrank.names.arguments import imported
 
 #: colours that colour-blind readers distinguish (Okabe and Ito), with lines and marks for readers of grey prints; the
 #: three cycles have lengths without a common divisor, so that the first 140 lines differ

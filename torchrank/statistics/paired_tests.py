@@ -13,9 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from torchrank.names.arguments import integer, one_of
-from torchrank.names.nearest import did_you_mean
-from torchrank.names.optional import imported
+from torchrank.names.arguments import did_you_mean, imported, integer, one_of
 from torchrank.statistics.pair_statistics import paired_statistics
 
 

@@ -13,8 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torchrank.names.nearest import did_you_mean
-from torchrank.names.optional import imported
+from torchrank.names.arguments import did_you_mean, imported
 
 #: the superscripts that mark systems, and the plain characters that they stand for
 SUPERSCRIPTS = dict(zip("ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ⁰¹²³⁴⁵⁶⁷⁸⁹", "abcdefghijklmnoprstuvwxyz0123456789"))

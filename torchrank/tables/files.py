@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from torchrank.names.optional import imported, installed
+from torchrank.names.arguments import imported, installed
 from torchrank.tables.columns import (
     Columns,
     chosen_columns,

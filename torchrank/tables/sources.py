@@ -18,9 +18,7 @@ from typing import IO, Any, TypeVar, cast, get_args
 
 import numpy as np
 
-from torchrank.names.arguments import integer, one_of, with_hints
-from torchrank.names.docstrings import with_texts
-from torchrank.names.optional import imported
+from torchrank.names.arguments import imported, integer, one_of, with_hints, with_texts
 from torchrank.tables.columns import Columns, error_of, is_frame, of_dictionary, of_frame, of_tuples
 from torchrank.tables.files import (
     ABOUT_FORMATS,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import torchrank.state.sums as state
 from torchrank.layouts.arrange import Batch, Options, with_options
-from torchrank.names.nearest import did_you_mean
+from torchrank.names.arguments import did_you_mean
 from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import estimate_table

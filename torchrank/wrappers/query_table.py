@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchrank.names.nearest import did_you_mean
-from torchrank.names.optional import imported
+from torchrank.names.arguments import did_you_mean, imported
 from torchrank.names.parse import Named
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums

@@ -13,8 +13,7 @@ from torch import Tensor
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.layouts.checks import tensor_of
-from torchrank.names.arguments import integer
-from torchrank.names.nearest import did_you_mean
+from torchrank.names.arguments import did_you_mean, integer
 from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check, estimate_table
