@@ -50,8 +50,8 @@ from torchrank.metrics import (
     UserMetric,
 )
 from torchrank.names.parameters import described, fixed, flag, integer, number, one_of, parameter
-from torchrank.ranking.arithmetic import ratio
-from torchrank.ranking.gain import Gain
+from torchrank.ranking.intervals import ratio
+from torchrank.ranking.quantities import Gain
 from torchrank.ranking.ranking import Ranking
 
 __all__ = [

@@ -22,7 +22,6 @@ from torchrank.statistics.compare import best_of, compare
 from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.intervals import queries_needed
 from torchrank.statistics.table import Table
-from torchrank.tables.joining import rank_frame, rank_run
 from torchrank.tables.pair_tables import Qrels, ReadingError, Run
 from torchrank.tables.sources import read_chunks, read_qrels, read_run
 from torchrank.wrappers.abstention import Abstention
@@ -37,8 +36,6 @@ from torchrank.wrappers.sampled_ranks import SampledRanks
 from torchrank.wrappers.sampler import UnpaddedSampler
 from torchrank.wrappers.sliced import Sliced
 from torchrank.wrappers.tie_report import TieReport
-
-Ranking.join_run, Ranking.join_frame = rank_run, rank_frame  # `tables` imports Ranking
 
 __all__ = [
     "Abstention",

@@ -111,8 +111,7 @@ from torchrank.metrics.graded import NDCG
 from torchrank.metrics.positions import MRR, HitRate
 from torchrank.metrics.roc import AUROC
 from torchrank.names.arguments import MOST
-from torchrank.ranking.parts import batch_order
-from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.ranking import Ranking, batch_order
 from torchrank.state.kept_rows import KeepsRows, Rows
 
 __all__ = [

@@ -8,7 +8,7 @@ import torch
 
 import torchrank as tr
 from tests.support.cases import cases
-from torchrank.ranking import arithmetic
+from torchrank.ranking import intervals
 
 
 def in_order(*grades, missing=()):
@@ -316,7 +316,7 @@ def test_one_running_sum_serves_all_cutoffs(levels):
             )
 
 
-@pytest.mark.parametrize("width", [3, 3 * arithmetic.SMALL])
+@pytest.mark.parametrize("width", [3, 3 * intervals.SMALL])
 @pytest.mark.parametrize("bad", [float("inf"), float("nan"), -0.0])
 def test_masks_keep_the_bits_of_torch_where(bad, width):
     x = torch.tensor([bad, 1.0, bad], dtype=torch.float64).repeat(2, width // 3)
@@ -324,9 +324,9 @@ def test_masks_keep_the_bits_of_torch_where(bad, width):
     first = torch.tensor([[True], [False]])
     for where, values in ((mask, x), (mask[0], x), (mask, x[:1]), (first, x)):
         wanted = torch.where(where, values, 0.0)
-        assert arithmetic.only(where, values).numpy().tobytes() == wanted.numpy().tobytes()
-    assert torch.equal(arithmetic.only(mask, x.long()), torch.where(mask, x.long(), 0))
-    torch.testing.assert_close(arithmetic.either(mask, x, y), torch.where(mask, x, y), rtol=0, atol=0, equal_nan=True)
+        assert intervals.only(where, values).numpy().tobytes() == wanted.numpy().tobytes()
+    assert torch.equal(intervals.only(mask, x.long()), torch.where(mask, x.long(), 0))
+    torch.testing.assert_close(intervals.either(mask, x, y), torch.where(mask, x, y), rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("grade", [2000.0, math.inf])

@@ -8,10 +8,9 @@ import torch
 
 import torchrank as tr
 from torchrank.formulas.gains import GAINS
-from torchrank.ranking.gained import FEW_LEVELS
 from torchrank.ranking.intervals import _is_fixed
-from torchrank.ranking.parts import batch_order, numbered, together
-from torchrank.ranking.ranking import Rankings
+from torchrank.ranking.quantities import FEW_LEVELS
+from torchrank.ranking.ranking import Rankings, batch_order, numbered, together
 
 
 def ragged(queries=60, width=30):

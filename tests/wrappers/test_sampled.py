@@ -14,7 +14,7 @@ import torchmetrics
 import torchrank as tr
 from tests.support.optional import stats
 from torchrank.formulas.rank_distribution import bias_variance, chances, likeliest
-from torchrank.ranking.sampled import chances_above
+from torchrank.ranking.quantities import chances_above
 from torchrank.wrappers import sampled_ranks
 
 NAN = float("nan")

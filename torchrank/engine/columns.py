@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torchrank.layouts.items import Pairs
 from torchrank.layouts.sharding import Shard
-from torchrank.ranking.tolerance import Tolerance
+from torchrank.ranking.ranking import Tolerance
 
 
 @dataclass(frozen=True, eq=False)

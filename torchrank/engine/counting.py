@@ -19,7 +19,7 @@ from torchrank.engine.topk import count_among_best
 from torchrank.hardware import costs
 from torchrank.hardware.devices import all_finite, by_numpy
 from torchrank.hardware.sorted_values import ascending, selection
-from torchrank.ranking.entries import run_bounds
+from torchrank.ranking.quantities import run_bounds
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from torchrank.hardware.devices import all_finite, every, put, widest_float
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import DenseLayout, Need
 from torchrank.layouts.items import Pairs
-from torchrank.ranking.entries import of_entries, run_bounds, run_starts
 from torchrank.ranking.intervals import Intervals
+from torchrank.ranking.quantities import of_entries, run_bounds, run_starts
 from torchrank.ranking.ranking import Ranking
 
 

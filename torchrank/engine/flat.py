@@ -16,7 +16,7 @@ from torchrank.hardware.devices import widest_float
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import FlatRows, Need
 from torchrank.layouts.cutting import groups, octaves
-from torchrank.ranking.entries import depth_of
+from torchrank.ranking.quantities import depth_of
 from torchrank.ranking.ranking import Ranking
 
 

@@ -21,8 +21,7 @@ from torchrank.hardware.devices import autocast_off
 from torchrank.hardware.threads import in_batch
 from torchrank.layouts.canonical import ALL, FlatRows, Layout, Need
 from torchrank.layouts.ranked_ids import spread
-from torchrank.ranking.parts import numbered
-from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.ranking import Ranking, numbered
 
 
 def rank(layout: Layout, need: Need = ALL) -> Iterator[Ranking]:
@@ -84,9 +83,6 @@ def rank_whole(layout: Layout, need: Need = ALL) -> Ranking:
     work: Callable[[Any, Need], Ranking] = _rank_rows if isinstance(layout, FlatRows) else _rank_narrow
     with autocast_off(layout.errors.device):
         return in_batch(layout.errors.device, layout.size, work, layout, need)
-
-
-Ranking.rank = rank_whole
 
 
 def _rank_rows(layout: FlatRows, need: Need) -> Ranking:

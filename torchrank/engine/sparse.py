@@ -16,7 +16,7 @@ from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import CatalogueLayout
 from torchrank.layouts.cutting import groups
 from torchrank.layouts.items import Ragged
-from torchrank.ranking.entries import depth_of
+from torchrank.ranking.quantities import depth_of
 from torchrank.ranking.ranking import Ranking
 
 

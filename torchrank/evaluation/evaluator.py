@@ -18,9 +18,8 @@ from torchrank.metrics.intent_aware import IntentMetric
 from torchrank.names.arguments import did_you_mean, integer, one_of, warn
 from torchrank.names.labels import split
 from torchrank.names.parse import LIBRARIES, OPTIONS, parse_all
-from torchrank.ranking.arithmetic import ratio
-from torchrank.ranking.parts import numbered
-from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.intervals import ratio
+from torchrank.ranking.ranking import Ranking, numbered
 from torchrank.tables.files import EXPANSION
 from torchrank.tables.id_columns import KeyIds
 from torchrank.tables.joining import Pairs, ranking_of, without

@@ -16,9 +16,8 @@ from torch import Tensor
 from torchrank.hardware.devices import running_sum, worth_reading
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.cutting import groups
-from torchrank.ranking.arithmetic import only
-from torchrank.ranking.derived import Derived
-from torchrank.ranking.entries import depth_of
+from torchrank.ranking.intervals import only
+from torchrank.ranking.quantities import Quantities, depth_of
 
 # Tie groups are long if stopping candidates times ranks of a list exceed this: the recursion over both gets slow.
 LONG = 2**14
@@ -43,7 +42,7 @@ class Reader:
         discount: function from ranks, float64, to discounts.
     """
 
-    def __init__(self, ranking: Derived, chance: Tensor, discount: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, ranking: Quantities, chance: Tensor, discount: Callable[[Tensor], Tensor]) -> None:
         self.ranking, self.discount = ranking, discount
         self.stops = ranking.valid & (ranking.tied > 0) & (chance > 0)
         self.chance = only(self.stops, chance)
@@ -162,7 +161,7 @@ def _stopped_in_groups(first: Tensor, tied: Tensor, crowded: Tensor, reached: Te
 
 
 def _stopped_in_long_groups(
-    ranking: Derived,
+    ranking: Quantities,
     crowded: Tensor,
     reached: Tensor,
     stop: Tensor,

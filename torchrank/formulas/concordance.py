@@ -13,8 +13,7 @@ from torch import Tensor
 from torchrank.engine.sorting import by_key, descending
 from torchrank.hardware.devices import every, widened, widest_float
 from torchrank.hardware.sorted_values import ascending
-from torchrank.ranking.derived import Derived, cached
-from torchrank.ranking.entries import run_bounds, run_starts
+from torchrank.ranking.quantities import Quantities, cached, run_bounds, run_starts
 
 # A bucket has 2 ** 5 elements, and a group 2 ** 5 buckets. Pairs are compared within buckets, and counted by buckets
 # within groups.
@@ -133,7 +132,7 @@ class Orders:
 
 
 @cached
-def orders(ranking: Derived) -> Orders:
+def orders(ranking: Quantities) -> Orders:
     """The order of the entries by grade, in descending order, beside their order in the ranking."""
     there, width = ranking.valid, ranking.first.shape[1]
     looks = there.is_cpu

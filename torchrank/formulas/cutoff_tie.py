@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import running_sum
-from torchrank.ranking.arithmetic import only, ratio
+from torchrank.ranking.intervals import only, ratio
 from torchrank.ranking.ranking import Ranking
 
 

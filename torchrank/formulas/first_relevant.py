@@ -10,8 +10,8 @@ from torch import Tensor
 from torchrank.formulas.gains import RECIPROCAL
 from torchrank.formulas.random_ranking import chances_of_first, chunk_length
 from torchrank.hardware.devices import worth_reading
-from torchrank.ranking.arithmetic import marked_rows, only, ratio
-from torchrank.ranking.derived import cached
+from torchrank.ranking.intervals import marked_rows, only, ratio
+from torchrank.ranking.quantities import cached
 from torchrank.ranking.ranking import Ranking
 
 

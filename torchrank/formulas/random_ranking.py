@@ -16,7 +16,7 @@ from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.checks import check_tensor, tensor_of
 from torchrank.names.arguments import one_of
 from torchrank.names.types import Array
-from torchrank.ranking.arithmetic import ratio
+from torchrank.ranking.intervals import ratio
 
 EULER = 0.57721566490153286  # 1 + 1/2 + ... + 1/n = digamma(n + 1) + EULER
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torchrank.hardware.threads import in_batch
 from torchrank.layouts.canonical import BLOCK
-from torchrank.ranking.sampled import chances_above
+from torchrank.ranking.quantities import chances_above
 
 #: Ranks behind rank r are in one bucket if they differ by less than this share of r.
 WIDTH = 0.01

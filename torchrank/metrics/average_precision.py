@@ -14,9 +14,8 @@ from torchrank.formulas.reciprocals import reciprocal_sums
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.parameters import one_of, parameter
 from torchrank.names.types import Described, GainOption
-from torchrank.ranking.arithmetic import only, per, ratio, row_sum
-from torchrank.ranking.derived import cached
-from torchrank.ranking.gain import Gain
+from torchrank.ranking.intervals import only, per, ratio, row_sum
+from torchrank.ranking.quantities import Gain, cached
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["MAP", "YAAP"]

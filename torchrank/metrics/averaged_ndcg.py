@@ -10,7 +10,7 @@ from torch import Tensor
 from torchrank.formulas.gains import Logarithmic
 from torchrank.hardware.devices import running_sum
 from torchrank.metrics.graded import GradedMetric
-from torchrank.ranking.arithmetic import only, ratio
+from torchrank.ranking.intervals import only, ratio
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["RNDCG", "NDCGRel"]

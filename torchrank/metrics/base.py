@@ -18,8 +18,8 @@ from torchrank.layouts.canonical import Need
 from torchrank.names.labels import quantity_of
 from torchrank.names.parameters import cutoff, one_of, parameter
 from torchrank.names.types import Aggregation, Array, EmptyAction, Pairs, Repeats, Target, Ties, Unjudged, call_of
-from torchrank.ranking.arithmetic import only, ratio
 from torchrank.ranking.budgets import Cut, prefixes
+from torchrank.ranking.intervals import only, ratio
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
 from torchrank.state.rank_tables import LONGEST

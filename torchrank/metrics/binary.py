@@ -13,7 +13,7 @@ from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import flag, number, one_of
 from torchrank.names.types import EmptyAction
-from torchrank.ranking.arithmetic import only, per, ratio, row_sum
+from torchrank.ranking.intervals import only, per, ratio, row_sum
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["F1", "BinG", "FBeta", "FallOut", "Precision", "RPrecision", "Recall", "RelativePrecision", "SetAP"]

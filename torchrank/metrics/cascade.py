@@ -13,9 +13,8 @@ from torchrank.hardware.devices import running_sum
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import number, one_of
-from torchrank.ranking.arithmetic import only, ratio
-from torchrank.ranking.derived import cached
-from torchrank.ranking.gain import Gain
+from torchrank.ranking.intervals import only, ratio
+from torchrank.ranking.quantities import Gain, cached
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["ERR", "NERR"]

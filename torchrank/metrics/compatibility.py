@@ -14,9 +14,8 @@ from torchrank.hardware.devices import running_sum, worth_reading
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import flag, number
-from torchrank.ranking.arithmetic import ratio
-from torchrank.ranking.derived import cached
-from torchrank.ranking.entries import run_bounds, run_starts
+from torchrank.ranking.intervals import ratio
+from torchrank.ranking.quantities import cached, run_bounds, run_starts
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["Compat"]

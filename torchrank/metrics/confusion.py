@@ -11,7 +11,7 @@ from torch import Tensor
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.parameters import integer, number
-from torchrank.ranking.arithmetic import ratio
+from torchrank.ranking.intervals import ratio
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["MCC", "Accuracy", "Utility"]

@@ -13,7 +13,7 @@ from torchrank.metrics.binary import BinaryMetric
 from torchrank.metrics.item_lists import PerUserMetric, Recommended
 from torchrank.names.parameters import flag
 from torchrank.names.types import Aggregation
-from torchrank.ranking.arithmetic import only
+from torchrank.ranking.intervals import only
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["Filled", "NumNonrelRet", "NumQ", "NumRel", "NumRelRet", "NumRet", "Unrepeated"]

@@ -13,8 +13,8 @@ from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.rank_discount import Discount, RankDiscount
 from torchrank.names.types import EmptyAction
-from torchrank.ranking.arithmetic import ratio
-from torchrank.ranking.entries import run_bounds, run_starts
+from torchrank.ranking.intervals import ratio
+from torchrank.ranking.quantities import run_bounds, run_starts
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["EED", "EEL", "EER"]

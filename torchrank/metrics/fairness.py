@@ -21,7 +21,7 @@ from torchrank.metrics.item_lists import Catalogue, ExposureMetric, PerUserMetri
 from torchrank.metrics.rank_discount import Discount
 from torchrank.names.parameters import derived, described, number, one_of
 from torchrank.names.types import Described
-from torchrank.ranking.arithmetic import ratio
+from torchrank.ranking.intervals import ratio
 
 __all__ = ["AWRF", "NDKL", "DemographicParity", "ExposureParity"]
 

@@ -26,9 +26,8 @@ from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import number, one_of, parameter
 from torchrank.names.types import Described, EmptyAction, GainOption
-from torchrank.ranking.arithmetic import only, ratio
-from torchrank.ranking.gain import Gain
-from torchrank.ranking.intervals import sum_over_ranks
+from torchrank.ranking.intervals import only, ratio, sum_over_ranks
+from torchrank.ranking.quantities import Gain
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["ARP", "CG", "DCG", "NDCG", "PWA", "NormalizedGain"]

@@ -18,7 +18,7 @@ from torchrank.layouts.cutting import groups
 from torchrank.metrics.base import RetrievedMetric
 from torchrank.metrics.binary import BinaryMetric, uncounted
 from torchrank.names.parameters import one_of
-from torchrank.ranking.arithmetic import as_numbers, only, ratio
+from torchrank.ranking.intervals import as_numbers, only, ratio
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["Bpref", "Hole", "InfAP", "Judged"]

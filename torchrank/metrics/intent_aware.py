@@ -8,7 +8,7 @@ from torch import Tensor
 from torchrank.formulas.first_relevant import hit
 from torchrank.metrics.average_precision import MAP
 from torchrank.metrics.binary import BinaryMetric, Precision
-from torchrank.ranking.arithmetic import ratio
+from torchrank.ranking.intervals import ratio
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["APIA", "PIA", "SubtopicRecall"]

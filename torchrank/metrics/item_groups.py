@@ -14,7 +14,7 @@ from torchrank.metrics.item_lists import Catalogue, ListMetric, Recommended
 from torchrank.metrics.rank_discount import Discount, RankDiscount
 from torchrank.names.parameters import described
 from torchrank.names.types import Described
-from torchrank.ranking.arithmetic import ratio
+from torchrank.ranking.intervals import ratio
 
 
 class GroupMetric(RankDiscount, ListMetric):

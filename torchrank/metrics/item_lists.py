@@ -24,7 +24,7 @@ from torchrank.layouts.ranked_ids import HELD, found, listed_ids
 from torchrank.names.arguments import plain
 from torchrank.names.parameters import derived, fixed, integer, parameter
 from torchrank.names.types import Aggregation, Array, Pairs, Repeats, Target, call_of
-from torchrank.ranking.entries import run_starts
+from torchrank.ranking.quantities import run_starts
 from torchrank.state.measure import Measure
 from torchrank.state.scoring import score_batch
 from torchrank.state.sums import Sum

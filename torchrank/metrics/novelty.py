@@ -14,8 +14,7 @@ from torchrank.formulas.gains import RECIPROCAL, AtLeast, Geometric, Satisfying,
 from torchrank.formulas.greedy import best_first
 from torchrank.metrics.intent_aware import IntentMetric
 from torchrank.names.parameters import flag, number, one_of
-from torchrank.ranking.arithmetic import ratio
-from torchrank.ranking.intervals import sum_over_ranks
+from torchrank.ranking.intervals import ratio, sum_over_ranks
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["ERRIA", "NERRIA", "NNRBP", "NRBP", "AlphaDCG", "AlphaNDCG"]

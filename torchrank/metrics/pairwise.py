@@ -18,10 +18,8 @@ from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.binary import BinaryMetric, nothing_irrelevant
 from torchrank.names.parameters import one_of, parameter
 from torchrank.names.types import Described, GainOption
-from torchrank.ranking.arithmetic import as_numbers, marked_rows, only, ratio
-from torchrank.ranking.derived import cached
-from torchrank.ranking.entries import run_bounds, run_starts
-from torchrank.ranking.gain import Gain
+from torchrank.ranking.intervals import as_numbers, marked_rows, only, ratio
+from torchrank.ranking.quantities import Gain, cached, run_bounds, run_starts
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.values import Values
 

@@ -16,7 +16,7 @@ from torchrank.layouts.canonical import Need
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.parameters import flag, one_of
 from torchrank.names.types import EmptyAction
-from torchrank.ranking.arithmetic import only, per, ratio, row_sum
+from torchrank.ranking.intervals import only, per, ratio, row_sum
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.aggregation import MEANS, Mean
 from torchrank.state.sums import Sum, effective_size

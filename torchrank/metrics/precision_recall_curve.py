@@ -16,7 +16,7 @@ from torchrank.metrics.binary import BinaryMetric, Precision
 from torchrank.names.arguments import number as check_number
 from torchrank.names.parameters import integer, number, one_of, parameter
 from torchrank.names.types import call_of
-from torchrank.ranking.arithmetic import only, ratio
+from torchrank.ranking.intervals import only, ratio
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.sums import SIZE, Sum
 from torchrank.state.values import FILLS, Status, Values

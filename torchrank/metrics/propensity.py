@@ -17,7 +17,7 @@ from torchrank.metrics.graded import DCG, GradedMetric
 from torchrank.names.arguments import number, warn
 from torchrank.names.parameters import one_of
 from torchrank.names.types import Array, Target
-from torchrank.ranking.arithmetic import only, ratio
+from torchrank.ranking.intervals import only, ratio
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["IPS", "PSNDCG", "PSP", "inverse_propensity", "propensities"]

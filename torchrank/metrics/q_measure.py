@@ -10,9 +10,8 @@ from torch import Tensor
 from torchrank.hardware.devices import running_sum
 from torchrank.metrics.graded import GradedMetric
 from torchrank.names.parameters import number, one_of
-from torchrank.ranking.arithmetic import as_numbers, only, ratio
-from torchrank.ranking.derived import cached
-from torchrank.ranking.gain import Gain
+from torchrank.ranking.intervals import as_numbers, only, ratio
+from torchrank.ranking.quantities import Gain, cached
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["QMeasure"]

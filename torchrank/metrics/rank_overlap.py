@@ -14,8 +14,8 @@ from torchrank.formulas.reciprocals import reciprocal_sums
 from torchrank.hardware.devices import running_sum
 from torchrank.metrics.rank_correlation import ComparingMetric
 from torchrank.names.parameters import integer, number, one_of
-from torchrank.ranking.arithmetic import ratio
-from torchrank.ranking.derived import cached
+from torchrank.ranking.intervals import ratio
+from torchrank.ranking.quantities import cached
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["LIP", "PMRR", "RBA", "RBO", "RBR", "Overlap"]

@@ -11,7 +11,7 @@ from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.binary import BinaryMetric, nothing_irrelevant, uncounted
 from torchrank.names.parameters import number
 from torchrank.names.types import EmptyAction
-from torchrank.ranking.arithmetic import marked_rows, only, ratio
+from torchrank.ranking.intervals import marked_rows, only, ratio
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["AUROC", "PAP", "PartialAUC"]

@@ -15,7 +15,7 @@ from torchrank.hardware.devices import running_sum
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import RankingMetric, RetrievedMetric
 from torchrank.names.parameters import flag, integer, number, one_of
-from torchrank.ranking.arithmetic import only, ratio
+from torchrank.ranking.intervals import only, ratio
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
 

@@ -1,3 +1,3 @@
 """Rankings: the ranks of the judged candidates, and the quantities that measures derive from them."""
 
-from __future__ import annotations
+from torchrank.ranking.ranking import Ranking as Ranking

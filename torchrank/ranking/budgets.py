@@ -14,11 +14,10 @@ from torch import Tensor
 from torchrank.hardware.devices import running_sum, widened
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import BLOCK, CatalogueLayout, DenseLayout, Layout, RankedIds
-from torchrank.ranking.arithmetic import only
-from torchrank.ranking.derived import Derived
-from torchrank.ranking.entries import FURTHER, run_starts
+from torchrank.ranking.intervals import only
+from torchrank.ranking.quantities import FURTHER, Quantities, run_starts
 
-R = TypeVar("R", bound=Derived)
+R = TypeVar("R", bound=Quantities)
 
 #: Sets of tied candidates, or orders of them, that are tried for a query: all sets of up to 11 candidates. If more than
 #: 1,024 candidates are tied, fewer orders are tried: at most MOST candidates of all orders bound time and memory.
@@ -57,7 +56,7 @@ class Cut(NamedTuple):
     group: Tensor
 
     @classmethod
-    def of(cls, ranking: Derived, budget: float) -> Cut:
+    def of(cls, ranking: Quantities, budget: float) -> Cut:
         assert ranking.costs is not None
         retrieved = ranking.tied > 0
         spent = running_sum(torch.where(retrieved, ranking.costs, math.inf))
@@ -69,7 +68,7 @@ class Cut(NamedTuple):
         return cls(number, left, retrieved & ~paid & (ranking.first == first))
 
 
-def cutoffs(ranking: Derived, budget: float) -> tuple[Tensor, Tensor]:
+def cutoffs(ranking: Quantities, budget: float) -> tuple[Tensor, Tensor]:
     """The number of ranks whose costs add up to at most ``budget``, and whether the order of ties decides.
 
     float64 and bool [query].
@@ -109,7 +108,7 @@ def prefixes(ranking: R, budget: float, ties: str) -> Iterator[tuple[Tensor, Ten
             waiting, size = [], 0
 
 
-def _sets(ranking: Derived, cut: Cut) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def _sets(ranking: Quantities, cut: Cut) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """The sets of candidates of the tie group at the cut that the budget can pay for, in parts.
 
     For groups of n candidates with 2^n <= DRAWS each set S is tried. It is the first part of an order with probability

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, Self
 
+import numpy as np
 import torch
+from torch import Tensor
 from torch.nn.functional import pad
 
+from torchrank.hardware import costs
 from torchrank.hardware.devices import autocast_off, widened, widest_float
 from torchrank.hardware.graphs import eager
+from torchrank.hardware.sorted_values import order_of
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.canonical import Need
+from torchrank.layouts.canonical import ALL, Layout, Need
 from torchrank.layouts.catalogues import embedded, streamed
-from torchrank.layouts.checks import check_tensor, tensor_of
+from torchrank.layouts.checks import check_tensor, integer_ids, tensor_of
+from torchrank.layouts.cutting import groups
 from torchrank.layouts.generated import check_items, identifiers
 from torchrank.layouts.grouping import grouped
 from torchrank.layouts.judged_items import judged_items
@@ -26,20 +31,73 @@ from torchrank.layouts.progress import progress_bar
 from torchrank.layouts.ranked_ids import found as position_of
 from torchrank.layouts.ranked_ids import repeated
 from torchrank.layouts.sharding import Shard
-from torchrank.names.arguments import integer, one_of
+from torchrank.names.arguments import integer, number, one_of
 from torchrank.names.labels import quantity_of
 from torchrank.names.types import Array, Pairs, Repeats
 from torchrank.ranking.budgets import cutoffs, priced
-from torchrank.ranking.entries import PER_ENTRY, depth_of
-from torchrank.ranking.intents import Intended
-from torchrank.ranking.parts import batch_order, numbered, together
-from torchrank.ranking.sampled import Draw
-from torchrank.ranking.tolerance import Tolerance
-from torchrank.ranking.two_lists import both_lists, shares_of
+from torchrank.ranking.quantities import PER_ENTRY, Draw, Quantities, depth_of
 
 
 @dataclass(frozen=True, eq=False)
-class Ranking(Intended):
+class QueryNames:
+    """The id of each query, and its group if there are groups.
+
+    Args:
+        ids: the ids, an object with ``tolist``, so that text is decoded only where it is read.
+        groups: the distinct groups; None = there are no groups.
+        group: int [query], the number of the group of each query; -1 = in none.
+    """
+
+    ids: Any
+    groups: list[Hashable] | None = None
+    group: np.ndarray | None = None
+
+    def group_list(self) -> list[Hashable] | None:
+        """The group of each query; None in its place = in none."""
+        if self.groups is None or self.group is None:
+            return None
+        groups = [*self.groups, None]  # -1 is the last one
+        return [groups[number] for number in self.group.tolist()]
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """A score within ``atol + rtol * |positive|`` of a positive is tied with it."""
+
+    atol: float = 0.0
+    rtol: float = 0.0
+
+    @classmethod
+    def of(cls, atol: float, rtol: float) -> Tolerance:
+        """A tolerance of checked numbers.
+
+        Raises:
+            ValueError: a number is negative, or not finite.
+        """
+        number("atol", atol, least=0)
+        number("rtol", rtol, least=0)
+        return cls(atol, rtol)
+
+    def snapped(self, scores: Tensor, positives: Tensor) -> Tensor:
+        """Scores [query, candidate], with the nearest positive in place of each score that is tied with it.
+
+        ``positives`` are scores [query, positive], in any order; NaN and infinite ones are tied with no other score.
+        """
+        if not (self.atol or self.rtol) or not positives.shape[1]:
+            return scores
+        ordered = positives.sort(dim=-1).values.contiguous()
+        behind = torch.searchsorted(ordered, scores.contiguous())
+        best, gap = scores, torch.full_like(scores, float("inf"))
+        for place in (behind - 1, behind):
+            near = ordered.gather(-1, place.clamp(0, ordered.shape[1] - 1))
+            distance = (scores - near).abs()
+            closer = (distance <= self.atol + self.rtol * near.abs()) & (distance < gap) & near.isfinite()
+            best, gap = torch.where(closer, near, best), torch.where(closer, distance, gap)
+        return best
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking(Quantities):
     """Ranks and grades of the judged candidates, one row of entries per query.
 
     Every layout is converted to a ``Ranking``, and every measure reads a ``Ranking``. With ties, a rank is an interval:
@@ -66,16 +124,22 @@ class Ranking(Intended):
         Ranking(num_queries=1, num_entries=1, device='cpu')
     """
 
-    #: Functions of modules that import this module. The engine sets `rank`; `torchrank.public` sets the other two.
-    rank: ClassVar[Callable[..., Ranking]]
-    join_run: ClassVar[Callable[..., Ranking]]
-    join_frame: ClassVar[Callable[..., Ranking]]
+    _names: QueryNames | None = field(default=None, init=False, repr=False)
 
     def __repr__(self) -> str:
         # Sizes come from shapes and include padding, so that printing neither joins parts nor waits for an accelerator.
         sizes = f"num_queries={self.num_queries}, num_entries={self.size}, device={str(self.num_candidates.device)!r}"
         sampled = f", num_negatives={self.draw.num_negatives}" if self.draw else ""
         return f"Ranking({sizes}{sampled})"
+
+    # The engine and `tables` import this module, so it imports them late.
+
+    @staticmethod
+    def rank(layout: Layout, need: Need = ALL) -> Ranking:
+        """Rank a batch in canonical form, at least the part that will be read."""
+        from torchrank.engine.rank_layout import rank_whole
+
+        return rank_whole(layout, need)
 
     @classmethod
     def join(cls, rankings: Iterable[Ranking]) -> Ranking:
@@ -546,7 +610,9 @@ class Ranking(Intended):
             >>> tr.MRR().score(ranking), ranking.grade[ranking.valid]  # c, b, a
             (tensor([0.3333], dtype=torch.float64), tensor([-2.,  0.,  1.], dtype=torch.float64))
         """
-        return cls.join_run(qrels, run, duplicates, parent, exclude)
+        from torchrank.tables.joining import rank_run
+
+        return rank_run(qrels, run, duplicates, parent, exclude)  # type: ignore[arg-type]
 
     @classmethod
     @eager
@@ -592,7 +658,9 @@ class Ranking(Intended):
             tensor([0.5000, 0.5000], dtype=torch.float64)
         """
         columns = {"query": query, "item": item, "score": score, "rank": rank, "grade": grade, "group": group}
-        return cls.join_frame(frame, ties=ties, duplicates=duplicates, **columns)
+        from torchrank.tables.joining import rank_frame
+
+        return rank_frame(frame, ties=ties, duplicates=duplicates, **columns)  # type: ignore[arg-type]
 
     def sampled(self, num_negatives: int, *, replacement: bool = False) -> Ranking:
         r"""This ranking under a sampled protocol: measures are expectations over a random draw of negatives.
@@ -670,6 +738,95 @@ class Ranking(Intended):
                 f"Expected a Ranking for {label} with an entry for every candidate, got one of some judged candidates;"
                 " make it by Ranking.from_scores with a grade for each candidate, -1 = unjudged"
             )
+
+    # ---- parts, names and intents ----
+
+    def narrowed(self, start: int) -> Iterator[Self]:
+        """Cut this ranking into rectangles with little padding, and number its queries.
+
+        Queries without numbers get the numbers from ``start`` on. Padding depends on values, so on an accelerator the
+        ranking stays as it is.
+        """
+        if not self.first.is_cpu or self.subtopics is not None or self.pool is not None:
+            yield self
+            return
+        width, queries = self.first.shape[1], self.queries
+        # The size of a query is the column behind its last valid entry. Masked candidates may be invalid before it.
+        from_end = self.valid.flip(-1).to(torch.uint8)
+        sizes = torch.where(self.valid.any(-1), width - from_end.argmax(-1), 0) if width else self.valid.sum(-1)
+        numbers = torch.arange(start, start + self.num_queries, device="cpu") if queries is None else queries
+        errors = self.errors
+        for rows, wide in groups(sizes, costs.now.rectangle, costs.now.block):
+            if wide == width and len(rows) == len(sizes):
+                yield self
+                return
+            cut = {name: x[rows, :wide] for name in PER_ENTRY if (x := getattr(self, name)) is not None}
+            yield replace(self.take(rows), **cut, queries=numbers[rows], errors=errors)
+            errors = torch.zeros_like(errors)
+
+    def parts(self, all_candidates: bool = False) -> list[Self]:
+        """Rectangles of some queries each, with their numbers if they are not in order.
+
+        Their entries are the judged candidates, or all candidates if these are asked for and the ranking has them.
+        """
+        return [self]
+
+    @property
+    def size(self) -> int:
+        """Number of entries of all queries, padding included."""
+        return self.first.numel()
+
+    def with_names(self, names: QueryNames | None) -> Self:
+        """This ranking with ids and groups; for rankings that nobody else has yet."""
+        self.__dict__["_names"] = names
+        return self
+
+    @property
+    def query_ids(self) -> list[Hashable] | None:
+        """The id of each query, if the ranking was made of tables; None = it was made of tensors."""
+        return None if self._names is None else self._names.ids.tolist()
+
+    @property
+    def groups(self) -> list[Hashable] | None:
+        """The group of each query, by ``from_table(group=...)``; None in its place = in none; None = no groups."""
+        return None if self._names is None else self._names.group_list()
+
+    def with_intents(self, probabilities: Tensor) -> Self:
+        """This ranking with a probability of each subtopic, which intent-aware measures have as its weight.
+
+        Without it all subtopics with a relevant candidate are equally likely. Only their shares count, so the
+        probabilities of a query need not sum to 1. Reads values, so it waits for an accelerator.
+
+        Source:
+            Agrawal, Gollapudi, Halverson and Ieong, Diversifying search results, WSDM 2009, as P(c | q).
+
+        Args:
+            probabilities: [subtopic] or [query, subtopic], finite and >= 0.
+
+        Raises:
+            TypeError: ``probabilities`` is not a tensor of numbers.
+            ValueError: the ranking has no subtopics, the shape is another, or a probability is negative or not finite.
+
+        Example:
+            >>> import torch, torchrank as tr
+            >>> target = torch.tensor([[[1, 0], [1, 1], [0, 0]]])  # two subtopics of three candidates
+            >>> ranking = tr.Ranking.from_scores(torch.tensor([[0.9, 0.8, 0.1]]), target)
+            >>> tr.PIA(top_k=2).score(ranking.with_intents(torch.tensor([0.9, 0.1])))  # 0.9 * 2/2 + 0.1 * 1/2
+            tensor([0.9500], dtype=torch.float64)
+        """
+        probabilities = check_tensor(probabilities, "probabilities")
+        if self.subtopics is None:
+            raise ValueError(
+                "Expected a ranking with subtopics, got one without;"
+                " make it by Ranking.from_scores with a target [query, candidate, subtopic]"
+            )
+        shape = [self.num_queries, self.num_subtopics]
+        if list(probabilities.shape) not in (shape, shape[1:]):
+            raise ValueError(f"Expected probabilities of shape {shape[1:]} or {shape}, got {list(probabilities.shape)}")
+        intents = probabilities.detach().to(self.first)
+        if not bool((intents.isfinite() & (intents >= 0)).all()):
+            raise ValueError("Expected probabilities to be finite and >= 0, got others; correct them")
+        return replace(self.joined, intents=intents.expand(shape)).with_names(self._names)
 
 
 class Rankings(Ranking):
@@ -764,3 +921,87 @@ def _of_parts(name: str, parts: Sequence[Ranking], width: int) -> torch.Tensor |
             for x in fields
         ]
     )
+
+
+def together(parts: Sequence[tuple[Tensor | None, Tensor]]) -> Tensor | None:
+    """Join ``ignored`` of several batches, bool [query] or None; each with any tensor [query] for its length."""
+    if all(ignored is None for ignored, _ in parts):
+        return None
+    return torch.cat([torch.zeros_like(x, dtype=torch.bool) if flag is None else flag for flag, x in parts])
+
+
+def numbered(parts: Sequence[Ranking], start: int = 0) -> list[Ranking]:
+    """Number the queries of consecutive parts, the first query with ``start``.
+
+    Parts that have numbers already have them relative to ``start``.
+    """
+    numbered, first = [], start
+    for part in parts:
+        stop = start + part.num_queries
+        numbers = torch.arange(start, stop, device=part.num_candidates.device)
+        numbered.append(replace(part, queries=numbers if part.queries is None else part.queries + first))
+        start = stop
+    return numbered
+
+
+def batch_order(queries: Sequence[Tensor | None]) -> Tensor | None:
+    """The place of each query of a batch in the joined parts, given the numbers in each part; None if in order."""
+    numbers = [part for part in queries if part is not None]
+    return order_of(torch.cat(numbers)) if numbers else None
+
+
+def both_lists(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Ranks of ids from the first of two lists, and grades from the second.
+
+    Entries are the ids of either list. An id's grade is its place from the end of the second list, 1 for the last id,
+    or -inf if the second list lacks it.
+
+    Args:
+        first: int64 [query, position], negative = padding.
+        second: the same.
+
+    Returns:
+        ``first``, ``tied``, ``grade``, ``valid``, ``num_candidates`` and ``errors`` of a ranking, entries in any order.
+    """
+    if not first.shape[1] + second.shape[1]:  # measures never read an empty row
+        first = first.new_full((len(first), 1), -1)
+    width = first.shape[1]
+    ids = torch.cat([first, second], -1)
+    in_first, in_second = first >= 0, second >= 0
+    dtype = widest_float(ids.device)
+    number, length = in_first.sum(-1), in_second.sum(-1, keepdim=True)
+    rank = torch.cat([in_first.cumsum(-1), torch.zeros_like(second)], -1)
+    grade = torch.cat([torch.zeros_like(first), (length + 1 - in_second.cumsum(-1)) * in_second], -1)
+    # The stable sort puts equal ids side by side, the one of the first list before the one of the second.
+    ordered, order = ids.sort(dim=-1, stable=True)
+    second = order >= width
+    again = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    pair = again & second[:, 1:] & ~second[:, :-1]
+    # Equal ids of the same list are bad values.
+    errors = count(Problem.DUPLICATE_IDS, again & (second[:, 1:] == second[:, :-1]))
+    repeated = torch.nn.functional.pad(pair, (1, 0))
+    in_both = torch.nn.functional.pad(pair, (0, 1))
+    # An id of both lists becomes one entry: its place in the first list takes the grade, its place in the second
+    # becomes padding.
+    other_grade = torch.where(in_both, grade.gather(-1, order).roll(-1, -1), 0)
+    grade = grade + torch.zeros_like(grade).scatter(-1, order, other_grade)
+    valid = torch.cat([in_first, in_second], -1) & ~torch.zeros_like(in_both).scatter(-1, order, repeated)
+    return (
+        rank.to(dtype),
+        ((rank > 0) & valid).to(dtype),
+        torch.where(grade > 0, grade.to(dtype), float("-inf")),
+        valid,
+        number.to(dtype),
+        errors,
+    )
+
+
+def shares_of(some: object, ids: Tensor, like: Tensor) -> Tensor:
+    """The share of each of ``ids`` in ``some`` ids of its query, in the shape of ``like`` [query, entry]."""
+    some = integer_ids(check_tensor(some, "changed"), "changed", "both lists").to(ids.device)
+    if some.dim() != 2 or len(some) != len(ids):
+        raise ValueError(f"Expected changed of shape [{len(ids)}, id], got {list(some.shape)}")
+    shares = torch.zeros_like(like)
+    for column in some.unsqueeze(-1).unbind(1):
+        shares[:, : ids.shape[1]] += (ids == column) & (column >= 0)
+    return shares / (some >= 0).sum(-1, keepdim=True)

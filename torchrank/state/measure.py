@@ -18,7 +18,7 @@ from torchrank.layouts.bad_values import explain
 from torchrank.names.arguments import plain, unknown
 from torchrank.names.parameters import REQUIRED, Parametrised, bind, integer, of_torchmetrics, signature
 from torchrank.names.registry import DATA, KINDS
-from torchrank.ranking.arithmetic import only
+from torchrank.ranking.intervals import only
 from torchrank.state.query_mean import QueryMean
 from torchrank.state.scoring import score_batch
 from torchrank.state.values import Status, Values

@@ -19,7 +19,7 @@ from torchrank.layouts.arrange import Batch, arrange_batch, notice_scores
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import FlatRows, RankedIds
 from torchrank.layouts.checks import check_tensor
-from torchrank.ranking.arithmetic import as_numbers, number_of, only
+from torchrank.ranking.intervals import as_numbers, number_of, only
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
 from torchrank.state.rank_tables import looked_up

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from torchrank.hardware.devices import constant, scalar
 from torchrank.hardware.sorted_values import order_of
-from torchrank.ranking.arithmetic import only
+from torchrank.ranking.intervals import only
 
 #: the value of an empty query by ``empty_target_action``
 FILLS = {"neg": 0.0, "pos": 1.0, "listed": 0.0, "skip": math.nan, "error": math.nan}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from torchrank.names.arguments import did_you_mean, imported, installed, one_of, warn
-from torchrank.ranking.query_names import QueryNames
+from torchrank.ranking.ranking import QueryNames
 from torchrank.tables.id_columns import LONGEST_ID, PADDING, NumberIds, TextIds, factorise, is_missing, of_objects
 from torchrank.tables.pair_tables import ReadingError, RowError, Rows, keep_order, refuse_missing, shown, subtopics_of
 

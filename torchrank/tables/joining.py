@@ -16,9 +16,8 @@ from torchrank.engine.flat import Entries
 from torchrank.layouts.bad_values import no_errors
 from torchrank.layouts.canonical import IN_THE_POOL, OUTSIDE_THE_POOL
 from torchrank.names.arguments import one_of, warn
-from torchrank.ranking.entries import depth_of
-from torchrank.ranking.query_names import QueryNames
-from torchrank.ranking.ranking import Ranking, Rankings
+from torchrank.ranking.quantities import depth_of
+from torchrank.ranking.ranking import QueryNames, Ranking, Rankings
 from torchrank.tables.columns import error_of, of_both, with_groups
 from torchrank.tables.id_columns import KeyIds, NumberIds, blocks, factorise, pair_hashes
 from torchrank.tables.pair_tables import Duplicates, PairTable, Parent, Qrels, Rows, Run, Ties

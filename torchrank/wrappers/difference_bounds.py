@@ -23,7 +23,7 @@ from torchrank.layouts.canonical import BLOCK, DenseLayout
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parse import parse
 from torchrank.names.types import Array
-from torchrank.ranking.arithmetic import ratio
+from torchrank.ranking.intervals import ratio
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["difference_bounds"]

@@ -24,8 +24,7 @@ from torchrank.layouts.bad_values import explain
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.types import Array, Results, Target, call_of
-from torchrank.ranking.ranking import Ranking
-from torchrank.ranking.tolerance import Tolerance
+from torchrank.ranking.ranking import Ranking, Tolerance
 from torchrank.state.aggregation import MEANS, from_sums
 from torchrank.state.scoring import score_batch
 from torchrank.state.summed import SummedMetric
