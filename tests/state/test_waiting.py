@@ -350,6 +350,39 @@ def test_what_waits_is_bounded(monkeypatch):
     assert metric.num_queries == 400
 
 
+def memory(batch):
+    """The bytes of the tensors of a batch that waits."""
+    found = [vars(x) if isinstance(x, tr.Ranking) else {"": x} for x in batch.values()]
+    return sum(x.nbytes for tensors in found for x in tensors.values() if isinstance(x, torch.Tensor))
+
+
+@pytest.mark.parametrize("accelerator", [False, True])
+def test_what_waits_takes_no_more_than_is_said(accelerator, monkeypatch):
+    room = 4 * 2**20
+    if accelerator:
+        room = 2**18
+        monkeypatch.setattr(waiting, "ROOM", {})
+        monkeypatch.setattr(waiting, "ROOM_OF_ACCELERATORS", room)
+    metric, most = tr.MRR(), 0
+    batch = torch.rand(500, 300), torch.zeros(500, dtype=torch.long)  # 600 kB
+    for _ in range(30):
+        metric.update(*batch)
+        kept = metric._waiting.batches
+        assert sum(map(memory, kept)) <= metric._waiting.size <= room
+        most = max(most, len(kept))
+    assert most == (7 if accelerator else 6)
+
+
+@pytest.mark.parametrize("names", [{"weights": None, "mask": None}, {"exclude": None, "indexes": torch.arange(8)}])
+def test_arguments_that_are_none_do_not_keep_a_batch_from_waiting(names):
+    flat = "indexes" in names
+    batch = (torch.rand(8), torch.ones(8, dtype=torch.long)) if flat else BATCH
+    metric = tr.MRR()
+    for number in range(3):
+        metric.update(*batch, **names)
+        assert len(metric._waiting.batches) == number
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
