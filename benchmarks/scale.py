@@ -17,7 +17,7 @@ import torchrank.state.sums as state
 from benchmarks.measure import timed
 from benchmarks.plan import Prepared, cuts, label
 from benchmarks.sync import SUITE, counting
-from torchrank.layouts.bad_values import Problem
+from torchrank.layouts.checks import Problem
 from torchrank.state.sums import Sum
 from torchrank.state.synchronisation import DIGEST, MESSAGE
 

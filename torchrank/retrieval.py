@@ -100,10 +100,8 @@ from torchrank.engine import rank
 from torchrank.hardware.devices import autocast_off
 from torchrank.hardware.graphs import eager
 from torchrank.layouts.arrange import arrange
-from torchrank.layouts.bad_values import explain
-from torchrank.layouts.canonical import BLOCK, Need
-from torchrank.layouts.checks import tensor_of
-from torchrank.layouts.cutting import groups
+from torchrank.layouts.canonical import BLOCK, Need, groups
+from torchrank.layouts.checks import explain, tensor_of
 from torchrank.metrics.average_precision import MAP
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.binary import FallOut, Precision, Recall, RPrecision

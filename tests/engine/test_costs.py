@@ -14,8 +14,8 @@ from tests.support.unread import leave_values_unread
 from torchrank.engine import rank
 from torchrank.hardware import costs
 from torchrank.layouts.arrange import arrange
-from torchrank.layouts.bad_values import Problem
 from torchrank.layouts.canonical import Need
+from torchrank.layouts.checks import Problem
 
 INTEGERS, FLOATS = (1, 2, 5, 40, 10**9), (0.0, 0.1, 3.0, 1e9)
 INDEXES = [torch.uint8, torch.int16, torch.int32, torch.int64]

@@ -8,7 +8,7 @@ import torch
 
 from torchrank.engine import comparing, compiled, counting, excluded, score_counts
 from torchrank.engine.thresholds import Thresholds
-from torchrank.layouts.items import Pairs
+from torchrank.layouts.canonical import Pairs
 
 INF, NAN = math.inf, math.nan
 VALUES = [-INF, -2.0, -1.0, -0.0, 0.0, 1.0, 2.0, INF, NAN]

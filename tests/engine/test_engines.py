@@ -43,9 +43,9 @@ from torchrank.engine.sorting import list_width
 from torchrank.hardware import costs, sorted_values
 from torchrank.hardware.sorted_values import ascending
 from torchrank.layouts.arrange import arrange
-from torchrank.layouts.bad_values import Problem, no_errors
 from torchrank.layouts.canonical import DenseLayout, Need
 from torchrank.layouts.catalogues import streamed
+from torchrank.layouts.checks import Problem, no_errors
 
 TRIED = [config for config in FEW if config.name in REPRESENTATIVES]
 OWN = {name: cls for name, cls in tr.RankingMetric.registry.items() if cls.__module__.startswith("torchrank.")}

@@ -22,8 +22,8 @@ from torchrank.engine.fused import _scores
 from torchrank.engine.plan import fused_precision
 from torchrank.engine.score_counts import ScoreCounts
 from torchrank.engine.thresholds import compared_dtype
-from torchrank.layouts.bad_values import Problem
 from torchrank.layouts.catalogues import embedded
+from torchrank.layouts.checks import Problem
 
 pytestmark = pytest.mark.needs("triton")
 

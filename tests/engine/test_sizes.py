@@ -19,9 +19,7 @@ from torchrank.engine.counting import Counting
 from torchrank.engine.plan import plan
 from torchrank.formulas import cascades
 from torchrank.layouts.arrange import arrange
-from torchrank.layouts.canonical import Need
-from torchrank.layouts.cutting import groups
-from torchrank.layouts.items import Pairs
+from torchrank.layouts.canonical import Need, Pairs, groups
 from torchrank.metrics import incomplete_judgments as judged_metrics
 
 SUITE = ["ndcg@5", "mrr", "map", "recall@20", "mr", "precision"]

@@ -16,7 +16,7 @@ from tests.support.oracle_comparison import IN_TURN, assert_all_equal, scored
 from tests.support.tie_orders import Query
 from tests.support.unread import Elsewhere, NothingRead, leave_values_unread
 from torchrank.formulas import judgment_bounds
-from torchrank.layouts import ranked_ids
+from torchrank.layouts import conversions
 
 GRADED = [config(name) for name in ("ndcg", "map", "mrr", "bpref", "auroc")]
 GRADED += [config("recall", top_k=2, ties=ties) for ties in ("expected", "optimistic", "pessimistic")]
@@ -258,7 +258,7 @@ def test_flat_rows_are_rows_of_groups(with_tie_break):
 
 
 def test_large_matrices_are_reduced_in_chunks(monkeypatch):
-    monkeypatch.setattr("torchrank.layouts.grouping.BLOCK", 3 * CANDIDATES)
+    monkeypatch.setattr("torchrank.layouts.conversions.BLOCK", 3 * CANDIDATES)
     for shared in (False, True):
         test_a_dense_list_is_one_of_groups("mask exclude", torch.Tensor, shared)
         test_judged_items_are_the_groups_of_a_catalogue("triples", shared, torch.Tensor)
@@ -612,8 +612,8 @@ def test_bounds_of_groups_of_ids_and_of_parents():
 
 def test_excluded_ids_of_lists_of_groups_are_looked_up_once(monkeypatch):
     looked_up = []
-    excluded = ranked_ids._excluded
-    monkeypatch.setattr(ranked_ids, "_excluded", lambda *args: looked_up.append(1) or excluded(*args))
+    excluded = conversions._excluded
+    monkeypatch.setattr(conversions, "_excluded", lambda *args: looked_up.append(1) or excluded(*args))
     ids, judged = torch.tensor([[3, 1, 2]]), (torch.tensor([0, 0]), torch.tensor([2, 0]), torch.tensor([1, -1]))
     metric = tr.MRR(unjudged="upper")  # 3 is excluded, 1 and 2 are the first group that is left
     assert metric.score(ids, judged, exclude=(torch.tensor([0]), torch.tensor([3])), groups=[0, 1, 1, 2]).tolist() == [

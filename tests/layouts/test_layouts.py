@@ -29,11 +29,9 @@ from torchrank import retrieval
 from torchrank.engine import rank
 from torchrank.engine.plan import chunks
 from torchrank.layouts.arrange import Batch, arrange
-from torchrank.layouts.canonical import Need
-from torchrank.layouts.cutting import groups
-from torchrank.layouts.items import Padded, Pairs, Ragged
-from torchrank.layouts.ranked_ids import found
-from torchrank.layouts.ranked_ids import repeated as repeated_ids
+from torchrank.layouts.canonical import Need, Padded, Pairs, Ragged, groups
+from torchrank.layouts.conversions import found
+from torchrank.layouts.conversions import repeated as repeated_ids
 
 TRIED = [config for name in REPRESENTATIVES for config in configs_of(name, FEW)]
 

@@ -34,9 +34,8 @@ from torchrank.engine import streaming as streams
 from torchrank.engine.counting import Counting
 from torchrank.hardware import costs
 from torchrank.layouts.arrange import arrange
-from torchrank.layouts.canonical import BLOCK, EmbeddedLayout
+from torchrank.layouts.canonical import BLOCK, EmbeddedLayout, rectangles
 from torchrank.layouts.catalogues import _chunk
-from torchrank.layouts.cutting import rectangles
 
 
 def products(queries, items, chunk):

@@ -13,7 +13,7 @@ from tests.support import oracles_compare
 from tests.support.cases import cases
 from tests.support.optional import stats
 from torchrank.formulas.concordance import inversions, larger_before
-from torchrank.layouts.bad_values import Problem
+from torchrank.layouts.checks import Problem
 
 
 def two_rankings(width, levels, seed=0, queries=5):

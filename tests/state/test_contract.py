@@ -21,7 +21,7 @@ from tests.support.cases import cases
 from tests.support.optional import pyplot
 from tests.support.oracle_comparison import IN_TURN, MEASURES, REPRESENTATIVES
 from tests.support.unread import leave_values_unread
-from torchrank.layouts.bad_values import Problem
+from torchrank.layouts.checks import Problem
 from torchrank.retrieval import RetrievalMRR
 
 CLASSES = list(tr.RankingMetric.registry.values())

@@ -23,7 +23,7 @@ from tests.support.cases import cases
 from tests.support.optional import stats
 from tests.support.simulated_device import Device
 from tests.support.workers import batch
-from torchrank.layouts.bad_values import Problem
+from torchrank.layouts.checks import Problem
 from torchrank.retrieval import RetrievalMRR
 from torchrank.state import sums, synchronisation
 from torchrank.state.scoring import _chunks

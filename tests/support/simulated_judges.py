@@ -12,7 +12,7 @@ import sys
 import torch
 from torch import Tensor
 
-from torchrank.layouts.bad_values import Problem
+from torchrank.layouts.checks import Problem
 from torchrank.state.sums import summed
 from torchrank.statistics.intervals import t_interval, wilson
 from torchrank.statistics.table import Table

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torchmetrics import MeanAbsoluteError, MeanSquaredError, Metric
 
-from torchrank.layouts.judged_items import excluded_pairs
+from torchrank.layouts.checks import excluded_pairs
 
 #: torchmetrics' metrics of single scores, by their names in a collection
 POINTWISE: dict[str, Callable[[], Metric]] = {

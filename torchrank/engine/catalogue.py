@@ -19,10 +19,8 @@ from torchrank.engine.thresholds import Thresholds
 from torchrank.engine.topk import Top
 from torchrank.hardware import costs
 from torchrank.hardware.devices import scalar, widest_float
-from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.canonical import CatalogueLayout, Need
-from torchrank.layouts.cutting import groups
-from torchrank.layouts.items import JudgedItems, Pairs, Ragged
+from torchrank.layouts.canonical import CatalogueLayout, JudgedItems, Need, Pairs, Ragged, groups
+from torchrank.layouts.checks import Problem, count
 from torchrank.ranking.ranking import Ranking
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchrank.layouts.items import Pairs
-from torchrank.layouts.sharding import Shard
+from torchrank.layouts.canonical import Pairs
+from torchrank.layouts.catalogues import Shard
 from torchrank.ranking.ranking import Tolerance
 
 

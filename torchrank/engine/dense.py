@@ -13,9 +13,8 @@ from torchrank.engine.sorting import Descending, descending
 from torchrank.engine.topk import top_k
 from torchrank.hardware import costs
 from torchrank.hardware.devices import all_finite, every, put, widest_float
-from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.canonical import DenseLayout, Need
-from torchrank.layouts.items import Pairs
+from torchrank.layouts.canonical import DenseLayout, Need, Pairs
+from torchrank.layouts.checks import Problem, count
 from torchrank.ranking.intervals import Intervals
 from torchrank.ranking.quantities import of_entries, run_bounds, run_starts
 from torchrank.ranking.ranking import Ranking

@@ -8,8 +8,8 @@ from torch import Tensor
 from torchrank.engine.comparing import ahead_and_tied
 from torchrank.engine.score_counts import ScoreCounts
 from torchrank.hardware import costs
-from torchrank.layouts.items import Pairs
-from torchrank.layouts.ranked_ids import removed
+from torchrank.layouts.canonical import Pairs
+from torchrank.layouts.conversions import removed
 
 
 def removable(

@@ -13,9 +13,8 @@ from torchrank.engine.packed import PackedRows
 from torchrank.engine.sorting import Order, sorted_rows
 from torchrank.hardware import costs
 from torchrank.hardware.devices import widest_float
-from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.canonical import FlatRows, Need
-from torchrank.layouts.cutting import groups, octaves
+from torchrank.layouts.canonical import FlatRows, Need, groups, octaves
+from torchrank.layouts.checks import Problem, count
 from torchrank.ranking.quantities import depth_of
 from torchrank.ranking.ranking import Ranking
 

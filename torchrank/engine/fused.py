@@ -12,9 +12,8 @@ from torchrank.engine.catalogue import as_ranking
 from torchrank.engine.excluded import removable, subtract
 from torchrank.engine.plan import fused_precision
 from torchrank.engine.score_counts import ScoreCounts
-from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.canonical import EmbeddedLayout
-from torchrank.layouts.items import Pairs
+from torchrank.layouts.canonical import EmbeddedLayout, Pairs
+from torchrank.layouts.checks import Problem, count
 from torchrank.ranking.ranking import Ranking
 
 

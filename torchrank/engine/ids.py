@@ -6,7 +6,7 @@ import torch
 
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.canonical import RankedIds
-from torchrank.layouts.ranked_ids import found, listed_ids
+from torchrank.layouts.conversions import found, listed_ids
 from torchrank.ranking.ranking import Ranking
 
 

@@ -31,10 +31,11 @@ from torchrank.layouts.canonical import (
     FlatRows,
     Layout,
     Need,
+    Padded,
+    Ragged,
     RankedIds,
+    rectangles,
 )
-from torchrank.layouts.cutting import rectangles
-from torchrank.layouts.items import Padded, Ragged
 
 CPU = torch.device("cpu")
 

@@ -20,7 +20,7 @@ from torchrank.engine.streaming import rank_embedded, rank_streamed
 from torchrank.hardware.devices import autocast_off
 from torchrank.hardware.threads import in_batch
 from torchrank.layouts.canonical import ALL, FlatRows, Layout, Need
-from torchrank.layouts.ranked_ids import spread
+from torchrank.layouts.conversions import spread
 from torchrank.ranking.ranking import Ranking, numbered
 
 

@@ -12,10 +12,8 @@ from torchrank.engine.sorting import sorted_rows
 from torchrank.engine.thresholds import Thresholds
 from torchrank.hardware import costs
 from torchrank.hardware.devices import widest_float
-from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.canonical import CatalogueLayout
-from torchrank.layouts.cutting import groups
-from torchrank.layouts.items import Ragged
+from torchrank.layouts.canonical import CatalogueLayout, Ragged, groups
+from torchrank.layouts.checks import Problem, count
 from torchrank.ranking.quantities import depth_of
 from torchrank.ranking.ranking import Ranking
 

@@ -13,7 +13,7 @@ from torchrank.engine.score_counts import ScoreCounts
 from torchrank.engine.thresholds import compared_dtype
 from torchrank.hardware import costs
 from torchrank.hardware.sorted_values import best, largest
-from torchrank.layouts.sharding import Shard
+from torchrank.layouts.catalogues import Shard
 
 
 def by_groups_pays(scores: Tensor, k: int) -> bool:

@@ -23,7 +23,7 @@ from torchrank.evaluation.evaluator import (
     check_common,
     with_parameters,
 )
-from torchrank.layouts.progress import progress_bar
+from torchrank.layouts.catalogues import progress_bar
 from torchrank.names.arguments import warn, with_hints
 from torchrank.names.parse import CUTOFFS
 from torchrank.names.parse import preset as preset_of

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import running_sum, worth_reading
-from torchrank.layouts.canonical import BLOCK
-from torchrank.layouts.cutting import groups
+from torchrank.layouts.canonical import BLOCK, groups
 from torchrank.ranking.intervals import only
 from torchrank.ranking.quantities import Quantities, depth_of
 

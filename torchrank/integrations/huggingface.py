@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from torchrank.integrations.alone import AnySuite, alone, floats
-from torchrank.layouts.items import IGNORED
+from torchrank.layouts.canonical import IGNORED
 
 #: the value with which Trainer pads shorter rows, of predictions and of labels
 PADDING = IGNORED

@@ -1,6 +1,6 @@
 """The user's arguments: checks, and conversion to a canonical layout.
 
-Bad shapes and dtypes raise at once. Bad values are counted on the device (see :mod:`torchrank.layouts.bad_values`),
+Bad shapes and dtypes raise at once. Bad values are counted on the device (see :mod:`torchrank.layouts.checks`),
 because reading values would make every ``update`` wait for the accelerator.
 """
 
@@ -15,26 +15,28 @@ import numpy
 import torch
 from torch import Tensor
 
-from torchrank.layouts.bad_values import Problem
 from torchrank.layouts.canonical import CatalogueLayout, DenseLayout, FlatRows, Layout, RankedIds
 from torchrank.layouts.checks import (
+    Problem,
     as_integers,
     bad_tie_break,
     check_floating,
     check_not_exchanged,
     check_tensor,
     comparable,
+    excluded_pairs,
+    given_pairs,
     grades,
     indexes_of,
     integer_ids,
+    judged_items,
     on_grid,
     one_column,
     shape_of,
     tensor_of,
+    way_out,
 )
-from torchrank.layouts.grouping import grouped
-from torchrank.layouts.judged_items import excluded_pairs, given_pairs, judged_items, way_out
-from torchrank.layouts.ranked_ids import without_repeats
+from torchrank.layouts.conversions import grouped, without_repeats
 from torchrank.names.arguments import warn
 from torchrank.names.types import Array, Pairs, Repeats
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torchrank.layouts.arrange import Batch
 from torchrank.layouts.checks import check_tensor
-from torchrank.layouts.generated import identifiers
+from torchrank.layouts.conversions import identifiers
 from torchrank.metrics.item_lists import Catalogue, PerUserMetric, Recommended
 from torchrank.names.parameters import described
 from torchrank.names.types import Array, Described, Target, call_of

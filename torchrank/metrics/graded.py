@@ -21,8 +21,8 @@ from torchrank.formulas.gains import (
     gain_of,
 )
 from torchrank.hardware.devices import running_sum
-from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import Need
+from torchrank.layouts.checks import Problem, count
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import number, one_of, parameter
 from torchrank.names.types import Described, EmptyAction, GainOption

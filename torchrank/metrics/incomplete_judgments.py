@@ -13,8 +13,7 @@ from torch import Tensor
 
 from torchrank.formulas.cutoff_tie import CutoffTie, hypergeometric
 from torchrank.hardware.devices import widened, widest_float, worth_reading
-from torchrank.layouts.canonical import BLOCK, Need
-from torchrank.layouts.cutting import groups
+from torchrank.layouts.canonical import BLOCK, Need, groups
 from torchrank.metrics.base import RetrievedMetric
 from torchrank.metrics.binary import BinaryMetric, uncounted
 from torchrank.names.parameters import one_of

@@ -17,10 +17,9 @@ from torchrank.hardware.graphs import eager
 from torchrank.hardware.sorted_values import ascending
 from torchrank.hardware.threads import in_batch
 from torchrank.layouts.arrange import Batch, arrange
-from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import ALL, BLOCK, RankedIds
-from torchrank.layouts.checks import check_tensor, tensor_of
-from torchrank.layouts.ranked_ids import HELD, found, listed_ids
+from torchrank.layouts.checks import Problem, check_tensor, count, tensor_of
+from torchrank.layouts.conversions import HELD, found, listed_ids
 from torchrank.names.arguments import plain
 from torchrank.names.parameters import derived, fixed, integer, parameter
 from torchrank.names.types import Aggregation, Array, Pairs, Repeats, Target, call_of

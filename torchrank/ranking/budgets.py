@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import running_sum, widened
-from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import BLOCK, CatalogueLayout, DenseLayout, Layout, RankedIds
+from torchrank.layouts.checks import Problem, count
 from torchrank.ranking.intervals import only
 from torchrank.ranking.quantities import FURTHER, Quantities, run_starts
 

@@ -259,7 +259,7 @@ class Quantities:
     valid: Tensor
     #: float64 [query]: length of the ranked list
     num_candidates: Tensor
-    #: int64 [kind]: counters of bad values, see ``torchrank/layouts/bad_values.py``
+    #: int64 [kind]: counters of bad values, see ``torchrank/layouts/checks.py``
     errors: Tensor
     #: upper bound on the ranks of tied candidates, known from shapes, so that tables over ranks need not read values
     depth: int

@@ -19,18 +19,11 @@ from torchrank.hardware.devices import autocast_off, widened, widest_float
 from torchrank.hardware.graphs import eager
 from torchrank.hardware.sorted_values import order_of
 from torchrank.layouts.arrange import arrange
-from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.canonical import ALL, Layout, Need
-from torchrank.layouts.catalogues import embedded, streamed
-from torchrank.layouts.checks import check_tensor, integer_ids, tensor_of
-from torchrank.layouts.cutting import groups
-from torchrank.layouts.generated import check_items, identifiers
-from torchrank.layouts.grouping import grouped
-from torchrank.layouts.judged_items import judged_items
-from torchrank.layouts.progress import progress_bar
-from torchrank.layouts.ranked_ids import found as position_of
-from torchrank.layouts.ranked_ids import repeated
-from torchrank.layouts.sharding import Shard
+from torchrank.layouts.canonical import ALL, Layout, Need, groups
+from torchrank.layouts.catalogues import Shard, embedded, progress_bar, streamed
+from torchrank.layouts.checks import Problem, check_tensor, count, integer_ids, judged_items, tensor_of
+from torchrank.layouts.conversions import check_items, grouped, identifiers, repeated
+from torchrank.layouts.conversions import found as position_of
 from torchrank.names.arguments import integer, number, one_of
 from torchrank.names.labels import quantity_of
 from torchrank.names.types import Array, Pairs, Repeats

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import torchrank.names.labels as labels
 from torchrank.layouts.arrange import Batch
-from torchrank.layouts.bad_values import explain
+from torchrank.layouts.checks import explain
 from torchrank.names.arguments import plain, unknown
 from torchrank.names.parameters import REQUIRED, Parametrised, bind, integer, of_torchmetrics, signature
 from torchrank.names.registry import DATA, KINDS

@@ -16,9 +16,8 @@ from torchrank.engine import rank
 from torchrank.hardware.devices import autocast_off, scalar
 from torchrank.hardware.threads import in_batch
 from torchrank.layouts.arrange import Batch, arrange_batch, notice_scores
-from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import FlatRows, RankedIds
-from torchrank.layouts.checks import check_tensor
+from torchrank.layouts.checks import Problem, check_tensor, count
 from torchrank.ranking.intervals import as_numbers, number_of, only
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums

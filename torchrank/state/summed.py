@@ -12,8 +12,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 import torchrank.state.sums as state
-from torchrank.layouts.bad_values import explain
-from torchrank.layouts.checks import comparable
+from torchrank.layouts.checks import comparable, explain
 from torchrank.names.arguments import warn
 from torchrank.state.sums import Sum
 from torchrank.state.synchronisation import appended

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import constant, widest_float
-from torchrank.layouts.bad_values import Problem
+from torchrank.layouts.checks import Problem
 
 
 class Sum(IntEnum):

@@ -43,7 +43,7 @@ class Values:
     values: Tensor
     #: int8 [..., query]: :class:`Status`
     status: Tensor
-    #: int64 [..., kind]: counters of bad values, see :mod:`torchrank.layouts.bad_values`
+    #: int64 [..., kind]: counters of bad values, see :mod:`torchrank.layouts.checks`
     errors: Tensor
     #: float64 [..., query]: weights of the measure times weights of the user, also of skipped queries; None = all are 1
     weights: Tensor | None = None

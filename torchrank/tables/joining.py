@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from torchrank.engine.flat import Entries
-from torchrank.layouts.bad_values import no_errors
 from torchrank.layouts.canonical import IN_THE_POOL, OUTSIDE_THE_POOL
+from torchrank.layouts.checks import no_errors
 from torchrank.names.arguments import one_of, warn
 from torchrank.ranking.quantities import depth_of
 from torchrank.ranking.ranking import QueryNames, Ranking, Rankings

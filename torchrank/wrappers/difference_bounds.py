@@ -18,8 +18,8 @@ from torch import Tensor
 
 from torchrank.hardware.devices import running_sum, widest_float
 from torchrank.layouts.arrange import Batch, arrange_batch
-from torchrank.layouts.bad_values import explain
 from torchrank.layouts.canonical import BLOCK, DenseLayout
+from torchrank.layouts.checks import explain
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parse import parse
 from torchrank.names.types import Array

@@ -15,7 +15,7 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 from torchrank.collection.line_plots import plot_values
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.arrange import Batch, Options, with_options
-from torchrank.layouts.bad_values import Problem
+from torchrank.layouts.checks import Problem
 from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.scoring import score_batch

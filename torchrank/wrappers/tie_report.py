@@ -20,8 +20,8 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 import torchrank.state.sums as state
 from torchrank.collection.members import Metrics
 from torchrank.layouts.arrange import Batch, Options, with_options
-from torchrank.layouts.bad_values import explain
 from torchrank.layouts.canonical import BLOCK, Need
+from torchrank.layouts.checks import explain
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.types import Array, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking, Tolerance
