@@ -27,15 +27,14 @@ from torchrank.tables.sources import read_chunks, read_qrels, read_run
 from torchrank.wrappers.abstention import Abstention
 from torchrank.wrappers.bootstrapped import Bootstrapped
 from torchrank.wrappers.compared import Compared
-from torchrank.wrappers.difference_bounds import difference_bounds
-from torchrank.wrappers.hashing import hash_ids
 from torchrank.wrappers.per_query import PerQuery
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.rectified import Rectified
 from torchrank.wrappers.sampled_ranks import SampledRanks
 from torchrank.wrappers.sampler import UnpaddedSampler
 from torchrank.wrappers.sliced import Sliced
-from torchrank.wrappers.tie_report import TieReport
+from torchrank.wrappers.tallies import hash_ids
+from torchrank.wrappers.tie_report import TieReport, difference_bounds
 
 __all__ = [
     "Abstention",

@@ -10,7 +10,7 @@ from torchmetrics.classification import MulticlassAccuracy
 
 import torchrank as tr
 from tests.support.optional import pyplot
-from torchrank.collection.line_plots import plot_steps, plot_values
+from torchrank.collection.collection import plot_steps, plot_values
 
 CUTS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
 SUITES = {

@@ -8,8 +8,8 @@ import torch
 
 import torchrank as tr
 from tests.support.cases import cases
-from torchrank.formulas.greedy import best_first
-from torchrank.formulas.reciprocals import reciprocal_sums
+from torchrank.formulas.cascades import best_first
+from torchrank.formulas.random_ranking import reciprocal_sums
 
 
 def tie(first, size, relevant):

@@ -12,11 +12,12 @@ import torch
 import torchrank as tr
 from tests.support import layout_cases, tie_orders
 from tests.support.cases import cases
-from torchrank.formulas import cascades, judgment_bounds, rank_distribution, reciprocals
-from torchrank.formulas.first_relevant import first_rank
-from torchrank.formulas.greedy import _order, best_first
+from torchrank.formulas import cascades, judgment_bounds
+from torchrank.formulas.cascades import _order, best_first
+from torchrank.formulas.random_ranking import SERIES, first_rank
 from torchrank.metrics import compatibility
 from torchrank.metrics.compatibility import Tail
+from torchrank.wrappers import sampled_ranks
 
 
 def test_the_expected_rank_of_the_first_relevant_candidate_is_the_mean_over_all_orders():
@@ -103,32 +104,32 @@ def test_a_table_gives_grade_0_its_gain(gains):
 
 @pytest.mark.parametrize("num_items", [*range(12), 100, 199, 200, 201, 1000, 12_345])
 def test_buckets_of_ranks_hold_all_ranks_once_and_are_as_wide_as_their_share(num_items):
-    sizes = rank_distribution.buckets(num_items).tolist()
+    sizes = sampled_ranks.buckets(num_items).tolist()
     assert sum(sizes) == num_items + 1
     start = 0
     for size in sizes:
-        assert size == 1 or size <= rank_distribution.WIDTH * start
-        assert size + 1 > rank_distribution.WIDTH * start or start + size == num_items + 1
+        assert size == 1 or size <= sampled_ranks.WIDTH * start
+        assert size + 1 > sampled_ranks.WIDTH * start or start + size == num_items + 1
         start += size
 
 
 @pytest.mark.parametrize("replacement", [False, True])
 def test_chances_of_sampled_ranks_do_not_depend_on_their_chunks(monkeypatch, replacement):
-    ((rows, want),) = rank_distribution.chances(3, 9, replacement)
+    ((rows, want),) = sampled_ranks.chances(3, 9, replacement)
     assert (rows, want.shape) == (slice(0, 10), (10, 4))
     for block in (1, 4, 8, 12, 20, 36):
-        monkeypatch.setattr(rank_distribution, "BLOCK", block)
-        parts = list(rank_distribution.chances(3, 9, replacement))
+        monkeypatch.setattr(sampled_ranks, "BLOCK", block)
+        parts = list(sampled_ranks.chances(3, 9, replacement))
         assert [rows.start for rows, _ in parts] == list(range(0, 10, max(1, block // 4)))
         assert torch.equal(torch.cat([part for _, part in parts]), want)
 
 
 def test_the_series_of_the_digamma_function_is_that_of_the_bernoulli_numbers():
     bernoulli = [Fraction(1)]
-    for n in range(1, 2 * len(reciprocals.SERIES) + 1):
+    for n in range(1, 2 * len(SERIES) + 1):
         bernoulli.append(-sum(math.comb(n + 1, k) * bernoulli[k] for k in range(n)) / (n + 1))
     terms = range(2, len(bernoulli), 2)
-    assert list(reciprocals.SERIES) == [float((Fraction(2) ** (1 - n) - 1) * -bernoulli[n] / n) for n in terms]
+    assert list(SERIES) == [float((Fraction(2) ** (1 - n) - 1) * -bernoulli[n] / n) for n in terms]
 
 
 def test_bounds_over_judgments_take_lists_up_to_a_largest_length_where_every_rank_matters(monkeypatch):

@@ -154,7 +154,7 @@ def test_moments(most):
     ]
     n, r = torch.tensor(pairs, dtype=torch.float64).T
     for k in (None, 1, 2, 5, 100, 5000):
-        mrr, hits = chance.reciprocal_rank(n, r, k, most), chance.hit(n, r, k, most)
+        mrr, hits = chance.reciprocal_rank_moments(n, r, k, most), chance.hit_moments(n, r, k, most)
         for i, pair in enumerate(pairs):
             mean, variance = moments(*pair, lambda j, k=k: 1 / j if k is None or j <= k else 0.0)
             assert mrr.mean[i].item() == pytest.approx(mean, rel=1e-14, abs=0), (pair, k)
@@ -169,17 +169,17 @@ def test_moments(most):
 def test_moments_of_queries_without_relevant_candidates_are_0(n, most):
     sizes = torch.tensor([n, 9], dtype=torch.float64), torch.tensor([0, most], dtype=torch.float64)
     for k in (None, 1, 3, 100):
-        for found in (chance.reciprocal_rank(*sizes, k, most), chance.hit(*sizes, k, most)):
+        for found in (chance.reciprocal_rank_moments(*sizes, k, most), chance.hit_moments(*sizes, k, most)):
             assert (found.mean[0].item(), found.variance[0].item()) == (0, 0)
 
 
 def test_moments_in_many_pieces(monkeypatch):
     n, r = torch.tensor([50.0, 60], dtype=torch.float64), torch.tensor([5.0, 30], dtype=torch.float64)
     for k in (None, 20):
-        whole = chance.reciprocal_rank(n, r, k, 60), chance.hit(n, r, k, 60)
+        whole = chance.reciprocal_rank_moments(n, r, k, 60), chance.hit_moments(n, r, k, 60)
         with monkeypatch.context() as patch:
             patch.setattr(chance, "BLOCK", 24)
-            pieces = chance.reciprocal_rank(n, r, k, 60), chance.hit(n, r, k, 60)
+            pieces = chance.reciprocal_rank_moments(n, r, k, 60), chance.hit_moments(n, r, k, 60)
         for one, other in zip(whole, pieces):
             torch.testing.assert_close(torch.stack(one), torch.stack(other), rtol=1e-12, atol=1e-14)
 
@@ -378,6 +378,6 @@ def test_moments_of_few_relevant_candidates_are_those_of_all_their_places(releva
             hits = [1 / rank if rank <= (top_k or n) else 0.0 for rank in first]
             values = hits if name == "reciprocal_rank" else [float(value > 0) for value in hits]
             numbers = (torch.tensor([float(x)], dtype=torch.float64) for x in (n, relevant))
-            found = getattr(chance, name)(*numbers, top_k or n if name == "hit" else top_k, relevant)
+            found = getattr(chance, f"{name}_moments")(*numbers, top_k or n if name == "hit" else top_k, relevant)
             assert found.mean.item() == pytest.approx(statistics.fmean(values), abs=1e-12)
             assert found.variance.item() == pytest.approx(statistics.pvariance(values), abs=1e-12)

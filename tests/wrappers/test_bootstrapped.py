@@ -18,7 +18,7 @@ from tests.support.optional import stats
 from tests.support.random_batches import batch, rng
 from torchrank.wrappers import bootstrapped
 from torchrank.wrappers.bootstrapped import interval_of
-from torchrank.wrappers.hashing import poisson_counts, splitmix64
+from torchrank.wrappers.tallies import poisson_counts, splitmix64
 
 BITS = 2**64
 

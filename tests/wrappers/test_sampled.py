@@ -13,9 +13,9 @@ import torchmetrics
 
 import torchrank as tr
 from tests.support.optional import stats
-from torchrank.formulas.rank_distribution import bias_variance, chances, likeliest
 from torchrank.ranking.quantities import chances_above
 from torchrank.wrappers import sampled_ranks
+from torchrank.wrappers.sampled_ranks import bias_variance, chances, likeliest
 
 NAN = float("nan")
 INF = float("inf")

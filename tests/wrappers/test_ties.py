@@ -15,7 +15,6 @@ import torchrank as tr
 from tests.support import usual_defaults
 from tests.support.cases import cases
 from torchrank.state.sums import Sum
-from torchrank.wrappers import difference_bounds as bounds_module
 from torchrank.wrappers import tie_report
 
 NAN, INF = math.nan, math.inf
@@ -478,7 +477,7 @@ def test_judgments_that_leave_a_query_out_have_no_difference():
 def test_chunks_of_queries_have_the_bounds_of_the_whole(monkeypatch):
     arguments = pair(5, queries=20)
     whole = tr.difference_bounds("ndcg@3", *arguments[:3], mask=arguments[3])
-    monkeypatch.setattr(bounds_module, "BLOCK", 8 * 6 * 3)  # three queries
+    monkeypatch.setattr(tie_report, "BLOCK", 8 * 6 * 3)  # three queries
     parts = tr.difference_bounds("ndcg@3", *arguments[:3], mask=arguments[3])
     assert torch.equal(torch.stack(whole), torch.stack(parts))
     nothing = tr.difference_bounds("ndcg@3", *(x[:0] for x in arguments[:3]))

@@ -7,7 +7,7 @@ import torchrank as tr
 from tests.support.unread import leave_values_unread
 from torchrank.state import scoring
 from torchrank.wrappers import tallies
-from torchrank.wrappers.suites import values_of
+from torchrank.wrappers.tallies import values_of
 
 SUITE = ["mrr", "mr", "ndcg@3", "map(aggregation=geometric)", "precision@2"]
 

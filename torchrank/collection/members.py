@@ -1,17 +1,138 @@
-"""The elements of a collection: names, metrics and collections become keys and metrics."""
+"""The elements of a collection: keys and metrics, and the part of a batch for metrics of other libraries."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeGuard
 
-from torchmetrics import Metric, MetricCollection
+import torch
+from torch import Tensor
+from torchmetrics import MeanAbsoluteError, MeanSquaredError, Metric, MetricCollection
 
-from torchrank.collection.pointwise import POINTWISE
+from torchrank.layouts.checks import excluded_pairs
 from torchrank.names.labels import split
 from torchrank.names.parse import parse_all
 from torchrank.state.measure import Measure
 from torchrank.state.summed import SummedMetric
+
+#: torchmetrics' metrics of single scores, by their names in a collection
+POINTWISE: dict[str, Callable[[], Metric]] = {
+    "mae": MeanAbsoluteError,
+    "mse": MeanSquaredError,
+    "rmse": functools.partial(MeanSquaredError, squared=False),
+}
+
+
+class Pointwise:
+    """The arguments for the metrics of other libraries in a collection, without candidates that are hidden.
+
+    ``mask`` and ``exclude`` hide candidates. A metric whose ``update`` has these arguments receives all elements. Any
+    other metric receives scores, targets and ``indexes`` of the candidates that are left, flat. Without ``mask`` and
+    ``exclude`` tensors keep their shape. Other keywords that ``update`` does not have are left out, except weights,
+    which are an error there.
+
+    Args:
+        preds: scores.
+        target: a value for each score.
+        keywords: the keywords given to :meth:`torchrank.RankingCollection.update`.
+    """
+
+    def __init__(self, preds: Any, target: Any, keywords: dict[str, Any]) -> None:
+        self.preds, self.target, self.keywords = preds, target, keywords
+
+    def arguments_of(self, metric: Metric) -> tuple[tuple[Any, Any], dict[str, Any]]:
+        """The arguments and keywords for ``metric.update``.
+
+        Raises:
+            TypeError, ValueError: the metric needs a target for each score, or an argument that is not there; or it
+                takes no weights.
+        """
+        name, alone = type(metric).__name__, "update it by itself, or leave it out of this collection"
+        # An update without such an argument would count padding and excluded candidates.
+        hiding = [x for x in ("mask", "exclude") if x in self.keywords and not _takes(metric, x)]
+        if hiding or _of(metric, "regression"):
+            beside = {"mask": "a mask", "exclude": "exclude"}[hiding[0]] if hiding else "scores"
+            _check(metric, self.preds, self.target, beside)
+        elif _of(metric, "classification", "retrieval") and not isinstance(self.target, Tensor):
+            raise ValueError(f"Expected target to be a tensor for {name}, got a {type(self.target).__name__}; {alone}")
+        if "weights" in self.keywords and not _takes(metric, "weights"):
+            raise ValueError(f"Expected no weights for {name}, whose update takes none, got weights; {alone}")
+        if missing := [x for x in _required(metric) if x not in self.keywords]:
+            rows = "pass flat rows preds, target and indexes, " if missing == ["indexes"] else ""
+            raise ValueError(f"Expected {missing[0]} for {name}, got none; {rows}{alone}")
+        try:
+            preds, target, keywords = self.left if hiding else (self.preds, self.target, self.keywords)
+        except ValueError as error:
+            raise ValueError(f"{error}, for {name}") from None
+        if _of(metric, "regression") and target.dtype == torch.bool:
+            target = target.to(preds.dtype)  # a difference of bool has no meaning in torch
+        return (preds, target), metric._filter_kwargs(**keywords) if keywords else {}
+
+    @functools.cached_property
+    def left(self) -> tuple[Tensor, Tensor, dict[str, Any]]:
+        """Scores, targets and keywords of the candidates that are not hidden, selected once. Reads the mask."""
+        preds, target = self.preds, self.target.to(self.preds.device)
+        there = torch.ones_like(preds, dtype=torch.bool)
+        if "mask" in self.keywords:
+            there = _like(preds, self.keywords["mask"], "mask").bool()
+        if "exclude" in self.keywords:
+            if preds.dim() != 2:
+                raise ValueError(
+                    "Expected no exclude for flat rows, got exclude; leave the rows out, or pass mask [row]"
+                )
+            pairs, _ = excluded_pairs(self.keywords["exclude"], preds)  # our metrics count its bad values
+            if pairs is not None:
+                query, item = pairs.query[pairs.query >= 0], pairs.item[pairs.query >= 0]
+                there = there.index_put((query, item), there[query, item] & (target[query, item] > 0))
+        keywords = dict(self.keywords)
+        if "indexes" in keywords:
+            keywords["indexes"] = _like(there, keywords["indexes"], "indexes")[there]
+        return preds[there], target[there], keywords
+
+
+def _takes(metric: Metric, argument: str) -> bool:
+    """Whether ``update`` of a metric has an argument, or any keyword arguments."""
+    parameters = metric._update_signature.parameters
+    return argument in parameters or any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+
+
+def _required(metric: Metric) -> list[str]:
+    """The arguments of ``update`` of a metric without a default, behind the first two."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    parameters = [p for p in metric._update_signature.parameters.values() if p.kind in kinds]
+    return [p.name for p in parameters[2:] if p.default is inspect.Parameter.empty]
+
+
+def _of(metric: Metric, *packages: str) -> bool:
+    """Whether a metric is of some packages of torchmetrics. Those of "regression" compare each score with a value."""
+    names = tuple(f"torchmetrics.{package}" for package in packages)
+    return any(cls.__module__.startswith(names) for cls in type(metric).__mro__)
+
+
+def _check(metric: Metric, preds: Any, target: Any, beside: str) -> None:
+    name = type(metric).__name__
+    if _of(metric, "regression") and isinstance(preds, Tensor) and not preds.is_floating_point():
+        raise TypeError(
+            f"Expected floating point scores for {name}, got ranked ids of {preds.dtype};"
+            " update it by itself, or leave it out of this collection"
+        )
+    if not isinstance(preds, Tensor) or not isinstance(target, Tensor) or target.shape != preds.shape:
+        shape = list(preds.shape) if isinstance(preds, Tensor) else type(preds).__name__
+        got = f"shape {list(target.shape)}" if isinstance(target, Tensor) else f"a {type(target).__name__}"
+        raise ValueError(
+            f"Expected target of preds' shape {shape}, a value for each score, with {beside} for {name}, got {got};"
+            " update it by itself, or leave it out of this collection"
+        )
+
+
+def _like(preds: Tensor, x: Any, name: str) -> Tensor:
+    if not isinstance(x, Tensor) or x.shape != preds.shape:
+        got = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
+        raise ValueError(f"Expected {name} of preds' shape {list(preds.shape)}, got {got}")
+    return x.to(preds.device)
+
 
 #: a name, or several names in one string; a metric; or a collection
 Member = str | Metric | MetricCollection

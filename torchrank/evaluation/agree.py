@@ -19,7 +19,7 @@ from torchrank.names.arguments import one_of
 from torchrank.statistics.table import Table
 from torchrank.tables.pair_tables import Duplicates
 from torchrank.tables.sources import read_qrels, stem
-from torchrank.wrappers.suites import Suite, readable
+from torchrank.wrappers.tallies import Suite, readable
 
 
 def agree(

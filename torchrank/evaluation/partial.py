@@ -20,8 +20,7 @@ from torchrank.statistics.table import Table
 from torchrank.tables.id_columns import SECOND, ObjectIds, mixed
 from torchrank.tables.pair_tables import Duplicates, NothingInCommonError, Qrels, Ties, no_common_query
 from torchrank.version import __version__
-from torchrank.wrappers.hashing import hash_ids
-from torchrank.wrappers.suites import Suite
+from torchrank.wrappers.tallies import Suite, hash_ids
 
 # Groups of queries, by the hash of their ids, in which the queries of all parts are counted.
 BUCKETS = 256

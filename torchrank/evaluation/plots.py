@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from torchrank.formulas.first_relevant import first_rank
+from torchrank.formulas.random_ranking import first_rank
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.precision_recall_curve import InterpolatedPrecision, PRCurve
@@ -39,7 +39,7 @@ from torchrank.statistics.drawing import (
 from torchrank.statistics.pair_statistics import PairStatistics, differences_of, paired_statistics
 from torchrank.statistics.table import Table
 from torchrank.wrappers.query_table import QueryTable
-from torchrank.wrappers.suites import values_of
+from torchrank.wrappers.tallies import values_of
 
 #: the rankings of runs by name
 Rankings = Mapping[str, Ranking]

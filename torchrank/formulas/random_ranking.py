@@ -1,22 +1,27 @@
-"""Mean and variance of position measures under a random ranking, and values adjusted for chance.
+"""Random orders: of all candidates, of the tie group at a cutoff, and of the first group with a relevant candidate.
 
-In a random ranking all orders of the n candidates are equally likely, so the rank of each is uniform on 1, 2, ..., n.
+In a random order of n candidates the rank of each is uniform on 1, 2, ..., n.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from torchrank.formulas.gains import RECIPROCAL
+from torchrank.hardware.devices import running_sum, worth_reading
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.checks import check_tensor, tensor_of
 from torchrank.names.arguments import one_of
 from torchrank.names.types import Array
-from torchrank.ranking.intervals import ratio
+from torchrank.ranking.intervals import marked_rows, only, ratio
+from torchrank.ranking.quantities import cached
+from torchrank.ranking.ranking import Ranking
 
 EULER = 0.57721566490153286  # 1 + 1/2 + ... + 1/n = digamma(n + 1) + EULER
 
@@ -100,13 +105,13 @@ def expected_median_rank(num_candidates: Array, aggregation: Literal["midpoint",
 # ---- moments of one measure: n candidates, r of them relevant --------------------------------------------------
 
 
-def mean_rank(n: Tensor, r: Tensor) -> Moments:
+def mean_rank_moments(n: Tensor, r: Tensor) -> Moments:
     """Moments of the mean rank of the relevant candidates."""
     # They are a sample of size r without replacement from the ranks 1, ..., n.
     return Moments((n + 1) / 2, ratio((n + 1) * (n - r), 12 * r))
 
 
-def hit(n: Tensor, r: Tensor, top_k: int | None, most: int) -> Moments:
+def hit_moments(n: Tensor, r: Tensor, top_k: int | None, most: int) -> Moments:
     """Moments of the hit rate: whether a relevant candidate is among the first k. ``most`` is an upper bound of r."""
     top_k = _reached(n, top_k)
     if top_k is None:
@@ -123,7 +128,7 @@ def hit(n: Tensor, r: Tensor, top_k: int | None, most: int) -> Moments:
     return Moments(mean, mean * (1 - mean))  # of a Bernoulli variable
 
 
-def reciprocal_rank(n: Tensor, r: Tensor, top_k: int | None, most: int) -> Moments:
+def reciprocal_rank_moments(n: Tensor, r: Tensor, top_k: int | None, most: int) -> Moments:
     """Moments of 1 / rank of the first relevant candidate, 0 beyond k; ``most`` is an upper bound of r."""
     top_k = _reached(n, top_k)
     if most <= 1:  # the rank is uniform
@@ -215,3 +220,216 @@ def _steps(start: int, stop: int, rows: int, like: Tensor) -> Iterator[Tensor]:
     step = chunk_length(rows, like)
     for low in range(start, stop, step):
         yield torch.arange(low, min(low + step, stop), dtype=like.dtype, device=like.device)
+
+
+# Terms that are added one by one; the series below needs a first rank beyond them.
+ADDED_TERMS = 16
+
+# Coefficients of x ** -2, x ** -4, ... in digamma(x + 1/2) - ln(x), from the Bernoulli numbers.
+SERIES = (1 / 24, -7 / 960, 31 / 8064, -127 / 30720, 511 / 67584)
+
+# Ratios below this take the series of the logarithm.
+SMALL = 0.1
+
+
+def reciprocal_sums(first: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+    """The sums of 1 / (first + i) and of i / (first + i) over i = 0, ..., count - 1, in the shape of ``first``.
+
+    All terms that are added are positive or small, so the relative errors are below 1e-13.
+
+    Args:
+        first: float64, at least 1.
+        count: float64, integers >= 0.
+    """
+    plain, weighted = torch.zeros_like(first), torch.zeros_like(first)
+    for i in range(ADDED_TERMS):
+        term = torch.where(count > i, 1 / (first + i), 0.0)
+        plain, weighted = plain + term, weighted + i * term
+    rest, start = (count - ADDED_TERMS).clamp_min(0), first + ADDED_TERMS
+    behind, rising = _far(start, rest)
+    return plain + behind, weighted + ADDED_TERMS * behind + rising
+
+
+def _far(first: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+    """:func:`reciprocal_sums` for first ranks beyond :data:`ADDED_TERMS`."""
+    # The sum is digamma(x + n + 1/2) - digamma(x + 1/2), with digamma(x + 1/2) = ln(x) + the series.
+    x = first - 0.5
+    u = count / x
+    tail = torch.zeros_like(x)
+    for power, factor in enumerate(SERIES, 1):
+        tail = tail + factor * ((x + count) ** (-2 * power) - x ** (-2 * power))
+    plain = torch.log1p(u) + tail
+    # sum i / (first + i) = n - first * sum = x (u - log1p(u)) - sum / 2 - x * tail.
+    return plain, (x * _less_log1p(u) - plain / 2 - x * tail).clamp_min(0)
+
+
+def _less_log1p(u: Tensor) -> Tensor:
+    """u - log(1 + u) for u >= 0."""
+    # log1p(u) = 2 (r + r^3 / 3 + r^5 / 5 + ...) with r = u / (2 + u), and u - 2 r = u r.
+    r = u / (2 + u)
+    series = sum(r ** (2 * k) / (2 * k + 1) for k in range(1, 7))
+    return torch.where(u < SMALL, r * (u - 2 * series), u - torch.log1p(u))
+
+
+@dataclass(frozen=True)
+class CutoffTie:
+    """The tie group of each query with ranks on both sides of ``top_k``, and its number of hits.
+
+    The group has n candidates, r of them relevant, and s ranks up to the cutoff. Its number of hits h, the relevant
+    candidates at these s ranks, is hypergeometric. A query has at most one such group.
+    """
+
+    #: bool [query, entry]: the relevant entries of the group; none if the query has no such group
+    cut: Tensor
+    #: float64 [query, 1]: hits above the group; all hits if the query has no such group
+    before: Tensor
+    #: float64 [query, 1]: s
+    places: Tensor
+    #: float64 [query, h]: h = 0, 1, ...
+    hits: Tensor
+    #: float64 [query, h]: probability of each h
+    chance: Tensor
+
+    @classmethod
+    def of(cls, ranking: Ranking, level: float, top_k: int | None) -> CutoffTie:
+        """Find the groups of a ranking. A group without a relevant entry has no hits and is left out."""
+        retrieved = ranking.hit(level)
+        if top_k is None or ranking.untied:
+            none, hits = retrieved.new_zeros(()).expand(retrieved.shape), ranking.hits(level, top_k).unsqueeze(-1)
+            return cls(none, hits, torch.zeros_like(hits), torch.zeros_like(hits), torch.ones_like(hits))
+        share = ranking.prob_in_top_k(top_k)
+        # Only ranks on both sides of the cutoff make the probability of an entry neither 0 nor 1.
+        cut = retrieved & (share > 0) & (share < 1)
+        n, r, s = (
+            _first_where(cut, x)
+            for x in (ranking.tied, ranking.relevant_before_and_in_tie(level)[1], ranking.ranks_in_top_k(top_k))
+        )
+        before = (retrieved & (share == 1)).sum(-1, keepdim=True).to(share.dtype)
+        # The largest r is unknown unless values are read, so h has a column for each number up to top_k.
+        most = min(top_k, retrieved.shape[1])
+        hits = torch.arange(most + 1, dtype=share.dtype, device=share.device).expand(len(n), -1)
+        return cls(cut, before, s, hits, hypergeometric(hits, n, r, s))
+
+    def of_group(self, x: Tensor) -> Tensor:
+        """The value of ``x`` [query, entry] for the group: [query, 1]; 0 if the query has no such group."""
+        return _first_where(self.cut, x)
+
+
+def _first_where(where: Tensor, x: Tensor) -> Tensor:
+    """The first element of each row of ``x`` at which ``where`` is True: [query, 1]; 0 if there is none."""
+    first = where.int().argmax(-1, keepdim=True)
+    return only(where.any(-1, keepdim=True), x.gather(-1, first))
+
+
+def hypergeometric(h: Tensor, n: Tensor, r: Tensor, s: Tensor) -> Tensor:
+    """Probability of h relevant candidates among s drawn from n with r relevant: float64 [query, h].
+
+    Computed from the ratios P(h) / P(h - 1), because factorials would overflow.
+    """
+    possible = (h <= r) & (h <= s) & (s - h <= n - r)
+    step = ratio((r - h + 1) * (s - h + 1), h * (n - r - s + h))
+    # A ratio needs h and h - 1 to be possible. The weight of the first possible h is 1 until all are normalised.
+    linked = possible & torch.nn.functional.pad(possible[:, :-1], (1, 0))
+    log = running_sum(torch.where(linked, step, 1.0).log())
+    weight = only(possible, (log - log.amax(-1, keepdim=True)).exp())
+    return weight / weight.sum(-1, keepdim=True)
+
+
+def hit(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
+    """Probability that a candidate graded at or above ``level`` is among the first ``top_k``: float64 [query]."""
+    if ranking.untied or ranking.first.shape[1] == 1:
+        return ranking.hits(level, top_k).clamp_max(1)
+    if (expected := ranking.relevant_ranks(level)) is not None:
+        return 1 - expected.missed[:, :top_k][:, -1]
+    first = _first_group(ranking, level)
+    n, r, s = first.tied, first.relevant, first.places(top_k)
+    value = s / n.clamp_min(1)
+    # Several candidates of the group are relevant, and the cutoff is within it: C(n - s, r) / C(n, r) is the product of
+    # (n - s - i) / (n - i) over i = 0, ..., r - 1.
+    rows = marked_rows(((r > 1) & (value > 0) & (value < 1)).unsqueeze(-1))
+    n, r, s = (x[rows].unsqueeze(-1) for x in (n, r, s))
+    most = ranking.first.shape[1] if not r.is_cpu else int(r.max()) if len(rows) else 0
+    index = torch.arange(most, dtype=r.dtype, device=r.device)  # i
+    miss = ratio((n - s - index).clamp_min(0), (n - index).clamp_min(1))
+    value[rows] = 1 - torch.where(index < r, miss, 1.0).prod(-1)
+    return value
+
+
+@dataclass(frozen=True, eq=False)
+class FirstGroup:
+    """The first tie group of each query that contains relevant candidates."""
+
+    #: its number of relevant candidates; 0 if no relevant candidate of the query is retrieved: float64 [query]
+    relevant: Tensor
+    #: its number of candidates, 0 without a relevant one: float64 [query]
+    tied: Tensor
+    #: number of candidates above it: float64 [query]
+    above: Tensor
+
+    def places(self, top_k: int | None) -> Tensor:
+        """Number of its ranks up to a cutoff: float64 [query]."""
+        return self.tied if top_k is None else torch.minimum((top_k - self.above).clamp_min_(0), self.tied)
+
+
+@cached
+def _first_group(ranking: Ranking, level: float) -> FirstGroup:
+    """Find the first relevant candidates of a ranking with ties."""
+    relevant_entries = ranking.hit(level)
+    column, exists = relevant_entries.view(torch.int8).argmax(-1, keepdim=True), relevant_entries.any(-1)
+    beside = ranking.relevant_before_and_in_tie(level)[1]
+    relevant, tied, first = (x.gather(-1, column).squeeze(-1) for x in (beside, ranking.tied, ranking.first))
+    return FirstGroup(only(exists, relevant), only(exists, tied), first - 1)
+
+
+def first_rank(ranking: Ranking, level: float) -> Tensor:
+    r"""Expected rank of the first candidate at or above ``level``, infinite if none is retrieved: float64 [query].
+
+    The first of r relevant candidates in a tie group of n candidates behind a others is at rank
+    :math:`a + \frac{n + 1}{r + 1}` on average: the mean of the smallest of r numbers drawn from 1 ... n.
+    """
+    before, beside = ranking.relevant_before_and_in_tie(level)
+    rank = ranking.first - 1 + (ranking.tied + 1) / (beside + 1)
+    return torch.where(ranking.hit(level) & (before == 0), rank, float("inf")).amin(-1)
+
+
+def reciprocal_rank(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
+    """Expected 1 / rank of the first candidate graded at or above ``level``, 0 beyond ``top_k``: float64 [query]."""
+    if ranking.untied:
+        anywhere = _alone(ranking, level, None)
+        return anywhere if top_k is None else only(ranking.hits(level, top_k) > 0, anywhere)
+    if ranking.first.shape[1] == 1:
+        return _alone(ranking, level, top_k)
+    if (expected := ranking.relevant_ranks(level)) is not None:
+        return expected.reciprocal(top_k)
+    first = _first_group(ranking, level)
+    value = only(first.relevant == 1, ranking.mean_discount_of(first.above + 1, first.tied, RECIPROCAL, top_k))
+    # Only queries with several relevant candidates in that group need the longer formula.
+    rows = marked_rows((first.relevant > 1).unsqueeze(-1))
+    n, r, s, above = (x[rows] for x in (first.tied, first.relevant, first.places(top_k), first.above))
+    longest, crowded = min(top_k or ranking.depth, ranking.depth), r > 1
+    value[rows] = torch.where(crowded, _first_of_several(n, r, s, above, crowded, longest), value[rows])
+    return value
+
+
+def _first_of_several(n: Tensor, r: Tensor, s: Tensor, above: Tensor, where: Tensor, longest: int) -> Tensor:
+    """Expected 1 / rank of the first of r relevant candidates in a tie group of n: float64 [query].
+
+    ``above`` candidates precede the group. Only its first s places count. Rows outside ``where`` have arbitrary values.
+    """
+    # The longest group bounds the sum over places, which are taken in chunks.
+    if worth_reading(where, longest // chunk_length(len(s), where)):
+        longest = min(longest, int(only(where, s).amax())) if len(s) else 0
+    total, s, above = torch.zeros_like(n), s.unsqueeze(-1), above.unsqueeze(-1)
+    for j, share in chances_of_first(n, r, longest):
+        total = total + only(j <= s, share / (above + j)).sum(-1)
+    return total
+
+
+@cached
+def _alone(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
+    """The largest expected 1 / rank of an entry graded at or above ``level``: float64 [query].
+
+    It is that of the first one, if the first tie group with relevant candidates has only one of them.
+    """
+    values = only(ranking.hit(level), ranking.mean_discount(RECIPROCAL, top_k))
+    return values.squeeze(-1) if values.shape[1] == 1 else values.amax(-1)

@@ -8,9 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from torchrank.formulas.cutoff_tie import CutoffTie
 from torchrank.formulas.gains import RECIPROCAL, OfRelevant, checked_weighing, gain_of
-from torchrank.formulas.reciprocals import reciprocal_sums
+from torchrank.formulas.random_ranking import CutoffTie, reciprocal_sums
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.parameters import one_of, parameter
 from torchrank.names.types import Described, GainOption

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from torchrank.formulas.divergences import LOGARITHMIC, difference
+from torchrank.formulas.concordance import LOGARITHMIC, difference
 from torchrank.metrics.item_groups import GroupMetric, distribution
 from torchrank.metrics.item_lists import PerUserMetric, Recommended
 from torchrank.metrics.rank_discount import Discount

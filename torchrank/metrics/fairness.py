@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from torchrank.formulas.divergences import difference, kullback_leibler
+from torchrank.formulas.concordance import difference, kullback_leibler
 from torchrank.hardware.devices import running_sum
 from torchrank.metrics.item_groups import (
     GroupMetric,

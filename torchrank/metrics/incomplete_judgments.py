@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from torchrank.formulas.cutoff_tie import CutoffTie, hypergeometric
+from torchrank.formulas.random_ranking import CutoffTie, hypergeometric
 from torchrank.hardware.devices import widened, widest_float, worth_reading
 from torchrank.layouts.canonical import BLOCK, Need, groups
 from torchrank.metrics.base import RetrievedMetric

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torchrank.formulas.first_relevant import hit
+from torchrank.formulas.random_ranking import hit
 from torchrank.metrics.average_precision import MAP
 from torchrank.metrics.binary import BinaryMetric, Precision
 from torchrank.ranking.intervals import ratio

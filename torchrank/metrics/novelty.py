@@ -9,9 +9,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from torchrank.formulas.cascades import Reader
+from torchrank.formulas.cascades import Reader, best_first
 from torchrank.formulas.gains import RECIPROCAL, AtLeast, Geometric, Satisfying, discount_of
-from torchrank.formulas.greedy import best_first
 from torchrank.metrics.intent_aware import IntentMetric
 from torchrank.names.parameters import flag, number, one_of
 from torchrank.ranking.intervals import ratio, sum_over_ranks

@@ -8,10 +8,16 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-import torchrank.formulas.random_ranking as chance
-from torchrank.formulas.first_relevant import first_rank, hit, reciprocal_rank
 from torchrank.formulas.judgment_bounds import UNEQUAL
-from torchrank.formulas.random_ranking import Moments
+from torchrank.formulas.random_ranking import (
+    Moments,
+    first_rank,
+    hit,
+    hit_moments,
+    mean_rank_moments,
+    reciprocal_rank,
+    reciprocal_rank_moments,
+)
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.parameters import flag, one_of
@@ -252,7 +258,7 @@ class MR(PositionMetric):
         return self.mean.outside(per(row_sum(total), ranking.num_relevant(self.relevance_level)))
 
     def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
-        return chance.mean_rank(n, r)
+        return mean_rank_moments(n, r)
 
     def of_one_rank(self) -> bool:
         return self.adjusted is None and self.average == "query" and self.mean is MEANS["mean"]
@@ -292,7 +298,7 @@ class MRR(PositionMetric):
     monotone_behind = True
 
     def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
-        return chance.reciprocal_rank(n, r, self.top_k, most)
+        return reciprocal_rank_moments(n, r, self.top_k, most)
 
     def of_one_rank(self) -> bool:
         return self.adjusted is None
@@ -329,7 +335,7 @@ class HitRate(PositionMetric):
     monotone_behind = True
 
     def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
-        return chance.hit(n, r, self.top_k, most)
+        return hit_moments(n, r, self.top_k, most)
 
     def of_one_rank(self) -> bool:
         return self.adjusted is None

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.concordance import Orders, orders
-from torchrank.formulas.reciprocals import reciprocal_sums
+from torchrank.formulas.random_ranking import reciprocal_sums
 from torchrank.hardware.devices import running_sum
 from torchrank.metrics.rank_correlation import ComparingMetric
 from torchrank.names.parameters import integer, number, one_of

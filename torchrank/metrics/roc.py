@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torchrank.formulas.cutoff_tie import CutoffTie
+from torchrank.formulas.random_ranking import CutoffTie
 from torchrank.hardware.devices import running_sum
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.binary import BinaryMetric, nothing_irrelevant, uncounted

@@ -19,9 +19,7 @@ from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.values import Values
 from torchrank.state.waiting import bulk
-from torchrank.wrappers.suite_metric import SuiteMetric
-from torchrank.wrappers.suites import Suite, collection_of, measures_of
-from torchrank.wrappers.tallies import PlainTally
+from torchrank.wrappers.tallies import PlainTally, Suite, SuiteMetric, collection_of, measures_of
 
 #: the confidence in a list, from its scores
 Confidence = Literal["max", "std", "diff1"]

@@ -23,10 +23,16 @@ from torchrank.state.values import Values
 from torchrank.state.waiting import bulk
 from torchrank.statistics.distributions import normal_quantile
 from torchrank.statistics.table import Table
-from torchrank.wrappers.hashing import poisson_counts, splitmix64
-from torchrank.wrappers.suite_metric import SuiteMetric
-from torchrank.wrappers.suites import Suite, collection_of, measures_of
-from torchrank.wrappers.tallies import Members, PlainTally
+from torchrank.wrappers.tallies import (
+    Members,
+    PlainTally,
+    Suite,
+    SuiteMetric,
+    collection_of,
+    measures_of,
+    poisson_counts,
+    splitmix64,
+)
 
 #: an interval from replicates: their percentiles, their percentiles mirrored at the value, or their standard deviation
 Percentiles = Literal["percentile", "basic", "se"]

@@ -27,9 +27,7 @@ from torchrank.statistics.comparison import Comparison, comparison_of
 from torchrank.statistics.pair_statistics import TIE, PairStatistics
 from torchrank.statistics.paired_tests import tukey_p
 from torchrank.statistics.table import Table
-from torchrank.wrappers.suite_metric import SuiteMetric
-from torchrank.wrappers.suites import Suite, collection_of, is_plain_mean, measures_of
-from torchrank.wrappers.tallies import PlainTally
+from torchrank.wrappers.tallies import PlainTally, Suite, SuiteMetric, collection_of, is_plain_mean, measures_of
 
 
 class Pair(IntEnum):

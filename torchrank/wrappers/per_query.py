@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
 
-from torchrank.collection.line_plots import plot_values
+from torchrank.collection.collection import plot_values
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.layouts.checks import Problem
@@ -24,7 +24,7 @@ from torchrank.state.synchronisation import DIGEST, WorkersDifferError, all_gath
 from torchrank.state.values import Status, Values
 from torchrank.state.waiting import LOCK, bulk
 from torchrank.wrappers.query_table import QueryTable
-from torchrank.wrappers.suites import Suite, check_ids, collection_of, measures_of
+from torchrank.wrappers.tallies import Suite, check_ids, collection_of, measures_of
 
 #: the lists of the state, each [query, column]; the last two have no column as long as all queries count alike, the
 #: first has one, and those of :func:`_words` as soon as an id is a text; the first column of the last says whether a

@@ -24,8 +24,7 @@ from torchrank.statistics.compare import numbered_clusters
 from torchrank.statistics.comparison import FEW_CLUSTERS
 from torchrank.statistics.intervals import betting_interval, t_interval
 from torchrank.statistics.table import Table
-from torchrank.wrappers.hashing import hash_ids
-from torchrank.wrappers.suites import Suite, collection_of, is_plain_mean, measures_of, values_of
+from torchrank.wrappers.tallies import Suite, collection_of, hash_ids, is_plain_mean, measures_of, values_of
 
 
 class Column(QueryMean):

@@ -29,7 +29,7 @@ from torchrank.statistics.table import Table
 from torchrank.wrappers.compared import Compared, pair_sums, system_names
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.sliced import members_of, names_of
-from torchrank.wrappers.suites import Suite
+from torchrank.wrappers.tallies import Suite
 
 #: Queries on which the judge is taken to know nothing, beside those of people: a perfect agreement on few queries can
 #: be luck. Chosen by the simulation of `tests.support.simulated_judges`, and as many as Agresti and Coull (1998) add.

@@ -23,9 +23,7 @@ from torchrank.statistics.distributions import t_cdf
 from torchrank.statistics.intervals import t_interval, welch
 from torchrank.statistics.table import Table
 from torchrank.wrappers.bootstrapped import Bootstrapped, BootstrapTally, difference_table, interval_of
-from torchrank.wrappers.suite_metric import SuiteMetric
-from torchrank.wrappers.suites import Suite, collection_of, listed, measures_of
-from torchrank.wrappers.tallies import PlainTally
+from torchrank.wrappers.tallies import PlainTally, Suite, SuiteMetric, collection_of, listed, measures_of
 
 #: the name of the queries outside of a slice
 REST = "rest"
