@@ -26,18 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from torchrank.cli.formats import (
-    SEVERAL,
-    formatted,
-    in_shell,
-    means_of,
-    per_query,
-    refused,
-    rows_of,
-    show,
-    width_of,
-    wrapped,
-)
+from torchrank.cli import formats
 from torchrank.statistics.comparison import Comparison, Gate, Verdict
 from torchrank.statistics.table import Table, printable
 from torchrank.tables.files import WRITERS, progress
@@ -156,7 +145,7 @@ def converted(options: argparse.Namespace) -> int:
             ranked[query] = sorted(scores.items(), key=lambda pair: (pair[1], encode(str(pair[0]))), reverse=True)
         write(options.out, "".join(WRITERS[endings[-1]](ranked)))
     except (ReadingError, OSError, ImportError, ValueError) as error:
-        return refused("convert", error, 3 if isinstance(error, ReadingError) else 2)
+        return formats.refused("convert", error, 3 if isinstance(error, ReadingError) else 2)
     return 0
 
 
@@ -191,12 +180,12 @@ def run(command: str, options: argparse.Namespace) -> int:
         if isinstance(error, ReadingError):
             wrong_data = not Path(error.source).is_dir()
         disjoint = isinstance(error, NothingInCommonError)
-        return refused("", error, DISJOINT if disjoint else DATA if wrong_data else UNREADABLE)
+        return formats.refused("", error, DISJOINT if disjoint else DATA if wrong_data else UNREADABLE)
     # The status is set now: it stays if nothing can be written.
     options.status = PASSED if all(outcome.passed for outcome in result.verdicts) else FAILED
-    _print(result, options.format, width_of(options.wide))
+    _print(result, options.format, formats.width_of(options.wide))
     for outcome in result.verdicts:
-        if not outcome.passed or options.format not in SEVERAL:
+        if not outcome.passed or options.format not in formats.SEVERAL:
             print(f"torchrank {command}: {printable(outcome.judged)}", file=sys.stderr)
     return int(options.status)
 
@@ -214,13 +203,13 @@ def evaluated(options: argparse.Namespace) -> Result:
             raise ValueError("Expected judgments of people with --width, got none; give --human FILE")
         tables["needed"] = evaluation.rectified.queries_needed(options.width, options.interval)
     notes = [note for table in tables.values() for note in table.notes]
-    return Result(tables, {"means": means_of(evaluation), "notes": notes, **_about(options)})
+    return Result(tables, {"means": formats.means_of(evaluation), "notes": notes, **_about(options)})
 
 
 def compared(options: argparse.Namespace) -> Result:
     """The differences of runs, and the verdicts of gates."""
-    if options.worst and options.format not in SEVERAL:
-        several = ", ".join(SEVERAL)
+    if options.worst and options.format not in formats.SEVERAL:
+        several = ", ".join(formats.SEVERAL)
         raise ValueError(f"Expected one of --format {several} with --worst, got {options.format}; leave --worst out")
     options.gates = [Gate.of(text, "fail-if") for text in options.fail_if]
     options.gates += [Gate.of(text, "require") for text in options.require]
@@ -245,7 +234,7 @@ def compared(options: argparse.Namespace) -> Result:
         rows = [{"run": name, **row} for name, table in losses.items() for row in table]
         tables["worst"] = Table.of_rows(rows, columns=columns, notes=[f"{label}: the largest losses against {first}"])
     document = {
-        "means": means_of(evaluation), **comparison.to_dict(), "seed": options.seed,
+        "means": formats.means_of(evaluation), **comparison.to_dict(), "seed": options.seed,
         "gates": [vars(outcome) for outcome in verdicts], **_about(options),
     }  # fmt: skip
     return Result(tables, document, verdict(evaluation, comparison), verdicts)
@@ -268,7 +257,7 @@ def powered(options: argparse.Namespace) -> Result:
         f"both with probability {options.power:g}, by a t test at {options.alpha:g} without correction",
     ]
     settings = {"delta": options.delta, "power": options.power, "alpha": options.alpha}
-    document = {"means": means_of(evaluation), "notes": notes, **settings, **_about(options)}
+    document = {"means": formats.means_of(evaluation), "notes": notes, **settings, **_about(options)}
     return Result({"rows": Table(columns, notes=notes)}, document)
 
 
@@ -291,20 +280,20 @@ def agreed(options: argparse.Namespace) -> Result:
 def _print(result: Result, kind: str, width: float) -> None:
     """Print a result in one of the formats."""
     if kind == "json":
-        document = {**{name: rows_of(table) for name, table in result.tables.items()}, **result.document}
+        document = {**{name: formats.rows_of(table) for name, table in result.tables.items()}, **result.document}
         print(json.dumps(document, allow_nan=False))
         return
-    parts = [formatted(table, kind, width) for table in result.tables.values()]
-    if kind in SEVERAL:
+    parts = [formats.formatted(table, kind, width) for table in result.tables.values()]
+    if kind in formats.SEVERAL:
         judged = [printable(outcome.judged) for outcome in result.verdicts]
         bullet = "- " if kind == "markdown" else ""
         texts = [printable(result.first), "\n".join(bullet + line for line in judged)]
         if kind == "html":
             texts = [f"<p>{html.escape(text)}</p>" * bool(text) for text in texts]
         if kind == "table":
-            texts = [wrapped(text, width) for text in texts]
+            texts = [formats.wrapped(text, width) for text in texts]
         parts = [text for text in (texts[0], *parts, texts[1]) if text]
-    show("\n\n".join(parts if kind in SEVERAL else parts[:1]))
+    formats.show("\n\n".join(parts if kind in formats.SEVERAL else parts[:1]))
 
 
 def _write(
@@ -312,9 +301,9 @@ def _write(
 ) -> None:
     """Write the files of the options -q, --plot and --html."""
     if options.per_query == STANDARD:
-        show(per_query(evaluation))
+        formats.show(formats.per_query(evaluation))
     elif options.per_query:
-        write(options.per_query, per_query(evaluation))
+        write(options.per_query, formats.per_query(evaluation))
     if options.plot:
         _plot(evaluation, comparison, options)
     if options.html:
@@ -376,7 +365,7 @@ def _plot(evaluation: Evaluation, comparison: Comparison | None, options: argpar
 
 
 @contextlib.contextmanager
-def _patiently(what: str, show: bool) -> Iterator[None]:
+def _patiently(what: str, watched: bool) -> Iterator[None]:
     """After two seconds a line on a terminal says what is read, how much of it, and for how long."""
     done = threading.Event()
 
@@ -389,13 +378,13 @@ def _patiently(what: str, show: bool) -> Iterator[None]:
             pause = 0.5
 
     thread = threading.Thread(target=watch, daemon=True)
-    if show:
+    if watched:
         thread.start()
     try:
         yield
     finally:
         done.set()
-        if show:
+        if watched:
             thread.join()
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
@@ -470,7 +459,7 @@ def _evaluation(options: argparse.Namespace, least: int = 1) -> tuple[Evaluation
         measures = _with_gates(options, slices or {}) if getattr(options, "gates", []) else options.measures
         evaluation = evaluate(qrels, sources, measures, **arguments, progress=watched)
     for warning in caught:
-        print(f"torchrank: {printable(in_shell(warning.message))}", file=sys.stderr)
+        print(f"torchrank: {printable(formats.in_shell(warning.message))}", file=sys.stderr)
     if slices is not None:  # by the ids of the judgments, which a parquet file has as integers
         ids = {query for table in evaluation.tables.values() for query in table.ids.tolist()}
         slices = {query: slices[str(query)] for query in ids if str(query) in slices}

@@ -247,9 +247,8 @@ def _is_single_frame(qrels: Any, run: Any, measures: Any, columns: Mapping[str, 
         ways_out += ["leave by= out, and pass the group of each query to the result: .by({query: group})"] * (
             columns["group"] is not None
         )
-        raise ValueError(
-            f"Expected one data frame with {' and '.join(named)}, got a run, too; {', and '.join(ways_out)}"
-        )
+        way_out = ", and ".join(ways_out)
+        raise ValueError(f"Expected one data frame with {' and '.join(named)}, got a run, too; {way_out}")
     return False
 
 

@@ -232,10 +232,8 @@ class Evaluation:
             <BLANKLINE>
         """
         if not isinstance(comparison, Comparison | None):
-            raise TypeError(
-                f"Expected comparison to be what compare() returns, got {comparison!r}; for LaTeX, Markdown or HTML"
-                " call table().to_latex(), to_markdown() or to_html()"
-            )
+            way_out = "for LaTeX, Markdown or HTML call table().to_latex(), to_markdown() or to_html()"
+            raise TypeError(f"Expected comparison to be what compare() returns, got {comparison!r}; {way_out}")
         if len(self.tables) > 1:
             return (comparison or self.compare()).leaderboard(digits)
         columns = {
@@ -452,10 +450,8 @@ class Evaluation:
             Named(self.tables[first].columns)[name]
         except KeyError:
             return Named(self.tables)[name]  # which raises, with the nearest name
-        raise KeyError(
-            f"Expected one of {', '.join(map(repr, self.runs))}, got the measure {name!r}; its value is"
-            f" means[{first!r}][{name!r}]"
-        )
+        way_out = f"its value is means[{first!r}][{name!r}]"
+        raise KeyError(f"Expected one of {', '.join(map(repr, self.runs))}, got the measure {name!r}; {way_out}")
 
     def _others(self) -> list[str]:
         """A note on each run whose mean over the other queries differs."""

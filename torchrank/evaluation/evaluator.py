@@ -226,10 +226,8 @@ class Evaluator:
         levels = {label: getattr(metric, "relevance_level", 0) for label, metric in metrics.items()}
         above = [label for label, level in levels.items() if level > grades.max()]
         if above and bool(((grades > 0) & (grades % 1 > 0)).any()):
-            warn(
-                f"No grade is relevant to {', '.join(above)}, because the largest is {grades.max():g}; pass"
-                " relevance_level=, the lowest grade that is relevant"
-            )
+            way_out = "pass relevance_level=, the lowest grade that is relevant"
+            warn(f"No grade is relevant to {', '.join(above)}, because the largest is {grades.max():g}; {way_out}")
         return cls(judgments, measures, metrics, options)
 
     @cached_property

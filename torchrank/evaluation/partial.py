@@ -242,9 +242,8 @@ def merge(states: Iterable[PartialEvaluation]) -> PartialEvaluation:
 def _added(first: PartialEvaluation, second: PartialEvaluation) -> PartialEvaluation:
     for name, fact in first.facts.items():
         if second.facts[name] != fact:
-            raise ValueError(
-                f"Expected states of the same {name}, got {fact!r} and {second.facts[name]!r}; evaluate all parts alike"
-            )
+            way_out = "evaluate all parts alike"
+            raise ValueError(f"Expected states of the same {name}, got {fact!r} and {second.facts[name]!r}; {way_out}")
 
     both: dict[str, Any] = {}
     for name in ("sums", "empty", "counts"):

@@ -220,9 +220,8 @@ def _by_id(runs: Sequence[_Run], missing: str) -> tuple[list[Hashable], list[Arr
                 )
     if missing == "drop" and np.any(lacks, axis=0).all():
         ids_of = "; ".join(f"{run.name}: {_three(list(run.ids or ()))}" for run in runs)
-        raise ValueError(
-            f"Expected queries that all systems have, got none ({ids_of}); use the same ids in all systems"
-        )
+        way_out = "use the same ids in all systems"
+        raise ValueError(f"Expected queries that all systems have, got none ({ids_of}); {way_out}")
     return ids, rows, int(np.any(lacks, axis=0).sum())
 
 
@@ -238,9 +237,8 @@ def _vector(name: str, values: Any) -> Array:
             f"got {_short(values)}; pass the result of PerQuery or of score(), or of evaluate() one run, results['run']"
         ) from error
     if column.ndim != 1:
-        raise ValueError(
-            f"Expected {name} to be [query], got shape {list(column.shape)}; give one value for each query"
-        )
+        way_out = "give one value for each query"
+        raise ValueError(f"Expected {name} to be [query], got shape {list(column.shape)}; {way_out}")
     if np.isinf(column).any():
         raise ValueError(f"Expected {name} to be finite or NaN, got an infinite value; mark a missing value by NaN")
     return column

@@ -161,18 +161,11 @@ BETTING = "torchrank.QueryTable.confidence_sequences holds for any number of que
 FEW_CLUSTERS = 30
 
 
-def notes_on(
-    pairs: Sequence[PairStatistics],
-    p_values: Sequence[float],
-    test: str,
-    correction: str,
-    family: str,
-    level: float,
-    margin: float | Mapping[str, float] | None,
-) -> list[str]:
+def notes_on(pairs: Sequence[PairStatistics], p_values: Sequence[float], made: Comparison) -> list[str]:
     """Lines that explain the numbers of a comparison, and name pairs without a test or without a difference."""
-    intervals = f"{100 * level:g} % {'confidence sequences' if test == 'anytime' else 't intervals'}"
-    notes = [f"{test} test of b - a, {intervals}; {_family(pairs, p_values, test, correction, family)}"]
+    test, margin = made.test, made.margin
+    intervals = f"{100 * made.level:g} % {'confidence sequences' if test == 'anytime' else 't intervals'}"
+    notes = [f"{test} test of b - a, {intervals}; {_family(pairs, p_values, made)}"]
     notes += [ANYTIME] if test == "anytime" else []
     notes += [OTHER_NULLS[test]] if test in OTHER_NULLS else []
     if margin is not None:
@@ -181,76 +174,61 @@ def notes_on(
         notes.append(f"margin {size}: equivalent if |b - a| is shown to be less, not_worse if b loses less")
     if lower := dict.fromkeys(pair.measure for pair in pairs if not pair.higher_is_better):
         notes.append(f"lower is better: {', '.join(lower)}")
-    apart = [pair.unpaired for pair in pairs]
-    if any(apart):
-        notes.append(f"up to {max(apart)} queries were scored by one system only; a pair does not count them")
-    return [
-        *notes,
-        *_named(pairs, "identical on every query, p = 1", lambda pair: pair.n > 1 and pair.identical),
-        *_named(
-            pairs, "fewer than two queries or clusters that both have scored, no verdict", lambda pair: pair.df == 0
-        ),
-        *_named(
-            pairs,
-            "the same difference everywhere: no spread, so no interval and no t test",
-            lambda pair: pair.df > 0 and not pair.identical and not pair.standard_error > 0,
-        ),
-    ]
+    if most := max((pair.unpaired for pair in pairs), default=0):
+        notes.append(f"up to {most} queries were scored by one system only; a pair does not count them")
+    flat = "the same difference everywhere: no spread, so no interval and no t test"
+    named = {
+        "identical on every query, p = 1": lambda pair: pair.n > 1 and pair.identical,
+        "fewer than two queries or clusters that both have scored, no verdict": lambda pair: pair.df == 0,
+        flat: lambda pair: pair.df > 0 and not pair.identical and not pair.standard_error > 0,
+    }
+    return notes + _named(pairs, named)
 
 
 def warnings_on(pairs: Sequence[PairStatistics], test: str) -> list[str]:
     """Lines on the pairs whose numbers should not be trusted."""
     of_means = test not in OTHER_NULLS
-    return [
-        *_named(
-            pairs,
-            "a few queries make up most of the difference, so tests and intervals of means are unreliable: add queries,"
-            " or look at these",
-            lambda pair: of_means and pair.n >= FEW_QUERIES and abs(pair.skewness) / math.sqrt(pair.n) > MOST_SKEW,
+    skewed = "a few queries make up most of the difference, so tests and intervals of means are unreliable: add queries"
+    few = f"few queries: a verdict on less than {FEW_QUERIES} depends on the shape of their distribution"
+    weighty = "a few queries have most of the weight: the effective number of queries is less than half of their number"
+    opposite = "means and wins point in opposite directions: no winner is named"
+    named: dict[str, Callable[[PairStatistics], bool]] = {
+        f"{skewed}, or look at these": lambda x: (
+            of_means and x.n >= FEW_QUERIES and abs(x.skewness) / math.sqrt(x.n) > MOST_SKEW
         ),
-        *_named(
-            pairs,
-            f"few queries: a verdict on less than {FEW_QUERIES} depends on the shape of their distribution"
-            + f"; {BETTING}" * (test == "anytime"),
-            lambda pair: 1 < pair.n < FEW_QUERIES and not math.isnan(pair.sd),  # of several runs it is not known
-        ),
-        *_named(
-            pairs,
-            "a few queries have most of the weight: the effective number of queries is less than half of their number",
-            lambda pair: pair.effective < pair.n / 2,
-        ),
-        *_named(
-            pairs,
-            "means and wins point in opposite directions: no winner is named",
-            lambda pair: not of_means and pair.gain * (pair.wins - pair.losses) < 0,
-        ),
-    ]
+        # of several runs it is not known
+        few + f"; {BETTING}" * (test == "anytime"): lambda x: 1 < x.n < FEW_QUERIES and not math.isnan(x.sd),
+        weighty: lambda x: x.effective < x.n / 2,
+        opposite: lambda x: not of_means and x.gain * (x.wins - x.losses) < 0,
+    }
+    return _named(pairs, named)
 
 
-def _family(pairs: Sequence[PairStatistics], p_values: Sequence[float], test: str, correction: str, family: str) -> str:
-    measures = dict.fromkeys(pair.measure for pair in pairs)
+def _family(pairs: Sequence[PairStatistics], p_values: Sequence[float], made: Comparison) -> str:
+    measures = len(dict.fromkeys(pair.measure for pair in pairs))
     count = len(dict.fromkeys((pair.a, pair.b) for pair in pairs))
-    over = f"{count} pair{'s' * (count != 1)}"
-    if test in FAMILY_TESTS:
-        return f"p-values are valid over all pairs together{', for each measure' * (len(measures) > 1)}"
-    if correction == "none":
+    if made.test in FAMILY_TESTS:
+        return f"p-values are valid over all pairs together{', for each measure' * (measures > 1)}"
+    if made.correction == "none":
         return "p-values are not corrected"
-    if len(measures) > 1:
-        over += f" x {len(measures)} measures" if family == "all" else ", for each measure"
-    if count == 1 and len(measures) > 1 and family == "measure":
-        return (
-            "p-values are not corrected, since each measure has one pair; family='all' (--family all) corrects over the"
-            " measures"
-        )
+    if count == 1 and measures > 1 and made.family == "measure":
+        way_out = "family='all' (--family all) corrects over the measures"
+        return f"p-values are not corrected, since each measure has one pair; {way_out}"
+    over = f"{count} pair{'s' * (count != 1)}"
+    if measures > 1:
+        over += f" x {measures} measures" if made.family == "all" else ", for each measure"
     untested = sum(map(math.isnan, p_values))
-    return f"{correction} over {over}" + f" ({untested} without a test not counted)" * bool(untested)
+    return f"{made.correction} over {over}" + f" ({untested} without a test not counted)" * bool(untested)
 
 
-def _named(pairs: Sequence[PairStatistics], text: str, holds: Callable[[PairStatistics], bool]) -> list[str]:
-    """The text with up to three of the pairs that it concerns; nothing if it concerns none."""
-    named = [f"{pair.measure}: {pair.a}, {pair.b}" for pair in pairs if holds(pair)]
-    more = f"; {len(named) - 3} more" if len(named) > 3 else ""
-    return [f"{text} ({'; '.join(named[:3])}{more})"] if named else []
+def _named(pairs: Sequence[PairStatistics], lines: Mapping[str, Callable[[PairStatistics], bool]]) -> list[str]:
+    """Each line with up to three of the pairs that it concerns; without those that concern none."""
+    found = []
+    for text, holds in lines.items():
+        named = [f"{pair.measure}: {pair.a}, {pair.b}" for pair in pairs if holds(pair)]
+        more = f"; {len(named) - 3} more" if len(named) > 3 else ""
+        found += [f"{text} ({'; '.join(named[:3])}{more})"] if named else []
+    return found
 
 
 class Effect(NamedTuple):
@@ -606,9 +584,8 @@ class Comparison:
             rows = [Row(kind(**_read(kind, row)), **_read(Row, row, "pair")) for row in given["rows"]]
             settings = {f.name: given[f.name] for f in fields(cls)}
         except KeyError as error:
-            raise ValueError(
-                f"Expected an entry {error} of a comparison, got none; pass the result of to_dict()"
-            ) from None
+            way_out = "pass the result of to_dict()"
+            raise ValueError(f"Expected an entry {error} of a comparison, got none; {way_out}") from None
         lines = {name: tuple(given[name]) for name in ("notes", "warnings")}
         return cls(**{**settings, **lines, "rows": tuple(rows)})
 
@@ -726,44 +703,28 @@ class Comparison:
 
 
 def comparison_of(
-    pairs: Sequence[PairStatistics],
-    p_values: Sequence[float] | None = None,
-    *,
-    test: str = "t",
-    correction: str = "holm",
-    family: str = "measure",
-    alpha: float = 0.05,
-    level: float | None = None,
-    power: float = 0.8,
-    margin: float | Mapping[str, float] | None = None,
-    baseline: str | None = None,
-    notes: Sequence[str] = (),
-    warnings: Sequence[str] = (),
-) -> Comparison:
+    pairs: Sequence[PairStatistics], p_values: Sequence[float] | None = None, *, level: float | None = None,
+    notes: Sequence[str] = (), warnings: Sequence[str] = (), **settings: Any,
+) -> Comparison:  # fmt: skip
     """The comparison of pairs whose statistics are known.
 
     Args:
         pairs: statistics of each measure and pair.
         p_values: p-values of another test than t, one for each pair.
-        test: name of the test, for the report.
-        correction: ``"holm"``, ``"bh"`` or ``"none"``.
-        family: ``"measure"`` corrects over the pairs of each measure, ``"all"`` over all tests.
-        alpha: error rate.
         level: level of the intervals; 1 - alpha if None.
-        power: power of the smallest detectable difference.
-        margin: difference that does not matter, of all measures or of each by its label; adds tests of equivalence
-            and non-inferiority.
-        baseline: name of the system with which all others are compared.
         notes: further lines that explain the numbers.
         warnings: further lines on numbers that should not be trusted.
+        settings: fields of :class:`Comparison`, from ``test`` to ``baseline``.
 
     Example:
         >>> pair = PairStatistics("ndcg@10", "a", "b", 400, 0.40, 0.42, standard_error=0.01, df=399, sd=0.2, wins=9)
         >>> comparison_of([pair]).table.rows[0]["p"] == pair.p
         True
     """
-    check_settings({pair.measure for pair in pairs}, alpha, level, power, margin)
-    level = 1 - alpha if level is None else level
+    made = Comparison((), **settings)
+    margin, family, correction = made.margin, made.family, made.correction
+    check_settings({pair.measure for pair in pairs}, made.alpha, level, made.power, margin)
+    made = replace(made, level=1 - made.alpha if level is None else level)
     p_values = [pair.p for pair in pairs] if p_values is None else list(p_values)
     raised = {"p_corrected": p_values}
     if margin is not None:
@@ -778,12 +739,9 @@ def comparison_of(
         for group in groups.values():
             for i, p in zip(group, correct([values[i] for i in group], correction)):
                 numbers[i][name] = p
-    rows = [Row(pair, **given) for pair, given in zip(pairs, numbers)]
-    about = notes_on(pairs, p_values, test, correction, family, level, margin)
-    return Comparison(
-        tuple(rows), test, correction, family, alpha, level, power, margin, baseline,
-        (*about, *notes), (*warnings_on(pairs, test), *warnings),
-    )  # fmt: skip
+    rows = tuple(Row(pair, **given) for pair, given in zip(pairs, numbers))
+    notes, warnings = (*notes_on(pairs, p_values, made), *notes), (*warnings_on(pairs, made.test), *warnings)
+    return replace(made, rows=rows, notes=notes, warnings=warnings)
 
 
 def check_settings(

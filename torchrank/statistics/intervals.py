@@ -146,9 +146,8 @@ def queries_needed(delta: float, sd: float, power: float = 0.8, alpha: float = 0
     if not (delta and math.isfinite(delta)):
         raise ValueError(f"Expected delta to be a difference other than 0, got {delta}; give the smallest that matters")
     if not (sd > 0 and math.isfinite(sd)):
-        raise ValueError(
-            f"Expected sd to be positive, got {sd}; give the standard deviation of the differences per query"
-        )
+        way_out = "give the standard deviation of the differences per query"
+        raise ValueError(f"Expected sd to be positive, got {sd}; {way_out}")
     z = normal_quantile(1 - alpha / 2)
     try:
         return max(2, math.ceil(((z + normal_quantile(power)) * sd / delta) ** 2 + z * z / 2))

@@ -75,7 +75,7 @@ def find_columns(
     source: str,
     item: bool = True,
     way_out: str = "",
-    has_lists: Callable[[int], bool] = lambda _number_of: False,
+    has_lists: Callable[[int], bool] = lambda number: False,
 ) -> dict[str, int]:
     """The numbers of the columns ``query``, ``item``, the value or ``rank``, and ``subtopic`` of a table with names.
 

@@ -22,19 +22,7 @@ from typing import Any, Literal
 import numpy as np
 
 from torchrank.names.arguments import imported, installed
-from torchrank.tables.columns import (
-    Columns,
-    chosen_columns,
-    column_choice,
-    find_columns,
-    is_usual,
-    of_dictionaries,
-    of_dictionary,
-    of_frame,
-    of_tuples,
-    reading_with,
-    relevant,
-)
+from torchrank.tables import columns as names
 from torchrank.tables.id_columns import LONGEST_ID, PADDING, TextIds, decode, encode, factorise
 from torchrank.tables.pair_tables import ReadingError, Rows, keep_order, shorten, shown, subtopics_of
 
@@ -64,7 +52,7 @@ class Reading:
     """How a source is read: "score" or "grade", and arguments of :func:`torchrank.read_run`."""
 
     value: str
-    columns: Columns = None
+    columns: names.Columns = None
     format: Format = "auto"
     subset: str | None = None
     split: str | None = None
@@ -112,9 +100,8 @@ class Text:
 
     def too_long(self, place: int) -> ReadingError:
         """The error of a line that is too long."""
-        return self.error(
-            f"Expected lines of at most {LONGEST_LINE:,} bytes, got a longer one; end each row with a line break", place
-        )
+        way_out = "end each row with a line break"
+        return self.error(f"Expected lines of at most {LONGEST_LINE:,} bytes, got a longer one; {way_out}", place)
 
     @cached_property
     def first_stop(self) -> int:
@@ -332,7 +319,7 @@ def open_text(source: Any, value: str, expansion: int) -> Text:
                 if len(data) > most:
                     raise ReadingError(
                         f"Expected a gzip file of at most {most:,} bytes, decompressed, got a larger one; if you trust"
-                        f" it, {reading_with(value, f'expansion={ANY_EXPANSION}')}",
+                        f" it, {names.reading_with(value, f'expansion={ANY_EXPANSION}')}",
                         text.name,
                     )
     except (OSError, EOFError, zlib.error) as error:
@@ -417,10 +404,10 @@ def parquet(text: Text, reading: Reading) -> Rows:
     except Exception as error:  # of either library, and of the file system below
         raise ReadingError(f"Expected a whole parquet file, got one with: {error}", text.name) from error
     if frame is None:
-        way_out = reading_with(reading.value, f"expansion={-(-size // text.end)}")
+        way_out = names.reading_with(reading.value, f"expansion={-(-size // text.end)}")
         got = f"got {size:,}; if you trust it, {way_out}"
         raise ReadingError(f"Expected a parquet file of at most {most:,} bytes, decompressed, {got}", text.name)
-    return of_frame(frame, reading.value, reading.columns, text.name)
+    return names.of_frame(frame, reading.value, reading.columns, text.name)
 
 
 def delimited(text: Text, reading: Reading, tabs: bool | None = None) -> Rows:
@@ -455,7 +442,7 @@ def delimited(text: Text, reading: Reading, tabs: bool | None = None) -> Rows:
     item, third, rank = cut["item"], cut.get(value, cut.get("rank")), cut.get("rank")
     subtopic = subtopics_of(codes, cut.pop("subtopic", None))
     what = value if value in cut else "rank"
-    values = relevant(len(item), text.name) if third is None else numbers(text, third, what)
+    values = names.relevant(len(item), text.name) if third is None else numbers(text, third, what)
     if rank is not None:
         values = _from_ranks(text, codes, rank, values) if third is rank else _beside_ranks(text, codes, rank, values)
 
@@ -487,19 +474,19 @@ def _header(text: Text, reading: Reading, tabs: bool | None) -> tuple[int, dict[
     by_tabs = line.decode("utf-8", "backslashreplace").split("\t")
     # between white space of ASCII; str.split would cut at other blanks too
     by_blanks = [field.decode("utf-8", "backslashreplace") for field in line.split()]
-    asked = list(chosen_columns(chosen, value).values())
+    asked = list(names.chosen_columns(chosen, value).values())
     named = any(isinstance(column, str) for column in asked)
     for header, between_tabs in ((by_tabs, True), (by_blanks, False)):
         if between_tabs and len(header) == 1:
             continue
         try:
-            columns = find_columns(chosen, header, value, text.name)
+            columns = names.find_columns(chosen, header, value, text.name)
         except ReadingError:
             continue
         if not asked or named:
             return len(header), columns, between_tabs
     if named:
-        find_columns(chosen, by_tabs if len(by_tabs) > 1 else by_blanks, value, text.name)
+        names.find_columns(chosen, by_tabs if len(by_tabs) > 1 else by_blanks, value, text.name)
     if tabs is None:
         tabs = reading.format == "auto" and _has_blanks_in_fields(line.strip(), text, value)
     return len(by_tabs if tabs else by_blanks), None, tabs
@@ -519,7 +506,7 @@ def _has_blanks_in_fields(line: bytes, text: Text, value: str) -> bool:
     if second not in iterations or by_tabs[1].strip().upper() in iterations or len(by_blanks) > 6:
         return True
     if second == b"0" and len(by_tabs) > 2:
-        way_out = reading_with(value, "format='tsv'")
+        way_out = names.reading_with(value, "format='tsv'")
         raise text.error(
             f"Expected fields between tabs or between blanks, got both; use one of them, or {way_out} or 'trec'",
             text.begin,
@@ -530,7 +517,7 @@ def _has_blanks_in_fields(line: bytes, text: Text, value: str) -> bool:
 def _without_header(text: Text, width: int, reading: Reading, by_tabs: bool) -> dict[str, int]:
     """The columns of a file without a header, by its number of fields."""
     value = reading.value
-    asked = chosen_columns(reading.columns, value)
+    asked = names.chosen_columns(reading.columns, value)
     if asked:
         known = {"query", "item", "rank" if "rank" in asked else value}
         if set(asked) - {"subtopic"} != known and (value, set(asked)) != ("grade", {"query", "item"}):
@@ -545,7 +532,7 @@ def _without_header(text: Text, width: int, reading: Reading, by_tabs: bool) -> 
         return {"query": 0, "item": 1, "rank": 2, "score": 3}  # ColBERT
     if usual is None:
         form = "query Q0 document rank score tag" if value == "score" else "query 0 document grade"
-        way_out = column_choice(value).format("query").replace("...", f"0, 'item': 1, '{value}': ...")
+        way_out = names.column_choice(value).format("query").replace("...", f"0, 'item': 1, '{value}': ...")
         if width in (QRELS_FIELDS if value == "score" else RUN_FIELDS):
             way_out += ", or exchange the judgments and the run"
         if width == 1:
@@ -559,7 +546,7 @@ def is_comma_separated(text: Text) -> bool:
     line = _from_first_row(text).first_line_bytes()
     if b"," not in line or b"\t" in line:
         return False
-    return len(line.split()) == 1 or sum(is_usual(field.strip(' "')) for field in decode(line).split(",")) > 1
+    return len(line.split()) == 1 or sum(names.is_usual(field.strip(' "')) for field in decode(line).split(",")) > 1
 
 
 def comma_separated(text: Text, reading: Reading) -> Rows:
@@ -569,14 +556,14 @@ def comma_separated(text: Text, reading: Reading) -> Rows:
         ReadingError: a line cannot be read, or the first line names no columns and the user does not number them.
     """
     text = _from_first_row(text)
-    asked = chosen_columns(reading.columns, reading.value).values()
+    asked = names.chosen_columns(reading.columns, reading.value).values()
     numbered = bool(asked) and not any(isinstance(column, str) for column in asked)  # there is no header
     rows = csv.reader(io.StringIO(decode(bytes(text.buffer[text.begin : text.end])), newline=""), strict=True)
     pieces, line = list[str](), 0
     try:
         for row in rows:
             if not pieces:
-                columns, width = find_columns(reading.columns, row, reading.value, text.name), len(row)
+                columns, width = names.find_columns(reading.columns, row, reading.value, text.name), len(row)
                 pieces += ["\t".join(columns), "\n" * numbered]
                 row = row if numbered else []
             if row and len(row) != width:
@@ -660,7 +647,7 @@ def json_lines(text: Text, reading: Reading) -> Rows:
     for row, values in enumerate(rows):
         if not isinstance(values, dict):
             raise error("Expected a dictionary in each line", row)
-    return of_dictionaries(rows, reading.value, reading.columns, text.name, error)
+    return names.of_dictionaries(rows, reading.value, reading.columns, text.name, error)
 
 
 def json_tables(text: Text, reading: Reading) -> Content:
@@ -681,7 +668,9 @@ def json_tables(text: Text, reading: Reading) -> Content:
         elif asked is not None and _depth(tables) <= 2:
             got = "{query: {document: number}}"
             raise ReadingError(f"Expected a file with a {name} {asked!r}, got {got}", text.name)
-    return (of_tuples if isinstance(tables, list) else of_dictionary)(tables, value, reading.columns, text.name)
+    return (names.of_tuples if isinstance(tables, list) else names.of_dictionary)(
+        tables, value, reading.columns, text.name
+    )
 
 
 def _depth(tables: Any, most: int = 4) -> int:

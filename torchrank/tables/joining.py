@@ -355,10 +355,8 @@ def tables_of_frame(
             " retrieved; NaN from a model is a bug of the model, and items that were not retrieved have the score -inf"
         )
     if ungraded:
-        warn(
-            f"{ungraded} of {len(grades)} rows have no grade (NaN or missing), so they count as unjudged; items that"
-            " are not relevant have the grade 0, and items that nobody judged the grade -1"
-        )
+        way_out = "items that are not relevant have the grade 0, and items that nobody judged the grade -1"
+        warn(f"{ungraded} of {len(grades)} rows have no grade (NaN or missing), so they count as unjudged; {way_out}")
     run = Run(queries, number[retrieved], items.take(retrieved), scores[retrieved], "frame", ties=ties)
     qrels = Qrels(queries, number[judged], items.take(judged), grades[judged], "frame")
     row_in_run = np.full(len(scores), -1)

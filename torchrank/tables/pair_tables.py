@@ -59,10 +59,8 @@ def no_common_query(theirs: Hashable, ours: Hashable, where: str = "") -> Nothin
     if isinstance(theirs, str) != isinstance(ours, str):
         texts = "astype({'query_id': str, 'doc_id': str})"
         way_out = f"an integer never equals a text: read both as text, in pandas by {texts}"
-    return NothingInCommonError(
-        f"Expected queries that are judged{where}, got none: a query of the run is {theirs!r}, a judged query is"
-        f" {ours!r}; {way_out}"
-    )
+    why = f"a query of the run is {theirs!r}, a judged query is {ours!r}; {way_out}"
+    return NothingInCommonError(f"Expected queries that are judged{where}, got none: {why}")
 
 
 def shorten(text: str) -> str:

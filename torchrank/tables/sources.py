@@ -19,22 +19,9 @@ from typing import IO, Any, TypeVar, cast, get_args
 import numpy as np
 
 from torchrank.names.arguments import imported, integer, one_of, with_hints, with_texts
+from torchrank.tables import files
 from torchrank.tables.columns import Columns, error_of, is_frame, of_dictionary, of_frame, of_tuples
-from torchrank.tables.files import (
-    ABOUT_FORMATS,
-    EXPANSION,
-    FORMATS,
-    LONGEST_LINE,
-    PADDING,
-    Content,
-    Format,
-    Reading,
-    Text,
-    format_of,
-    is_blank,
-    open_text,
-    without_mark,
-)
+from torchrank.tables.files import Format
 from torchrank.tables.id_columns import ObjectIds, of_objects
 from torchrank.tables.pair_tables import Duplicates, PairTable, Qrels, ReadingError, Rows, Run, Ties
 
@@ -50,14 +37,14 @@ GZIP, MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
 
 
 @with_hints
-@with_texts(FORMATS=ABOUT_FORMATS)
+@with_texts(FORMATS=files.ABOUT_FORMATS)
 def read_qrels(
     source: Any,
     *,
     columns: Columns = None,
     format: Format = "auto",
     duplicates: Duplicates = "error",
-    expansion: int = EXPANSION,
+    expansion: int = files.EXPANSION,
 ) -> Qrels:
     """Read judgments: a grade for each judged (query, document) pair.
 
@@ -90,11 +77,11 @@ def read_qrels(
         >>> tr.read_qrels(io.StringIO("q1 0 007 1\\nq1 0 NA 0\\n")).to_dict()
         {'q1': {'007': 1.0, 'NA': 0.0}}
     """
-    return _read(Qrels, source, Reading("grade", columns, format, expansion=expansion), duplicates)
+    return _read(Qrels, source, files.Reading("grade", columns, format, expansion=expansion), duplicates)
 
 
 @with_hints
-@with_texts(FORMATS=ABOUT_FORMATS)
+@with_texts(FORMATS=files.ABOUT_FORMATS)
 def read_run(
     source: Any,
     *,
@@ -104,7 +91,7 @@ def read_run(
     ties: Ties | None = None,
     subset: str | None = None,
     split: str | None = None,
-    expansion: int = EXPANSION,
+    expansion: int = files.EXPANSION,
 ) -> Run:
     """Read a run: a score for each retrieved (query, document) pair. The score alone decides the order.
 
@@ -137,17 +124,17 @@ def read_run(
     """
     if ties is not None:
         one_of("ties", ties, get_args(Ties))
-    run = _read(Run, source, Reading("score", columns, format, subset, split, expansion), duplicates)
+    run = _read(Run, source, files.Reading("score", columns, format, subset, split, expansion), duplicates)
     return run if ties is None else run.with_ties(ties)
 
 
-def read_pairs(source: Any, expansion: int = EXPANSION) -> Qrels:
+def read_pairs(source: Any, expansion: int = files.EXPANSION) -> Qrels:
     """Read pairs of query and document, whatever their number: any source of judgments, without grades if need be."""
     if isinstance(source, tuple) and len(source) == 2 and not any(isinstance(part, tuple | str) for part in source):
         source = dict(zip(("query", "item"), source))  # two columns, as in `update`
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The judgments .* have no grades")
-        reading = Reading("grade", expansion=expansion)
+        reading = files.Reading("grade", expansion=expansion)
         table = source if isinstance(source, PairTable) else _read(Qrels, source, reading, "first")
     return Qrels(table.queries, table.query, table.items, np.zeros(len(table)), table.source)
 
@@ -163,7 +150,7 @@ def stem(path: str | Path) -> str:
     return name.removesuffix(".gz").rsplit(".", 1)[0] or name
 
 
-def _read(kind: type[T], source: Any, reading: Reading, duplicates: Duplicates) -> T:
+def _read(kind: type[T], source: Any, reading: files.Reading, duplicates: Duplicates) -> T:
     one_of("duplicates", duplicates, get_args(Duplicates))
     one_of("format", reading.format, get_args(Format))
     integer("expansion", reading.expansion, least=1, or_none=False)
@@ -175,7 +162,7 @@ def _read(kind: type[T], source: Any, reading: Reading, duplicates: Duplicates) 
     return kind.of_rows(content, duplicates) if isinstance(content, Rows) else kind.of_dict(*content)
 
 
-def content_of(source: Any, reading: Reading) -> Content:
+def content_of(source: Any, reading: files.Reading) -> files.Content:
     """The rows of a source, or its dictionaries and its name."""
     value, columns = reading.value, reading.columns
     if isinstance(source, str) and source.startswith("irds:"):
@@ -195,8 +182,8 @@ def content_of(source: Any, reading: Reading) -> Content:
                 message = f"Expected a folder with one JSON file of predictions, got {listed}; pass a file"
                 raise ReadingError(message, str(source))
             source = named[0]
-        text = open_text(source, value, reading.expansion)
-        return FORMATS[format_of(text, reading)].read(text, reading)
+        text = files.open_text(source, value, reading.expansion)
+        return files.FORMATS[files.format_of(text, reading)].read(text, reading)
     if isinstance(source, Mapping):
         return of_dictionary(source, value, columns, "")
     if is_frame(source):
@@ -287,7 +274,7 @@ def read_chunks(
     integer("lines", lines, least=1, or_none=False)
     one_of("duplicates", duplicates, get_args(Duplicates))
     one_of("format", format, get_args(Format))
-    reading = Reading("score", columns, format)
+    reading = files.Reading("score", columns, format)
     if ties is not None:
         one_of("ties", ties, get_args(Ties))
     if isinstance(source, str | Path):
@@ -321,8 +308,11 @@ def of_large(source: Any, duplicates: Duplicates = "error") -> Chunks | None:
     if path.stat().st_size < least:
         return None
     with _opened(path) as stream:
-        text = Text.of(stream.read(SAMPLE), str(path))
-    if is_blank(text) or FORMATS[format_of(without_mark(text), Reading("score"))].header is None:
+        text = files.Text.of(stream.read(SAMPLE), str(path))
+    if files.is_blank(text):
+        return None
+    name = files.format_of(files.without_mark(text), files.Reading("score"))
+    if files.FORMATS[name].header is None:
         return None
     return replace(read_chunks(source, duplicates=duplicates), automatic=True)
 
@@ -341,22 +331,22 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 # ---- pieces of files -------------------------------------------------------------------------------------------------
 
 
-def _pieces(path: Path, lines: int, reading: Reading) -> Iterator[Rows]:
+def _pieces(path: Path, lines: int, reading: files.Reading) -> Iterator[Rows]:
     """The rows of pieces of about ``lines`` lines of a file, which may end within a query."""
     texts = _texts(path, lines)
     if (first := next(texts, None)) is None:
         return
-    name = format_of(first, reading)
-    read, header_of = FORMATS[name].read, FORMATS[name].header
+    name = files.format_of(first, reading)
+    read, header_of = files.FORMATS[name].read, files.FORMATS[name].header
     if header_of is None:
         way_out = "pass an iterable of pieces of it to read_chunks"
         raise ReadingError(f"Expected a file of lines, got {name}; {way_out}", first.name)
     header, width = header_of(first, reading)
 
-    def parse(piece: Text) -> Rows:
+    def parse(piece: files.Text) -> Rows:
         if header and piece is not first:
             joined = np.concatenate([np.frombuffer(header, np.uint8), piece.buffer])
-            piece = Text(piece.name, joined, 0, piece.first_line - 1)
+            piece = files.Text(piece.name, joined, 0, piece.first_line - 1)
         elif header_of(piece, reading)[1] != width:
             raise piece.error(f"Expected {width} fields, as in the first line of the file", piece.begin)
         return cast(Rows, read(piece, reading))
@@ -369,7 +359,7 @@ def _pieces(path: Path, lines: int, reading: Reading) -> Iterator[Rows]:
             yield rows
 
 
-def _texts(path: Path, lines: int) -> Iterator[Text]:
+def _texts(path: Path, lines: int) -> Iterator[files.Text]:
     """Pieces of text that end with a line; the first one, and all that are not blank."""
     name, number, rest, first = str(path), 1, b"", True
     try:
@@ -384,14 +374,14 @@ def _texts(path: Path, lines: int) -> Iterator[Text]:
                 cut = more.rfind(b"\n") + 1
                 if more and not cut:
                     rest += more
-                    if len(rest) > LONGEST_LINE:
-                        raise Text.of(rest, name, number).too_long(0)
+                    if len(rest) > files.LONGEST_LINE:
+                        raise files.Text.of(rest, name, number).too_long(0)
                     continue
-                data = b"".join((rest, more[:cut], bytes(PADDING)))
+                data = b"".join((rest, more[:cut], bytes(files.PADDING)))
                 rest = more[cut:]
-                text = Text(name, np.frombuffer(data, np.uint8), 0, number)
-                if not is_blank(text) or (first and not more):
-                    yield without_mark(text) if first else text
+                text = files.Text(name, np.frombuffer(data, np.uint8), 0, number)
+                if not files.is_blank(text) or (first and not more):
+                    yield files.without_mark(text) if first else text
                     first = False
                 number += data.count(b"\n")
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -401,7 +391,7 @@ def _texts(path: Path, lines: int) -> Iterator[Text]:
 # ---- pieces to whole queries -----------------------------------------------------------------------------------------
 
 
-def _rows_of(piece: Any, reading: Reading) -> Rows:
+def _rows_of(piece: Any, reading: files.Reading) -> Rows:
     """The rows of a source of :func:`torchrank.read_run`."""
     content = piece if isinstance(piece, Run) else content_of(piece, reading)
     if isinstance(content, Rows):
