@@ -158,14 +158,10 @@ def plot(rows: list[dict[str, float]], suite: RankingCollection) -> Any:
         place = min(values[-1], place - step)  # labels must not overlap
         before = f"{values[0]:.2f} \N{RIGHTWARDS ARROW} " if last else ""
         axes.annotate(
-            f"{key}  {before}{values[-1]:.2f}",
-            xy=(last, values[-1]),
-            xytext=(1.05, place),
-            textcoords=axes.get_yaxis_transform(),
-            color=line.get_color(),
-            va="center",
+            f"{key}  {before}{values[-1]:.2f}", xy=(last, values[-1]), xytext=(1.05, place),
+            textcoords=axes.get_yaxis_transform(), color=line.get_color(), va="center",
             arrowprops={"arrowstyle": "-", "color": "0.7", "ls": ":", "lw": 0.8, "relpos": (0, 0.5), "shrinkA": 0},
-        )
+        )  # fmt: skip
     axes.set(xlim=(0, max(last, 1)), ylim=(bottom, max(high)), xlabel="epoch", ylabel="mean over the queries")
     axes.set_title("Each held-out digit searches for the others of its kind", loc="left", weight="bold")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -183,17 +179,11 @@ def quiet_trainer(epochs: int, workers: int = 1, **options: Any) -> L.Trainer:
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="lightning")
     return L.Trainer(
-        max_epochs=epochs,
-        devices=workers,
+        max_epochs=epochs, devices=workers,
         accelerator="auto" if workers == 1 or torch.cuda.device_count() >= workers else "cpu",
-        strategy="auto" if workers == 1 else "ddp",
-        num_sanity_val_steps=0,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        **options,
-    )
+        strategy="auto" if workers == 1 else "ddp", num_sanity_val_steps=0, logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False, **options,
+    )  # fmt: skip
 
 
 def run(epochs: int, workers: int, seed: int, plot_file: str | None, save: str | None, load: str | None) -> int:

@@ -152,22 +152,19 @@ def evaluate(
         equal scores have the mean over all of their orders
     """
     # The rows or names of a generator are read twice: here, to tell them apart, and by their reader.
-    qrels, run = (
-        list(x) if isinstance(x, Iterator) and not (hasattr(x, "read") or is_frame(x)) else x for x in (qrels, run)
-    )
+    read_once = (isinstance(x, Iterator) and not (hasattr(x, "read") or is_frame(x)) for x in (qrels, run))
+    qrels, run = (list(x) if once else x for x, once in zip((qrels, run), read_once))
     columns, groups = {"query": query, "item": item, "score": score, "rank": rank, "grade": grade, "group": by}, None
     single = _is_single_frame(qrels, run, measures, columns)
     ties = "expected" if single and not (ties or preset) else ties
     options = Options.of(
         preset, queries=queries, ignore_identical_ids=ignore_identical_ids, precision=precision, depth=depth,
-        ties=ties, duplicates=duplicates, expansion=expansion, parent=parent,
-        exclude=exclude,
+        ties=ties, duplicates=duplicates, expansion=expansion, parent=parent, exclude=exclude,
     )  # fmt: skip
     if single:
         measures = run if measures is None else measures
-        qrels, run, names, _ = tables_of_frame(
-            qrels, columns, options.ties or "document", duplicates, item=exclude is not None or parent is not None
-        )
+        with_items = exclude is not None or parent is not None
+        qrels, run, names, _ = tables_of_frame(qrels, columns, options.ties or "document", duplicates, with_items)
         groups = names.group_list()
     if measures is None:
         measures = MEASURES if preset is None else preset_of(preset, *CUTOFFS[preset])
@@ -176,11 +173,8 @@ def evaluate(
     if single:
         _notice_all_relevant(evaluator)
     people = None if human is None else Evaluator.of(human, measures, "evaluate", False, options)
-    tables: dict[str, QueryTable] = {}
-    by_people: dict[str, QueryTable] = {}
-    other: dict[str, QueryTable] = {}
-    rankings: dict[str, Ranking] = {}
-    coverage: list[dict[str, Any]] = []
+    tables, other, by_people = dict[str, QueryTable](), dict[str, QueryTable](), dict[str, QueryTable]()
+    rankings, coverage = dict[str, Ranking](), list[dict[str, Any]]()
     with progress_bar(progress, "evaluating", "query", delay=1) as step:
         for name, source in _named(run, evaluator.numbers).items():
             step(len(evaluator.numbers))
@@ -244,9 +238,8 @@ def _is_single_frame(qrels: Any, run: Any, measures: Any, columns: Mapping[str, 
         )
     if named:
         ways_out = ["read each by tr.read_qrels and tr.read_run, with columns={...}"] if named != ["by="] else []
-        ways_out += ["leave by= out, and pass the group of each query to the result: .by({query: group})"] * (
-            columns["group"] is not None
-        )
+        if columns["group"] is not None:
+            ways_out.append("leave by= out, and pass the group of each query to the result: .by({query: group})")
         way_out = ", and ".join(ways_out)
         raise ValueError(f"Expected one data frame with {' and '.join(named)}, got a run, too; {way_out}")
     return False
@@ -256,9 +249,8 @@ def _notice_all_relevant(evaluator: Evaluator) -> None:
     """Warn if every row of one frame is relevant to some measures, as with ratings from 1 to 5."""
     grades = evaluator.qrels.value
     lowest = float(grades.min(initial=np.inf))
-    trivial = [
-        label for label, metric in evaluator.metrics.items() if getattr(metric, "relevance_level", np.inf) <= lowest
-    ]
+    levels = {label: getattr(metric, "relevance_level", np.inf) for label, metric in evaluator.metrics.items()}
+    trivial = [label for label, level in levels.items() if level <= lowest]
     if trivial and len(grades) > len(evaluator.numbers):  # a query has more candidates than one
         warn(
             f"Every row of the frame is relevant to {', '.join(trivial)}, because the lowest grade is {lowest:g}; pass"
@@ -289,10 +281,10 @@ def _joined(
         inside[part.query_numbers] = True
     missing = np.flatnonzero(~inside)
     all_parts = [*parts, *([evaluator.absent(missing)] if len(missing) else [])]
-    columns = {label: np.zeros(number, dtype=np.float64) for label in evaluator.metrics}
-    weights = {label: np.ones(number, dtype=np.float64) for label in evaluator.metrics}
+    columns = {label: np.zeros(number) for label in evaluator.metrics}
+    weights = {label: np.ones(number) for label in evaluator.metrics}
     empty = {label: np.zeros(number, dtype=bool) for label in evaluator.metrics}
-    judged = np.zeros(number, dtype=np.float64)
+    judged = np.zeros(number)
     for part in all_parts:
         judged[part.query_numbers] = part.judged
         for label, column in columns.items():

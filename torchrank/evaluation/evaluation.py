@@ -236,9 +236,8 @@ class Evaluation:
             raise TypeError(f"Expected comparison to be what compare() returns, got {comparison!r}; {way_out}")
         if len(self.tables) > 1:
             return (comparison or self.compare()).leaderboard(digits)
-        columns = {
-            label: [Score(values[label]) for values in self.means.values()] for label in first_table(self).labels
-        }
+        means, labels = self.means.values(), first_table(self).labels
+        columns = {label: [Score(values[label]) for values in means] for label in labels}
         return Table({"system": self.runs, **columns}, dict.fromkeys(columns, f".{digits}f"))
 
     # ---- curves ------------------------------------------------------------------------------------------------

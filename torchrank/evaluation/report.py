@@ -450,27 +450,18 @@ def report(
             )
     script = _file("page.js")
     page = _template().render(
-        title=title or f"Evaluation of {listed(evaluation.runs)}",
-        version=__version__,
-        style=_file("page.css").rstrip(),
-        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        verdict=verdict(evaluation, comparison, level),
-        gates=gates,
-        about=_about(evaluation, comparison, about or {}),
-        paper=comparison and evaluation.table(comparison),
+        title=title or f"Evaluation of {listed(evaluation.runs)}", version=__version__,
+        style=_file("page.css").rstrip(), digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        verdict=verdict(evaluation, comparison, level), gates=gates,
+        about=_about(evaluation, comparison, about or {}), paper=comparison and evaluation.table(comparison),
         summary=_summary(evaluation, evaluation.summary(level), level),
-        slices=slices and _summary(evaluation, slices, level),
-        coverage=evaluation.coverage,
+        slices=slices and _summary(evaluation, slices, level), coverage=evaluation.coverage,
         charts_of_runs=figures(evaluation, comparison),
         all_queries=_queries(evaluation, comparison, MOST_ROWS, [0])[0],
-        worst=_queries(evaluation, comparison, worst),
-        legend=_legend(comparison, level),
-        data=_data(evaluation, comparison),
-        script=script,
-        comparison=comparison and _columns(comparison),
-        warnings=comparison and comparison.warnings,
-        notes=comparison and comparison.notes,
-    )
+        worst=_queries(evaluation, comparison, worst), legend=_legend(comparison, level),
+        data=_data(evaluation, comparison), script=script, comparison=comparison and _columns(comparison),
+        warnings=comparison and comparison.warnings, notes=comparison and comparison.notes,
+    )  # fmt: skip
     return f"{page}\n"
 
 
@@ -479,12 +470,9 @@ def _template() -> Any:
     """The page. Every value in it is cleaned of characters that command a browser, and escaped."""
     jinja2, markup = imported("jinja2", "report"), imported("markupsafe", "report").Markup  # late: it takes a while
     page = jinja2.Environment(
-        autoescape=True,
-        finalize=lambda value: value if isinstance(value, markup) else printable(str(value)),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
+        autoescape=True, finalize=lambda value: value if isinstance(value, markup) else printable(str(value)),
+        trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
+    )  # fmt: skip
     page.filters["html"] = lambda table, *arguments: markup(table.with_notes().to_html(*arguments))
     return page.from_string(_file("page.html.j2"))
 

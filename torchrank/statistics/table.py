@@ -162,21 +162,16 @@ class Table:
         if not isinstance(other, Table):
             return NotImplemented
         # repr of columns: a NaN equals a NaN, and the order of columns counts
-        return repr(self._columns) == repr(other._columns) and (self._formats, self._notes) == (
-            other._formats,
-            other._notes,
-        )
+        mine, theirs = ((repr(table._columns), table._formats, table._notes) for table in (self, other))
+        return mine == theirs
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        widths, lines = self.widths, self._lines()
-        right = [self._is_number(name) for name in self._columns]
-        aligned = [
-            "  ".join(cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(cells, widths, right)).rstrip()
-            for cells in lines
-        ]
-        return "\n".join([*aligned, *map(printable, self._notes)])
+        sides = [str.rjust if self._is_number(name) else str.ljust for name in self._columns]
+        cells = list(zip(sides, self.widths))
+        rows = ([side(text, width) for text, (side, width) in zip(row, cells)] for row in self._lines())
+        return "\n".join([*("  ".join(row).rstrip() for row in rows), *map(printable, self._notes)])
 
     @property
     def widths(self) -> list[int]:

@@ -19,26 +19,17 @@ from torchrank.tables.pair_tables import ReadingError, RowError, Rows, keep_orde
 
 #: usual names of each column: first names of ids, then names that a column of texts may have, too; of a group the first
 #: is read, and the others are an ambiguity
-USUAL: dict[str, tuple[tuple[str, ...], ...]] = {
-    "query": (
-        ("query_id", "qid", "topic_id", "user_id", "uid", "user_idx", "session_id"),
-        ("query", "topic", "user", "session"),
-    ),
+USUAL = {
+    "query": ("query_id qid topic_id user_id uid user_idx session_id", "query topic user session"),
     "item": (
-        ("docno",),  # PyTerrier has internal numbers in "docid"
-        ("doc_id", "item_id", "document_id", "corpus_id", "passage_id", "pid", "iid", "item_idx", "movie_id")
-        + ("product_id", "article_id", "track_id", "asin"),
-        ("document", "doc", "passage", "item", "movie", "product", "article", "track"),
+        "docno",  # PyTerrier has internal numbers in "docid"
+        "doc_id item_id document_id corpus_id passage_id pid iid item_idx movie_id product_id article_id track_id asin",
+        "document doc passage item movie product article track",
     ),
-    "score": (
-        ("score", "scores", "similarity", "sim", "prediction", "pred", "est", "y_score", "y_pred"),
-        ("rank", "position", "rating"),  # which is the grade, where a frame has both
-    ),
-    "grade": (
-        ("grade", "relevance", "rel", "label", "judgment", "judgement"),
-        ("score", "rating", "target", "y_true", "r_ui"),
-    ),
-    "subtopic": (("subtopic", "subtopic_id", "intent", "intent_id", "aspect"), ("iteration", "iter")),
+    # a rating is the grade, where a frame has both
+    "score": ("score scores similarity sim prediction pred est y_score y_pred", "rank position rating"),
+    "grade": ("grade relevance rel label judgment judgement", "score rating target y_true r_ui"),
+    "subtopic": ("subtopic subtopic_id intent intent_id aspect", "iteration iter"),
 }
 #: columns that hold ranks, 1 for the best
 RANKS = ("rank", "position")
@@ -59,7 +50,9 @@ def usual_form(name: Any) -> str:
     return re.sub(r"[\s_-]", "", str(name).lower()).partition(":")[0]
 
 
-_FORMS = {column: [[usual_form(name) for name in group] for group in groups] for column, groups in USUAL.items()}
+_FORMS = {
+    column: [[usual_form(name) for name in group.split()] for group in groups] for column, groups in USUAL.items()
+}
 _ALL_FORMS = {form for groups in _FORMS.values() for group in groups for form in group}
 
 
@@ -130,7 +123,7 @@ def find_columns(
         interactions = column == value == "grade" or (column == "score" and lists)
         if not (interactions and (not others or (lists and "item" in chosen))):
             what = f"{column} ids" if column in ("query", "item") else f"{column}s"
-            listed = ", ".join([name for group in USUAL[column] for name in group][:4])
+            listed = ", ".join(" ".join(USUAL[column]).split()[:4])
             raise ReadingError(
                 f"Expected a column of {what} named like {listed}, got the columns {', '.join(map(str, names))};"
                 f" {way_out.format(column)}",
@@ -396,9 +389,9 @@ def of_tuples(tuples: Iterable[Any], value: str, chosen: Columns, source: str) -
         places = {2: (0, 1), 3: (0, 1, 2), 4: (0, 2, 3, 1)}[len(first)]
         numbers = dict(zip(("query", "item", value, "subtopic"), places))
     else:
-        way_out = (
-            column_choice(value).format("query").replace("...", "0, ...") if len(first) > 2 else f"add the {value}"
-        )
+        way_out = f"add the {value}"
+        if len(first) > 2:
+            way_out = column_choice(value).format("query").replace("...", "0, ...")
         raise ReadingError(
             f"Expected rows to be tuples (query, document, {value}), got {len(first)} fields; {way_out}",
             source, 1, shown(first), "row",

@@ -186,10 +186,8 @@ def _parts_of(table: PairTable) -> Iterator[tuple[Hashable, Hashable, Hashable, 
     """The query, the id, the parent and the number of each part of the documents of a table."""
     if table.parts is not None:
         parts, parents = table.parts
-        names = parts.query_ids
-        yield from zip(
-            map(names.__getitem__, parts.query.tolist()), parts.items.tolist(), parents, parts.value.tolist()
-        )
+        queries = map(parts.query_ids.__getitem__, parts.query.tolist())
+        yield from zip(queries, parts.items.tolist(), parents, parts.value.tolist())
 
 
 def _numbers_of(table: PairTable, among: PairTable) -> Array:

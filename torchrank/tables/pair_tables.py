@@ -243,9 +243,7 @@ class PairTable:
         parents = _parents_of(parent, self.items.tolist())
         number = {one: n for n, one in enumerate(dict.fromkeys(parents))}
         pair = self.query.astype(np.int64) * len(number) + np.array([number[one] for one in parents], dtype=np.int64)
-        _, first, row = np.unique(pair, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        first, row = first[order], np.argsort(order)[row]  # documents in the order of their first rows
+        first, row = _distinct(pair)
         items, value = of_objects([parents[place] for place in first.tolist()]), _largest(self.value, row, len(first))
         parts = self, parents
         return replace(self, query=self.query[first], items=items, value=value, known_hashes=None, parts=parts)
@@ -335,6 +333,13 @@ def _parents_of(parent: Parent, items: Sequence[Any]) -> list[Hashable]:
     return [item if is_missing(document) else document for item, document in zip(items, found)]
 
 
+def _distinct(pairs: Array) -> tuple[Array, Array]:
+    """The first row of each distinct pair, in the order of these rows, and the place in it of each row."""
+    _, first, row = np.unique(pairs, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[row]
+
+
 def _largest(values: Array, row: Array, rows: int) -> Array:
     """The largest of the values [entry, ...] of each row."""
     largest = np.full((rows, *values.shape[1:]), -np.inf)
@@ -413,14 +418,12 @@ class Qrels(PairTable):
             return super().of_distinct(rows)
         item, _ = factorise(rows.item)
         pair = rows.query.astype(np.int64) * (1 + item.max()) + item
-        _, first, row = np.unique(pair, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        row = np.argsort(order)[row]  # documents in the order of their first rows
+        first, row = _distinct(pair)
         value = _largest(rows.value, row, len(first))
         # A document is not relevant to other subtopics, or not judged if it is so for none.
         grades = np.repeat(np.minimum(value, 0)[:, None], 1 + rows.subtopic.max(), axis=1)
         grades[row, rows.subtopic] = rows.value
-        return replace(super().of_distinct(rows.take(first[order])), value=value, subtopics=grades)
+        return replace(super().of_distinct(rows.take(first)), value=value, subtopics=grades)
 
     def with_rows(self, rows: Array) -> Self:
         return replace(super().with_rows(rows), subtopics=None if self.subtopics is None else self.subtopics[rows])

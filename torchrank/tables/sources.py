@@ -281,22 +281,15 @@ def read_chunks(
         return Chunks(str(source), partial(_pieces, Path(source), lines, reading), duplicates, ties)
     if not isinstance(source, Iterable) or hasattr(source, "read") or isinstance(source, Mapping | PairTable):
         raise TypeError(f"Expected a path or an iterable of pieces of a run, got {type(source).__name__}")
-    pieces = _Once(source) if isinstance(source, Iterator) else source
-    return Chunks("", lambda: (_rows_of(piece, reading) for piece in pieces), duplicates, ties)
+    begun: list[bool] = []
 
-
-@dataclass(eq=False)
-class _Once:
-    """An iterator, which would be empty, without an error, when it is read for a second time."""
-
-    pieces: Iterator[Any]
-    begun: bool = False
-
-    def __iter__(self) -> Iterator[Any]:
-        if self.begun:
+    def pieces() -> Iterator[Rows]:
+        if begun and isinstance(source, Iterator):  # which would be empty, without an error
             raise ValueError("Expected pieces that can be read again, got an iterator; pass a list to read_chunks")
-        self.begun = True
-        return self.pieces
+        begun.append(True)
+        return (_rows_of(piece, reading) for piece in source)
+
+    return Chunks("", pieces, duplicates, ties)
 
 
 def of_large(source: Any, duplicates: Duplicates = "error") -> Chunks | None:
