@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import torchrank.public  # noqa: F401 - all measures
 import torchrank.public as public
 from torchrank.names.arguments import did_you_mean
 from torchrank.names.labels import Label, read, split, write

@@ -304,8 +304,7 @@ def _joined(
         "same id as query": sum(part.retrieved_itself for part in parts),
     }
     ids, metrics = _ids(evaluator.qrels), dict(evaluator.metrics)
-    table = QueryTable(ids, columns, None if alike else weights, metrics, groups, empty)
-    return table, ranking, inside, row
+    return QueryTable(ids, columns, None if alike else weights, metrics, groups, empty), ranking, inside, row
 
 
 def _named(run: Any, judged: Container[Any]) -> dict[str, Any]:

@@ -254,33 +254,6 @@ class Effect(NamedTuple):
         return f"{self.measure}{'' if self.higher_is_better else ' (lower is better)'}"
 
 
-def draw_forest(
-    rows: Sequence[Effect], about: str, margin: float | Mapping[str, float] | None, axes: Any
-) -> tuple[Any, Any]:
-    """Draw a row for each difference, with its interval, and a band of the margin. A significant one is filled.
-
-    Args:
-        rows: the differences. If they are of one measure, this is the title.
-        about: the text below the axis.
-        margin: difference that does not matter; of a margin for each measure, that of the only one.
-        axes: axes of matplotlib; None = a new figure.
-    """
-    titles = list(dict.fromkeys(row.title for row in rows))
-    single = len(titles) == 1
-    names = [row.name if single else f"{row.measure}: {row.name}{row.title[len(row.measure) :]}" for row in rows]
-    # room for the names and, below the axis, for the text
-    axes = axes_of(axes, 4.4 + 0.085 * max(map(len, names), default=0), 1.4 + 0.3 * len(rows), managed=True)
-    axes.axvline(0, color="0.5", linewidth=1)
-    width = margin.get(rows[0].measure) if isinstance(margin, Mapping) and single else margin
-    if isinstance(width, int | float):
-        axes.axvspan(-width, width, color="0.9", zorder=0)
-    value, low, high = ([getattr(row, column) for row in rows] for column in ("value", "low", "high"))
-    draw_intervals(axes, names, value, low, high, [row.significant for row in rows])
-    describe(axes, titles[0] if single else "", about, "")
-    axes.grid(axis="x", alpha=0.3)
-    return axes.figure, axes
-
-
 #: how a warning begins that says which judged documents a system lacks
 LABELS = "labels may be missing, so a loss may be no regression"
 
@@ -673,14 +646,12 @@ class Comparison:
 
     def effects(self, measure: str | None = None) -> list[Effect]:
         """The differences with their intervals: those of one measure, or all."""
-        rows = [row for row in self.rows if measure in (None, row.pair.measure)]
-        return [
-            Effect(
-                row.pair.measure, row.pair.a, row.pair.b, row.pair.difference, *row.pair.interval(self.level),
-                self.winner(row) is not None, row.pair.higher_is_better,
-            )
-            for row in rows
-        ]  # fmt: skip
+        found = []
+        for row in (row for row in self.rows if measure in (None, row.pair.measure)):
+            numbers = row.pair.difference, *row.pair.interval(self.level)
+            shown = self.winner(row) is not None, row.pair.higher_is_better
+            found.append(Effect(row.pair.measure, row.pair.a, row.pair.b, *numbers, *shown))
+        return found
 
     def forest(self, ax: Any = None, measure: str | None = None) -> tuple[Any, Any]:
         """Draw the differences with their intervals, and a band of the margin. A filled dot is significant.
@@ -699,7 +670,21 @@ class Comparison:
         if measure is not None:
             one_of("measure", measure, self.measures)
         about = f"difference with its {100 * self.level:g} % interval\nfilled dot: {self.significant}; hollow dot: not"
-        return draw_forest(self.effects(measure), about, self.margin, ax)
+        rows = self.effects(measure)
+        titles = list(dict.fromkeys(row.title for row in rows))
+        single = len(titles) == 1
+        names = [row.name if single else f"{row.measure}: {row.name}{row.title[len(row.measure) :]}" for row in rows]
+        # room for the names and, below the axis, for the text
+        axes = axes_of(ax, 4.4 + 0.085 * max(map(len, names), default=0), 1.4 + 0.3 * len(rows), managed=True)
+        axes.axvline(0, color="0.5", linewidth=1)
+        width = self.margin.get(rows[0].measure) if isinstance(self.margin, Mapping) and single else self.margin
+        if isinstance(width, int | float):
+            axes.axvspan(-width, width, color="0.9", zorder=0)
+        value, low, high = ([getattr(row, column) for row in rows] for column in ("value", "low", "high"))
+        draw_intervals(axes, names, value, low, high, [row.significant for row in rows])
+        describe(axes, titles[0] if single else "", about, "")
+        axes.grid(axis="x", alpha=0.3)
+        return axes.figure, axes
 
 
 def comparison_of(

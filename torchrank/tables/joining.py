@@ -114,8 +114,7 @@ class Pairs:
     @property
     def lengths(self) -> Array:
         """int64 [query of qrels]: number of retrieved documents."""
-        retrieved = np.append(self.run.lists.retrieved, 0)
-        return retrieved[self.number]
+        return np.append(self.run.lists.retrieved, 0)[self.number]
 
     def judged_entries(self) -> tuple[Array, Array, Array, Array]:
         """Query, first rank, number of tied candidates, and grade of every judged document."""
