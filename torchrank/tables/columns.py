@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from torchrank.names.arguments import did_you_mean, imported, installed, one_of, warn
-from torchrank.ranking.ranking import QueryNames
 from torchrank.tables.id_columns import LONGEST_ID, PADDING, NumberIds, TextIds, factorise, is_missing, of_objects
 from torchrank.tables.pair_tables import ReadingError, RowError, Rows, keep_order, refuse_missing, shown, subtopics_of
 
@@ -710,38 +709,6 @@ def of_both(source: Any, chosen: Mapping[str, str | None], items: bool) -> tuple
     which = "rank" if "rank" in flat else "score"
     score = float_column(flat[which], which, error_of_entry, or_missing=True)
     return query, groups, row, item, -score if which == "rank" else score, grade
-
-
-def with_groups(queries: Any, query: np.ndarray, groups: Any, column: str) -> QueryNames:
-    """The ids of queries with their groups.
-
-    Args:
-        queries: the ids of the queries.
-        query: int [row], the number of the query of each row, in the order of appearance.
-        groups: the group of each row, as :meth:`Frame.ids` returns it.
-        column: the name of the column of groups, for messages.
-
-    Raises:
-        ReadingError: a query has two groups, or a group is neither text, an integer nor a bool.
-    """
-    groups = groups.tolist() if hasattr(groups, "tolist") else groups
-    for row, group in enumerate(groups):
-        if group is not None and not isinstance(group, str | int | np.integer):
-            message = f"Expected {column} to be text, integers or bools, got {group!r} of type {type(group).__name__}"
-            raise ReadingError(message, "frame", row + 1, unit="row")
-    known = [group for group in dict.fromkeys(groups) if group is not None]
-    number = {None: -1} | {group: number for number, group in enumerate(known)}  # -1 = missing
-    code = np.array([number[group] for group in groups], dtype=np.int64)
-    _, first = np.unique(query, return_index=True)
-    of_query = code[first]
-    other = np.flatnonzero(code != of_query[query])
-    if len(other):
-        row, names = int(other[0]), [*known, None]
-        both = f"{names[of_query[query[row]]]!r} and {names[code[row]]!r}"
-        name = queries.take(query[row : row + 1]).tolist()[0]
-        message = f"Expected one {column} for each query, got {both} for query {name!r}"
-        raise ReadingError(message, "frame", row + 1, unit="row")
-    return QueryNames(queries, known, of_query)
 
 
 def error_of(source: str) -> Any:

@@ -18,9 +18,9 @@ from torchrank.layouts.checks import no_errors
 from torchrank.names.arguments import one_of, warn
 from torchrank.ranking.quantities import depth_of
 from torchrank.ranking.ranking import QueryNames, Ranking, Rankings
-from torchrank.tables.columns import error_of, of_both, with_groups
+from torchrank.tables.columns import error_of, of_both
 from torchrank.tables.id_columns import KeyIds, NumberIds, blocks, factorise, pair_hashes
-from torchrank.tables.pair_tables import Duplicates, PairTable, Parent, Qrels, Rows, Run, Ties
+from torchrank.tables.pair_tables import Duplicates, PairTable, Parent, Qrels, ReadingError, Rows, Run, Ties
 from torchrank.tables.sources import read_pairs, read_qrels, read_run
 
 Array = np.ndarray
@@ -359,3 +359,35 @@ def tables_of_frame(
     row_in_run = np.full(len(scores), -1)
     row_in_run[retrieved] = np.arange(len(retrieved))
     return qrels, run, names, row_in_run[judged]
+
+
+def with_groups(queries: Any, query: np.ndarray, groups: Any, column: str) -> QueryNames:
+    """The ids of queries with their groups.
+
+    Args:
+        queries: the ids of the queries.
+        query: int [row], the number of the query of each row, in the order of appearance.
+        groups: the group of each row, as a frame has it.
+        column: the name of the column of groups, for messages.
+
+    Raises:
+        ReadingError: a query has two groups, or a group is neither text, an integer nor a bool.
+    """
+    groups = groups.tolist() if hasattr(groups, "tolist") else groups
+    for row, group in enumerate(groups):
+        if group is not None and not isinstance(group, str | int | np.integer):
+            message = f"Expected {column} to be text, integers or bools, got {group!r} of type {type(group).__name__}"
+            raise ReadingError(message, "frame", row + 1, unit="row")
+    known = [group for group in dict.fromkeys(groups) if group is not None]
+    number = {None: -1} | {group: number for number, group in enumerate(known)}  # -1 = missing
+    code = np.array([number[group] for group in groups], dtype=np.int64)
+    _, first = np.unique(query, return_index=True)
+    of_query = code[first]
+    other = np.flatnonzero(code != of_query[query])
+    if len(other):
+        row, names = int(other[0]), [*known, None]
+        both = f"{names[of_query[query[row]]]!r} and {names[code[row]]!r}"
+        name = queries.take(query[row : row + 1]).tolist()[0]
+        message = f"Expected one {column} for each query, got {both} for query {name!r}"
+        raise ReadingError(message, "frame", row + 1, unit="row")
+    return QueryNames(queries, known, of_query)
