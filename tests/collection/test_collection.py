@@ -857,36 +857,6 @@ def test_a_score_sums_nothing(monkeypatch):
     assert list(tr.RankingCollection("ndcg@5, mrr").score(*BATCHES[0])) == ["ndcg@5", "mrr"]
 
 
-def test_metrics_share_one_reduction_however_they_came_and_copies_have_another():
-    def shared(suite):
-        (joint,) = {id(metric.joint) for metric in suite.values()}
-        assert joint == id(suite._joint)
-        assert list(suite._joint.members) == list(suite.keys(keep_base=True))
-        return joint
-
-    suite = tr.RankingCollection("mrr, map@5")
-    joints = [shared(suite)]
-    suite.add_metrics("ndcg", tr.HitRate(top_k=1))
-    assert shared(suite) == joints[0]
-    alone = suite["map@5"]
-    del suite["map@5"]
-    assert shared(suite) == joints[0]
-    assert alone.joint is None
-    joints += [
-        shared(copy.deepcopy(suite)),
-        shared(pickle.loads(pickle.dumps(suite))),
-        shared(suite.clone(prefix="a/")),
-    ]
-    assert shared(suite) == joints[0]
-    assert len({id(metric.joint) for metric in [*suite.values(), *copy.deepcopy(suite).values()]}) == 2
-    other = tr.RankingCollection({"mine": suite["mrr"], "own": tr.MAP()})  # keeps its reduction with the first one
-    assert other["mine"].joint is suite._joint
-    assert other["own"].joint is other._joint is not suite._joint
-    assert list(other._joint.members) == ["own"]
-    del other["mine"]
-    assert suite["mrr"].joint is suite._joint
-
-
 def test_intervals_and_confidence_sequences_of_a_collection_are_those_of_its_members():
     suite = tr.RankingCollection(["mrr", "hitrate@1"])
     suite.update(*batch(seed=5)[:2])

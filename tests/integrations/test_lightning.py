@@ -67,8 +67,8 @@ def test_two_processes(runs, two, precision):
     for (one, _, sums), (another, _, sums_too) in zip(first, second):
         assert one.keys() == another.keys()
         assert all(torch.equal(one[key], another[key]) for key in one)
-        # one for self.log(metric), one for log_dict(suite), one for suite.compute(), one for single members
-        assert sums == sums_too == 4
+        # one for self.log(metric), one for each metric of log_dict(suite), one for suite.compute(), two for members
+        assert sums == sums_too == 1 + len(names) + 1 + 2
     runs.check(
         said, [(values, [*batches, *more], 0) for (values, batches, _), (_, more, _) in zip(first, second)], names
     )

@@ -24,18 +24,17 @@ from tests.support.workers import (
 )
 from tests.support.workers_state import (
     CATALOGUE,
-    LOGGER,
     MIXED,
     SUMMED,
     WAYS,
     at_once,
+    cost,
     expected,
     one_by_one,
     rounds,
     steps,
 )
 
-COST = {"summed": {"all_reduce": 1}, "mixed": {"all_reduce": 1, "all_gather": 1}}
 NAMES = {"summed": SUMMED, "mixed": MIXED}
 
 
@@ -44,9 +43,9 @@ def collections(rank, world, how):
     values = {}
     for (kind, names), (way, compute) in itertools.product(NAMES.items(), WAYS.items()):
         suite = fill(tr.RankingCollection(names, prefix="v/"), share(BATCHES, rank, world, how))
-        with exactly(world, **COST[kind]):
+        with exactly(world, **cost(compute, names)):
             values[kind, way] = compute(suite)
-        with exactly(world, **COST[kind]):
+        with exactly(world, **cost(compute, names)):
             assert plain(compute(suite)) == plain(values[kind, way])
         assert plain(values[kind, way]) == plain(values[kind, "at once"])
     stock = MetricCollection({name: tr.parse(name) for name in MIXED if "." not in name})
@@ -138,8 +137,8 @@ def logged_members_in_any_order(rank, world):
     suite = fill(tr.RankingCollection(MIXED), share(BATCHES, rank, world))
     for _ in range(4):
         names = generator.sample(MIXED, len(MIXED))
-        with exactly(world, all_reduce=1, all_gather=1):
-            seen(MIXED, {name: LOGGER["logged"](suite[name]) for name in names}, BATCHES)
+        with exactly(world, **cost(one_by_one, MIXED)):
+            seen(MIXED, {name: suite[name].compute() for name in names}, BATCHES)
 
 
 @scenario(alone=False)
@@ -148,14 +147,14 @@ def some_members_only_then_new_data(rank, world):
     for first in (at_once, one_by_one):
         suite = fill(tr.RankingCollection(SUMMED[:4]), share(BATCHES, rank, world))
         first(suite)
-        assert plain(LOGGER["logged"](suite[SUMMED[1]])) == plain(expected(SUMMED[1], BATCHES))
+        assert plain(suite[SUMMED[1]].compute()) == plain(expected(SUMMED[1], BATCHES))
         suite.reset()
         fill(suite, share(MORE, rank, world))
-        assert plain(LOGGER["logged"](suite[SUMMED[2]])) == plain(expected(SUMMED[2], MORE))
+        assert plain(suite[SUMMED[2]].compute()) == plain(expected(SUMMED[2], MORE))
         fill(suite, share(BATCHES, rank, world, "first empty"))
         data = [*MORE, *BATCHES]
         assert plain(suite[SUMMED[0]].compute()) == plain(expected(SUMMED[0], data))
-        seen(SUMMED[:4], {name: LOGGER["logged"](suite[name]) for name in SUMMED[:4]}, data)
+        seen(SUMMED[:4], {name: suite[name].compute() for name in SUMMED[:4]}, data)
 
 
 @scenario(alone=False)
@@ -180,7 +179,7 @@ def updates_between_members(rank, world):
 def one_worker_looks_on(rank, world):
     """Reading and building on one worker need nothing of the others."""
     suite = fill(tr.RankingCollection(SUMMED[:3]), share(BATCHES, rank, world))
-    for compute in (LOGGER["logged"], lambda metric: metric.compute()):
+    for _ in range(2):
         for name in SUMMED[:3]:
             if rank == 0:
                 assert suite[name].num_queries == sum(len(preds) for preds, _ in share(BATCHES, rank, world))
@@ -191,8 +190,8 @@ def one_worker_looks_on(rank, world):
                 tr.RankingCollection([suite])
                 tr.RankingCollection([suite[name], "map"])
                 MetricCollection([suite])
-            assert plain(compute(suite[name])) == plain(expected(name, BATCHES))
-        with exactly(world, all_reduce=1):
+            assert plain(suite[name].compute()) == plain(expected(name, BATCHES))
+        with exactly(world, all_reduce=3):
             seen(SUMMED[:3], one_by_one(suite), BATCHES)
         with exactly(world, all_reduce=1):
             seen(SUMMED[:3], suite.compute(), BATCHES)
@@ -222,11 +221,6 @@ def members_in_another_order_on_each_worker(rank, world):
             assert plain(values[key]) == plain(expected(name, BATCHES)), key
         for error in {*values} - {*seen_keys}:
             near(values[error], fill(MeanAbsoluteError(), BATCHES).compute())
-    for suite in kinds[:2]:
-        with exactly(world, all_reduce=1, all_gather=1):
-            values = one_by_one(suite)
-        for key in values:
-            assert plain(values[key]) == plain(expected(dict(pairs).get(key, key), BATCHES)), key
     stock = fill(MetricCollection([tr.RankingCollection(rotated(SUMMED[:4], rank))]), share(BATCHES, rank, world))
     assert "ndcg@1 on 0; ndcg@2 on 1" in errors_of(stock.compute)  # which computes its members as they come
 
@@ -249,12 +243,10 @@ def members_that_differ_raise_on_all_workers(rank, world):
     for usual, other, *parts in cases:
         suite = tr.RankingCollection(other if last else usual)
         fill(suite, share(BATCHES, rank, world) if len(suite) < 9 else [])
-        ways = [suite.compute] if len(parts[0]) > 30 else [suite.compute, lambda: one_by_one(suite)]  # noqa: B023
-        for compute in ways:
-            messages.append(errors_of(compute))
-            assert all(part in messages[-1] for part in parts), messages[-1]
-            with exactly(world, all_reduce=1):  # and all can go on
-                assert plain(fill(tr.MRR(), share(BATCHES, rank, world)).compute()) == plain(expected("mrr", BATCHES))
+        messages.append(errors_of(suite.compute))
+        assert all(part in messages[-1] for part in parts), messages[-1]
+        with exactly(world, all_reduce=1):  # and all can go on
+            assert plain(fill(tr.MRR(), share(BATCHES, rank, world)).compute()) == plain(expected("mrr", BATCHES))
     single = fill(tr.NDCG(top_k=10 if last else 5), share(BATCHES, rank, world))
     messages.append(errors_of(single.compute))
     assert "ndcg@5 on 0" in messages[-1]
@@ -282,7 +274,7 @@ def a_member_of_an_earlier_collection(rank, world):
     del first[SUMMED[0]]
     for suite in (second, first):
         for compute in (at_once, one_by_one):
-            with exactly(world, all_reduce=1 if compute is at_once or suite is first else 3):
+            with exactly(world, all_reduce=1 if compute is at_once else 3):
                 seen(suite.keys(), compute(suite), BATCHES)
 
 
@@ -294,7 +286,6 @@ def a_collection_that_differs_in_what_is_synced(rank, world):
     with suite[SUMMED[0]].sync_context():
         for name in SUMMED[1:4]:
             assert plain(suite[name].compute()) == plain(expected(name, BATCHES))
-            assert plain(LOGGER["logged"](suite[name])) == plain(expected(name, BATCHES))
     seen(SUMMED[:4], suite.compute(), BATCHES)
 
 
@@ -326,7 +317,7 @@ def fuzz(rank, world, seed, partial):
         elif action == "one":
             seen(names, one_by_one(suite), data)
         elif action == "order":
-            seen(names, {name: LOGGER["logged"](suite[name]) for name in order}, data)
+            seen(names, {name: suite[name].compute() for name in order}, data)
         elif action == "reset":
             suite.reset()
             data = []
@@ -338,11 +329,8 @@ def fuzz(rank, world, seed, partial):
             assert plain(dict(suite.items())[order[0]].compute()) == plain(expected(order[0], data))
         elif action == "members":
             items = dict(suite.items())
-            logged = generator.random() < 0.5
             for name in order[:3]:
-                value = LOGGER["logged"](items[name]) if logged else items[name].compute()
-                assert plain(value) == plain(expected(name, data))
-            items[order[0]].compute()  # ends the row
+                assert plain(items[name].compute()) == plain(expected(name, data))
         elif action == "context":
             metric = dict(suite.items())[order[0]]
             with metric.sync_context():

@@ -95,8 +95,8 @@ class RankingCollection(MetricCollection):
     """Metrics that are updated together: a batch is ranked once for all, and one all-reduce synchronises them.
 
     A :class:`torchmetrics.MetricCollection` whose members return the same results as alone. Keys are labels, in the
-    order given. On several workers :meth:`compute` makes one all-reduce, and so does Lightning's ``log_dict``. A member
-    that is computed by itself makes its own. The order of members may differ between workers; if the members differ,
+    order given. On several workers :meth:`compute` makes one all-reduce. A member that is computed by itself, as by
+    Lightning's ``log_dict``, makes its own. The order of members may differ between workers; if the members differ,
     all workers raise ValueError.
 
     Members from other libraries receive ``preds`` and ``target`` of the candidates that ``mask`` and ``exclude`` leave.
@@ -158,13 +158,12 @@ class RankingCollection(MetricCollection):
         """Add metrics, given as in the constructor."""
         self._groups: dict[int, list[str]] = {}  # torchmetrics' compute groups: none
         # The constructor of MetricCollection calls this method, so it cannot rely on attributes.
-        if "_joint" not in self.__dict__:
-            self._joint = JointReduction({})
+        if "_waiting" not in self.__dict__:
+            self._begin_waiting()
         members = [*self._unprefixed().items(), *keyed(metrics, *more, options=self._options)]
         check_different([key for key, _ in members], self._style)
         for key, metric in members:
             self[self._inner(key)] = metric
-        self._link()
 
     # ---- keys: torch's ModuleDict accepts neither dots nor names of its own attributes, so both are escaped in it --
 
@@ -202,12 +201,9 @@ class RankingCollection(MetricCollection):
         super().clear()
 
     def __delitem__(self, key: str) -> None:
-        metric = self[key]
+        inner = self._find(key)
         self._waiting.flush()
-        del self._modules[str(self._find(key))]
-        if isinstance(metric, QueryMean) and metric.joint is self._joint:
-            metric.reduce_with(None)
-        self._link()
+        del self._modules[str(inner)]
 
     def __contains__(self, key: object) -> bool:
         return key in self._modules or self._find(key) is not None
@@ -229,28 +225,16 @@ class RankingCollection(MetricCollection):
     def _unprefixed(self) -> dict[str, Metric]:
         return {unquote(inner): metric for inner, metric in self._modules.items()}
 
-    def _link(self) -> None:
-        """Share one reduction between the metrics. A metric of another collection keeps its reduction."""
-        if "_waiting" not in self.__dict__:
-            self._waiting: Waiting = Waiting(self, self._update_at_once, self._update_later, self._waiters)
-        members = self._unprefixed()
-        for key, metric in list(members.items()):
-            if isinstance(metric, QueryMean):
-                if metric.joint not in (None, self._joint):
-                    del members[key]
-                metric.reduce_with(metric.joint or self._joint)
-        self._joint.members = members
-
-    # A copy has copies of the metrics, so it needs a reduction of its own.
+    def _begin_waiting(self) -> None:
+        self._waiting: Waiting = Waiting(self, self._update_at_once, self._update_later, self._waiters)
 
     def __getstate__(self) -> dict[str, Any]:
         self._waiting.flush()
-        return {key: value for key, value in self.__dict__.items() if key not in ("_joint", "_waiting")}
+        return {key: value for key, value in self.__dict__.items() if key != "_waiting"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._joint = JointReduction({})
-        self._link()
+        self._begin_waiting()
 
     # ---- rank once ---------------------------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 from collections.abc import Callable
 from typing import Any, ClassVar, get_args
 
@@ -25,11 +24,6 @@ from torchrank.state.values import Values
 from torchrank.state.waiting import LOCK
 
 EMPTY_ACTIONS = get_args(EmptyAction)
-
-#: Modules that compute logged metrics one after the other, see :class:`JointReduction`.
-LOGGERS = tuple(
-    f"{package}.trainer.connectors.logger_connector.result" for package in ("lightning.pytorch", "pytorch_lightning")
-)
 
 
 class QueryMean(SummedMetric):
@@ -74,8 +68,6 @@ class QueryMean(SummedMetric):
         self.aggregation = aggregation
         self.empty_target_action = empty_target_action
         self.validate_args = validate_args
-        # The reduction of the collection that contains the metric.
-        self._joint: JointReduction | None = None
         # The sums that were read last, of all workers.
         self._read: Tensor | None = None
         # The reduction of the series of computes in progress.
@@ -330,10 +322,6 @@ class QueryMean(SummedMetric):
 
         @functools.wraps(compute)
         def computed(*args: Any, **kwargs: Any) -> Any:
-            # Lightning computes logged metrics one after the other without an update in between, which makes a series.
-            caller = sys._getframe(1).f_globals.get("__name__")
-            if self._series is None and self._joint is not None and caller in LOGGERS:
-                return self.compute_in(self._joint)
             value = stock(*args, **kwargs)
             if isinstance(value, tuple):
                 return tuple(part.reshape(-1) for part in value)
@@ -349,21 +337,6 @@ class QueryMean(SummedMetric):
         finally:
             self._series = None
 
-    def reduce_with(self, joint: JointReduction | None) -> None:
-        """Share a reduction with the other metrics of a collection; None = share none."""
-        self._joint = joint
-
-    @property
-    def joint(self) -> JointReduction | None:
-        """The reduction shared with the other metrics of a collection; None if there is none."""
-        return self._joint
-
-    def reset(self) -> None:
-        """Forget all batches."""
-        super().reset()
-        if self._joint is not None and self._should_unsync:  # forward resets as well, but restores the state
-            self._joint.forget()
-
     def _sync_dist(self, dist_sync_fn: Callable = gather_all_tensors, process_group: Any = None) -> None:
         if dist_sync_fn is not gather_all_tensors:  # a function of the user, which gathers one tensor at a time
             if self.rows is not None:
@@ -374,10 +347,7 @@ class QueryMean(SummedMetric):
                 self._set("values", [getattr(self, f"{self._state}:values")])
             return
         # In forward the other metrics have not received this batch yet, so this one is reduced alone.
-        in_forward = not self._should_unsync
-        series = JointReduction({}) if in_forward or self._series is None else self._series
-        if self._joint is not None and self._joint is not series and not in_forward:
-            self._joint.forget()
+        series = self._series if self._series is not None and self._should_unsync else JointReduction({})
         sums, rows = series.reduce(self, process_group or self.process_group)
         self._set("sums", sums)
         if rows is not None:
@@ -388,4 +358,4 @@ class QueryMean(SummedMetric):
 
     def __getstate__(self) -> dict[str, Any]:
         # A reduction holds all its metrics, and a copy of one metric must not contain the others.
-        return {**super().__getstate__(), "_joint": None, "_series": None, "_errors": None, "_read": None}
+        return {**super().__getstate__(), "_series": None, "_errors": None, "_read": None}

@@ -45,14 +45,9 @@ class JointReduction:
     The first metric of the series reduces the states of all. Each other metric takes its part when it is computed,
     without communication. Metrics are matched by key and label, so their order may differ between workers.
 
-    A collective runs on all workers or on none, so all must decide alike whether a compute takes a reduced part.
-    Workers update and read metrics at different times; only the order of computes and resets is the same on all. This
-    order does not show whether another worker has updated a metric between two computes.
-
-    So the caller of compute decides. :meth:`RankingCollection.compute` is a series, and so is Lightning's loop over
-    logged metrics; neither allows an update in between. Any other compute reduces its metric alone, so its value is up
-    to date. Parts that were not taken are dropped by a reset of any metric of the series, and by a compute outside of
-    a series.
+    A collective runs on all workers or on none, so all must decide alike whether a compute takes a reduced part. So
+    only :meth:`RankingCollection.compute` and its kin are a series, in which no metric is updated. Any other compute
+    reduces its metric alone.
     """
 
     def __init__(self, members: Mapping[str, Any]) -> None:
@@ -69,10 +64,6 @@ class JointReduction:
         if isinstance(part, WorkersDifferError):
             raise part
         return part
-
-    def forget(self) -> None:
-        """Drop the parts that were not taken."""
-        self._parts = {}
 
     def _collect(self, metric: Summed, group: Any) -> None:
         peers, beside = {}, []
