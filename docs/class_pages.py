@@ -12,8 +12,8 @@ import measure_list
 
 import torchrank.public as public
 from torchrank import extend, integrations
-from torchrank.cli.lists import Description, described
-from torchrank.names.registry import PARSE, TITLES, known
+from torchrank.cli.lists import BY_LABEL
+from torchrank.names.registry import PARSE, TITLES, Description, known
 
 #: arguments that all metrics have from torchmetrics
 INHERITED = (
@@ -29,7 +29,7 @@ ABOVE = "Metric, Module, ModuleDict, Sampler, dict, object, tuple, ValueError"
 @functools.cache
 def measures() -> dict[str, Description]:
     """Descriptions of all measures by the name of the class."""
-    return {one.name: one for one in described()}
+    return {one.class_name: one for one in BY_LABEL}
 
 
 @functools.cache
@@ -44,7 +44,7 @@ def page_of(code: str, labels: bool) -> str | None:
     name = code.removeprefix("torchrank.").removeprefix("tr.").removesuffix("()")
     label = re.fullmatch(r"(\w+)(\(.*=.*\))?(@[\w,-]+)?", code)
     if name not in addresses() and label and (labels or label[2] or label[3]):
-        name = next((one.name for one in measures().values() if one.label.partition("@")[0] == label[1]), name)
+        name = next((one.class_name for one in measures().values() if one.name == label[1]), name)
     return addresses().get(name)
 
 
@@ -77,7 +77,7 @@ def families(choosing: str) -> str:
     for family, listed in measure_list.families().items():
         parts.append(f"### {family}\n\n{measure_list.FAMILIES[family][0]}\n")
         parts.append("| class | measure | label | values |\n| --- | --- | --- | --- |")
-        parts += [f"| `{one.name}` | {one.summary} | `{one.label}` | {one.range} |" for one in listed] + [""]
+        parts += [f"| `{one.class_name}` | {one.summary} | `{one.label}` | {one.range} |" for one in listed] + [""]
     return "\n".join(parts)
 
 

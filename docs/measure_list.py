@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 
 import torchrank.public as public
-from torchrank.cli.lists import Description, described
-from torchrank.names.registry import known
+from torchrank.cli.lists import BY_LABEL
+from torchrank.names.registry import Description, known
 
 #: families of measures: the question that they answer, and the files with their classes
 FAMILIES = {
@@ -56,8 +56,8 @@ def families() -> dict[str, list[Description]]:
         ValueError: the file of a measure is in no family.
     """
     members: dict[str, list[Description]] = {family: [] for family in FAMILIES}
-    for one in sorted(described(), key=lambda one: -_libraries(one.name)):
-        module = getattr(public, one.name).__module__.rpartition(".")[2]
+    for one in sorted(BY_LABEL, key=_libraries, reverse=True):
+        module = getattr(public, one.class_name).__module__.rpartition(".")[2]
         family = next((family for family, (_, modules) in FAMILIES.items() if module in modules), None)
         if family is None:
             raise ValueError(f"Expected {module}.py in a family of {__file__}, got none; add it to FAMILIES")
@@ -65,9 +65,9 @@ def families() -> dict[str, list[Description]]:
     return members
 
 
-def _libraries(name: str) -> int:
+def _libraries(measure: Description) -> int:
     """How many other libraries have a measure."""
-    return len({one.library for one in known(getattr(public, name)) if one.same})
+    return len({one.library for one in known(measure) if one.same})
 
 
 def page() -> str:
@@ -75,7 +75,7 @@ def page() -> str:
     contents, sections = [], []
     for family, members in families().items():
         question = FAMILIES[family][0]
-        names = ", ".join(f"[{one.name}]({_anchor(one.name)})" for one in members)
+        names = ", ".join(f"[{one.class_name}]({_anchor(one.class_name)})" for one in members)
         contents.append(_wrapped(f"- [{family}]({_anchor(family)}): {question} {names}.", "  "))
         sections.append("\n\n".join([f"### {family}", question, *map(entry, members)]))
     return "\n\n".join(["\n".join(contents), *sections])
@@ -87,7 +87,7 @@ def entry(one: Description) -> str:
     source, elsewhere = f"Source: {one.source}", f"In other libraries: {one.also_in}"
     # Markdown would change `\,` and `\{` between dollars.
     formula = f"```math\n{_wrapped(one.formula)}\n```"
-    return "\n\n".join([f"#### {one.name}", _wrapped(meaning), formula, _wrapped(source), _wrapped(elsewhere)])
+    return "\n\n".join([f"#### {one.class_name}", _wrapped(meaning), formula, _wrapped(source), _wrapped(elsewhere)])
 
 
 def _wrapped(text: str, indent: str = "") -> str:

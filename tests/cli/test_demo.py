@@ -22,10 +22,11 @@ import torch
 
 import torchrank as tr
 from tests.support import workers
+from tests.support.descriptions import describe
 from tests.support.optional import sklearn_metrics
 from torchrank import __version__, preset
 from torchrank.cli import main
-from torchrank.cli.lists import Description, described, formula
+from torchrank.cli.lists import BY_LABEL, formula
 from torchrank.names.parse import ALWAYS, EXCEPT, LIBRARIES
 from torchrank.names.parse import rows as table_rows
 
@@ -335,15 +336,15 @@ def test_a_closed_pipe_ends_the_command_quietly():
 
 
 def test_every_measure_is_shown_in_a_hundred_columns(capsys):
-    for one in described():
-        assert main(["measures", one.name]) == main(["measures", one.label.removesuffix("@k")]) == 0
+    for one in BY_LABEL:
+        assert main(["measures", one.class_name]) == main(["measures", one.name]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert max(map(len, lines)) <= 100
         text = " ".join(" ".join(lines).split())
-        for part in (one.label, one.name, one.summary, one.range, one.source, one.also_in):
+        for part in (one.label, one.class_name, one.summary, one.range, one.source, one.also_in):
             assert text.count(" ".join(part.replace("`", "").split())) >= 2
         assert not set("\\{}") & set(text) or "|{" in text  # no LaTeX; a set has braces
-        beginning = inspect.getdoc(getattr(tr, one.name)).split("\n\n")[0]
+        beginning = inspect.getdoc(getattr(tr, one.class_name)).split("\n\n")[0]
         assert not re.search(r":math:`[^`]*`\s+\w", beginning), "a first sentence ends with its formula"
 
 
@@ -356,7 +357,7 @@ def test_a_docstring_without_a_formula_or_a_source_is_an_error():
 
     for measure, part in ((NoFormula, "a formula"), (NoSource, "a section 'Source'")):
         with pytest.raises(ValueError, match=f"docstring of {measure.__name__} to have {part}"):
-            Description.of(measure)
+            describe(measure)
 
 
 @pytest.mark.parametrize(
@@ -389,12 +390,12 @@ def test_tables_of_measures_and_spellings_are_in_markdown(capsys):
     assert {len(row) for row in (head, line, *rows)} == {6}
     assert set(line) == {" --- "}
     assert [(row[0].strip(), row[1].strip()) for row in rows] == [
-        (f"`{one.label}` `{one.name}`", one.summary.replace("|", r"\|")) for one in described()
+        (f"`{one.label}` `{one.class_name}`", one.summary.replace("|", r"\|")) for one in BY_LABEL
     ]
     assert not [
         row[2] for row in rows if re.search(r"\\[^\w\s]|\\thinspace\w", row[2])
     ]  # Markdown drops such a backslash
-    assert sum(r"\lbrace " in row[2] for row in rows) == sum(r"\{" in one.formula for one in described()) > 2
+    assert sum(r"\lbrace " in row[2] for row in rows) == sum(r"\{" in one.formula for one in BY_LABEL) > 2
     assert main(["spellings", "--markdown"]) == 0
     first, _, further = capsys.readouterr().out.partition("\n\n")
     others = [row[0].strip(" `").lower() for row in cells_of(further) if row[0].startswith(" `")]

@@ -26,11 +26,14 @@ def status(*arguments):
 run, out = sys.argv[1:]
 calls = [["--help"], ["--version"], ["eval"], ["eval", "none", "none"], ["convert", run, out]]
 assert [status(*call) for call in calls] == [0, 0, 2, 2, 0]
+for names in (["measures", "nDCG@5,10", "recip_rank", "coverage@10"], ["presets", "beir"], ["spellings", "P_5"]):
+    assert [status(*call) for call in (names, names[:1], [names[0], "--markdown"])] == [0, 0, 0]
+    assert status(names[0], "ngcd") == 2
 assert not {"torch", "torchmetrics", "scipy", "pandas"} & sys.modules.keys()
 """
 
 
-def test_help_wrong_calls_and_convert_do_without_torch(tmp_path):
+def test_help_wrong_calls_convert_and_lists_of_names_do_without_torch(tmp_path):
     (tmp_path / "a.run").write_text("q Q0 d 1 0.5 tag\n")
     command = [sys.executable, "-c", CODE, str(tmp_path / "a.run"), str(tmp_path / "a.json")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)

@@ -3,6 +3,7 @@
 import doctest
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from functools import cache
 
 import pytest
@@ -12,11 +13,11 @@ import torchrank as tr
 import torchrank.metrics
 from docs.measure_list import page
 from tests.support import usual_defaults
+from tests.support.descriptions import describe
 from tests.support.oracles import ORACLES
-from torchrank.cli.lists import Description
 from torchrank.metrics import ComparingMetric
 from torchrank.names.parse import parse_all
-from torchrank.names.registry import DATA, KINDS, PARSE, TITLES, also_in, known, without_optional
+from torchrank.names.registry import DATA, KINDS, PARSE, TITLES, also_in, described, known, without_optional
 
 MEASURES = [cls for kind in KINDS for cls in kind.values() if cls.__module__.startswith("torchrank.metrics.")]
 RANKED = [cls for cls in MEASURES if cls in tr.RankingMetric.registry.values()]  # not curves
@@ -32,7 +33,7 @@ def test_there_are_measures_of_rankings_and_of_lists():
 @pytest.mark.parametrize("measure", MEASURES, ids=lambda cls: cls.__name__)
 def test_a_measure_has_all_its_pieces(measure):
     ranked = [*settings(measure), *oracle(measure)] if measure in RANKED else []
-    pieces = exports, docstring, names_elsewhere, entry_of_the_page
+    pieces = exports, docstring, names_elsewhere, description, entry_of_the_page
     forgotten = [*(one for piece in pieces for one in piece(measure)), *ranked]
     low, high = measure.value_range
     if not low < high:
@@ -58,6 +59,11 @@ def test_names_elsewhere_are_of_measures_and_libraries_that_are_there():
     assert {value for value in DATA["parameters"].values() if isinstance(value, str)} <= parameters
 
 
+def test_described_measures_are_those_of_the_package_in_their_order():
+    registered = [name for kind in KINDS for name, cls in kind.items() if cls.__module__.startswith("torchrank.")]
+    assert [*described()] == registered
+
+
 def exports(measure: type) -> Iterator[str]:
     name, module = measure.__name__, measure.__module__
     if name not in getattr(sys.modules[module], "__all__", ()):
@@ -67,9 +73,9 @@ def exports(measure: type) -> Iterator[str]:
 
 
 def docstring(measure: type) -> Iterator[str]:
-    described = Description.of(measure)  # raises without a formula or a section Source
+    about = describe(measure)  # raises without a formula or a section Source
     for piece in ("summary", "formula", "source"):
-        if not getattr(described, piece):
+        if not getattr(about, piece):
             yield f"give the docstring of {measure.__name__} a {piece}"
     if not doctest.DocTestFinder(recurse=False).find(measure)[0].examples:
         yield f"give {measure.__name__} an example that runs"
@@ -88,6 +94,11 @@ def names_elsewhere(measure: type) -> Iterator[str]:
         yield f"add {unknown} to [titles] in torchrank/names/names.toml, or correct [measures.{measure.name}]"
     elif not also_in(measure):
         yield f"say in names.toml in which libraries {measure.__name__} is, or in none"
+
+
+def description(measure: type) -> Iterator[str]:
+    if measure.name not in described() or asdict(described()[measure.name]) != asdict(describe(measure)):
+        yield f"write the description of {measure.__name__} with python tests/support/pages.py"
 
 
 @cache

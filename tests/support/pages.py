@@ -10,6 +10,7 @@ import runpy
 import sys
 from pathlib import Path
 
+from tests.support import descriptions
 from torchrank.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +55,8 @@ def shown(page: Path, block: str) -> str:
 
 
 def write() -> None:
-    """Replace every block by the output of its command."""
+    """Replace every block by the output of its command, after the descriptions that commands print."""
+    descriptions.write()
     for name, block, command in BLOCKS:
         page = ROOT / name
         text = page.read_text(encoding="utf-8")

@@ -1,23 +1,19 @@
-"""``torchrank measures``, ``presets`` and ``spellings``: all names, as text for a terminal of 100 columns."""
+"""``torchrank measures``, ``presets`` and ``spellings``: all names, as text for a terminal, without torch."""
 
 from __future__ import annotations
 
-import functools
-import inspect
 import math
 import re
 import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from typing import Any
 
-import torchrank.public as public
-from torchrank.names.arguments import did_you_mean
+from torchrank.names.arguments import MOST, did_you_mean
 from torchrank.names.labels import Label, read, split, write
 from torchrank.names.parse import ALWAYS, EXCEPT, LIBRARIES, Cell, parse_all, resolve
 from torchrank.names.parse import rows as table_rows
-from torchrank.names.registry import PARSE, TITLES, Known, also_in, known, measures, plain, without_optional
+from torchrank.names.registry import PARSE, TITLES, Known, described, known, plain, without_optional
 from torchrank.statistics.table import Table
 
 WIDTH = 100
@@ -88,129 +84,73 @@ IN_MARKDOWN = {"|": r"\vert ", r"\,": r"\thinspace ", r"\{": r"\lbrace ", r"\}":
 MEASURE_HEAD = ("label", "meaning", "formula", "range", "source", "also in")
 
 
-@dataclass(frozen=True)
-class Description:
-    """Description of a measure, from its class and docstring."""
-
-    #: name of the class
-    name: str
-    #: name in labels, with "@k" if it takes a cutoff
-    label: str
-    #: first sentence of the docstring, without its formula
-    summary: str
-    #: first formula of the docstring, LaTeX
-    formula: str
-    #: smallest and largest value, and the better direction
-    range: str
-    #: publication that defines it
-    source: str
-    #: other libraries that have it, with their names for it
-    also_in: str
-
-    @classmethod
-    def of(cls, measure: type) -> Description:
-        """Read the description of a class.
-
-        Raises:
-            ValueError: a part is missing in its docstring.
-        """
-        text = inspect.getdoc(measure) or ""
-        formula = re.search(r":math:`(.*?)`", text, re.DOTALL)
-        if formula is None:
-            raise ValueError(f"Expected the docstring of {measure.__name__} to have a formula, :math:`...`, got none")
-        owner: Any = measure
-        cut = "@k" if owner.takes_top_k else ""
-        first = re.sub(r"[,:]?\s*:math:`.*?`", "", text.split("\n\n")[0].replace("\n", " "))
-        sentence = re.split(r"(?<=[a-z)\]`])\.\s", first + " ")[0]
-        summary = _without_roles(sentence).strip().rstrip(".").replace("``", "`")
-        low, high = ({-math.inf: "-∞", math.inf: "∞"}.get(bound, f"{bound:g}") for bound in owner.value_range)
-        better = {True: ", higher is better", False: ", lower is better"}.get(owner.higher_is_better, "")
-        return cls(
-            measure.__name__, owner.name + cut, summary, " ".join(formula[1].split()), f"{low} … {high}{better}",
-            section(measure, "Source"), also_in(measure),
-        )  # fmt: skip
-
-
-def section(measure: type, title: str) -> str:
-    """A section of a docstring as one line.
-
-    Raises:
-        ValueError: there is no section with this title.
-    """
-    text = inspect.getdoc(measure) or ""
-    match = re.search(rf"^{title}:\n((?:    .*\n|\n)+)", text + "\n", re.MULTILINE)
-    if match is None:
-        raise ValueError(f"Expected the docstring of {measure.__name__} to have a section {title!r}, got none")
-    return _without_roles(" ".join(match[1].split())).replace("``", "`")
-
-
-def _without_roles(text: str) -> str:
-    return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text)
-
-
-@functools.cache
-def described() -> tuple[Description, ...]:
-    """Descriptions of all exported measures, in the order of their labels."""
-    exported: list[Any] = [getattr(public, name) for name in public.__all__]
-    measures = [measure for measure in exported if inspect.isclass(measure) and vars(measure).get("name")]
-    return tuple(sorted(map(Description.of, measures), key=lambda description: description.label))
+#: all measures by name, and in the order of their labels
+MEASURES = described()
+BY_LABEL = sorted(MEASURES.values(), key=lambda one: one.label)
 
 
 def measure_lines(width: float) -> str:
     """All measures, a line for each: its label, and what it is."""
-    return listed([(about.label, about.summary) for about in described()], width, "torchrank measures ndcg")
+    return listed([(about.label, about.summary) for about in BY_LABEL], width, "torchrank measures ndcg")
 
 
 def measure_table() -> str:
     """All measures as a table in Markdown."""
     rows, special = [], "|".join(map(re.escape, IN_MARKDOWN))
-    for one in described():
+    for one in BY_LABEL:
         latex = re.sub(special, lambda mark: IN_MARKDOWN[mark[0]], one.formula)
-        rows.append((f"`{one.label}` `{one.name}`", one.summary, f"${latex}$", one.range, one.source, one.also_in))
+        rows.append(
+            (f"`{one.label}` `{one.class_name}`", one.summary, f"${latex}$", one.range, one.source, one.also_in)
+        )
     return Table(dict(zip(MEASURE_HEAD, zip(*rows)))).to_markdown()
 
 
 def classes_of(spelling: str) -> dict[str, list[str]]:
-    """The classes that a spelling stands for, each with its labels if the spelling sets parameters.
+    """The measures that a spelling stands for, by name, each with its labels if the spelling sets parameters.
 
     Raises:
         ValueError: no measure has this name.
     """
-    classes = {description.name.lower(): description.name for description in described()}
+    classes = {one.class_name.lower(): one.name for one in BY_LABEL}
     if spelling.lower() in classes:
         return {classes[spelling.lower()]: []}
     try:
-        labels = resolve(spelling)
+        labels = resolve(spelling, MEASURES)
     except ValueError:
-        names = [*measures(), *classes]
-        hint = f"{did_you_mean(spelling, names)}; `torchrank measures` lists them"
+        hint = f"{did_you_mean(spelling, [*MEASURES, *classes])}; `torchrank measures` lists them"
         raise ValueError(f"Expected the name of a measure, got {spelling!r}{hint}") from None
-    meant: dict[str, list[str]] = {measures()[label.name].__name__: [] for label in labels}
+    meant: dict[str, list[str]] = {label.name: [] for label in labels}
+    sets_parameters = any(label.parameters for label in labels)
     try:
-        metrics = parse_all(spelling)
+        if sets_parameters or not all(type(cut) is int and 0 < cut <= MOST for label in labels for cut in label.cuts):
+            import torchrank.public  # noqa: F401 - the classes, which check values
+
+            for metric in parse_all(spelling):
+                meant[metric.name] += [metric.label] * (metric.label != metric.name)
+        else:
+            for label in labels:
+                measure = MEASURES[label.name]
+                cuts = label.cuts if measure.takes_top_k and not measure.required else ()
+                meant[label.name] += [write(label.name, {}, cut) for cut in cuts]
     except ValueError:
-        if any(label.parameters for label in labels):
-            raise
-        metrics = []  # measures of a catalogue need arguments, which a name cannot contain
-    for metric in metrics:
-        meant[type(metric).__name__] += [metric.label] * (metric.label != metric.name)
+        if sets_parameters:
+            raise  # others are of a catalogue, whose data a name cannot contain
     return meant
 
 
-def _page(measure: str, spelling: str, labels: list[str]) -> str:
-    about = next(about for about in described() if about.name == measure)
-    cls = getattr(public, measure)
+def _page(name: str, spelling: str, labels: list[str]) -> str:
+    about = MEASURES[name]
     cells = [
         ("formula", formula(about.formula)),
         ("range", about.range),
-        ("parameters", ", ".join(f"{key}={value!r}" for key, value in cls.definition().items())),
+        ("parameters", ", ".join(f"{key}={value}" for key, value in about.parameters.items())),
         ("source", about.source.replace("`", "")),
         ("also in", about.also_in.replace("`", "")),
     ]
     if labels:
         cells = [(spelling, ", ".join(labels)), *cells]
-    summary = rows([("", about.summary.replace("`", ""))], 0)
-    return "\n".join([f"{about.label}  (torchrank.{about.name})", *summary, "", *rows(cells)])
+    head = f"{about.label}  (torchrank.{about.class_name})"
+    return "\n".join([head, *rows([("", about.summary.replace("`", ""))], 0), "", *rows(cells)])
 
 
 def measure_pages(names: str) -> list[str]:
@@ -251,7 +191,7 @@ def preset_table() -> str:
 
     lines = [["all of these", *(_always(name, "`{}`") for name in LIBRARIES)]]
     lines.append(["except", *(EXCEPT.get(name, "") for name in LIBRARIES)])
-    for measure, row in table_rows().items():
+    for measure, row in table_rows(MEASURES).items():
         lines.append([measure, *("; ".join(map(shown, row.get(name, []))) for name in LIBRARIES)])
     return Table(dict(zip(["", *LIBRARIES.values()], zip(*lines)))).to_markdown()
 
@@ -263,7 +203,7 @@ def _always(name: str, form: str = "{}") -> str:
 def preset_pages(spelling: str) -> list[str]:
     """The measures of a library, in any spelling, each with the label that reproduces its number."""
     name = library(spelling)
-    entries = [cell for row in table_rows().values() for cell in row.get(name, [])]
+    entries = [cell for row in table_rows(MEASURES).values() for cell in row.get(name, [])]
     cells = [(theirs, f"none: {why}" if ours is None else ours) for theirs, ours, why in entries]
     plain = [(re.sub("[][{}]", "", theirs), re.sub("[][{}]", "", ours)) for theirs, ours in cells]
     head = [f'tr.preset("{name}", 10): {LIBRARIES[name]}', ""]
@@ -282,7 +222,7 @@ OTHERS = "Names that mean something else in a library: name, here, there"
 
 def spelling_lines(width: float) -> str:
     """A line for each label with all its spellings, then the names that have another meaning in their library."""
-    return _lists(measures(), lambda pairs: listed(pairs, width))
+    return _lists(MEASURES, lambda pairs: listed(pairs, width))
 
 
 def spelling_pages(text: str) -> list[str]:
@@ -291,7 +231,7 @@ def spelling_pages(text: str) -> list[str]:
     Raises:
         ValueError: no measure has this name.
     """
-    names = dict.fromkeys(label.name for name in split(text) for label in resolve(name))
+    names = dict.fromkeys(label.name for name in split(text) for label in resolve(name, MEASURES))
     return [_lists(names, lambda pairs: "\n".join(rows((x.replace("`", ""), y.replace("`", "")) for x, y in pairs)))]
 
 
@@ -303,7 +243,7 @@ def _lists(names: Collection[str], show: Callable[[list[tuple[str, str]]], str])
 
 def spelling_table() -> str:
     """:func:`spelling_lines` as tables in Markdown."""
-    same, others = (list(zip(*rows)) for rows in _spellings(measures()))
+    same, others = (list(zip(*rows)) for rows in _spellings(MEASURES))
     first, second = Table(dict(zip(("label", "spellings"), same))), Table(dict(zip(("name", "here", "there"), others)))
     return f"{first.to_markdown()}\n\nNames that mean something else in a library:\n\n{second.to_markdown()}"
 
@@ -313,7 +253,7 @@ def _spellings(names: Collection[str]) -> tuple[list[tuple[str, str]], list[tupl
     spellings: dict[str, dict[str, None]] = {}
     others: dict[tuple[str, str], dict[str, None]] = {}
     for name in names:
-        for entry in known(measures()[name]):
+        for entry in known(MEASURES[name]):
             theirs = without_optional(entry.theirs)
             label = ", ".join(name + without_optional(setting) for setting in entry.settings)
             here = read_here(name, entry) if theirs else []
@@ -338,7 +278,7 @@ def read_here(name: str, entry: Known) -> list[Label]:
     labels: list[Label] = []
     for cut in ("", "@10"):
         try:
-            labels = resolve(without_optional(entry.theirs).format_map(_NUMBERS) + cut)
+            labels = resolve(without_optional(entry.theirs).format_map(_NUMBERS) + cut, MEASURES)
             if labels == read_there(name, entry, cut):
                 return read_there(name, entry)
         except ValueError:

@@ -169,6 +169,10 @@ def warn(message: str) -> None:
 # ---- the known names that are most like an unknown one ---------------------------------------------------------------
 
 
+#: the least likeness of a name that is meant
+LIKE = 0.7
+
+
 def nearest(names: Iterable[str], known: dict[str, str]) -> list[str]:
     """Up to three names of different measures that are most like the given ones; a known one alone."""
     names = tuple(names)
@@ -178,7 +182,7 @@ def nearest(names: Iterable[str], known: dict[str, str]) -> list[str]:
     hints: dict[str, str] = {}
     # Close to the best and not too far from the name: a bad hint is worse than none.
     for near in sorted(known, key=likeness.__getitem__, reverse=True):
-        if likeness[near] >= 0.7 and likeness[near] > max(likeness.values()) - 0.15:
+        if likeness[near] >= LIKE and likeness[near] > max(likeness.values()) - 0.15:
             hints.setdefault(known[near], near)
     return list(hints.values())[:3]
 
@@ -193,6 +197,8 @@ def keeps_words(name: str, other: str) -> bool:
 def _likeness(name: str, other: str) -> float:
     # Half for common letters, half for common sequences: letters alone would make all anagrams equal.
     shared = 2 * (Counter(name) & Counter(other)).total() / (len(name) + len(other))
+    if shared < LIKE:  # and so is the mean, because no sequence has more than the common letters
+        return shared
     return (shared + difflib.SequenceMatcher(None, other, name).ratio()) / 2
 
 

@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchrank.names.arguments import did_you_mean, keeps_words, nearest
 from torchrank.names.labels import Label, read, split, write
-from torchrank.names.registry import DATA, PARAMETERS, PARSE, TITLES, Known, known, measures, without_optional
+from torchrank.names.registry import (
+    DATA,
+    PARAMETERS,
+    PARSE,
+    TITLES,
+    Description,
+    Known,
+    known,
+    measures,
+    without_optional,
+)
 
 if TYPE_CHECKING:
     from torchrank.names.types import Array
@@ -106,8 +116,10 @@ def parse_all(name: str, defaults: Mapping[str, Any] = MappingProxyType({}), /, 
     ]
 
 
-def resolve(name: str) -> list[Label]:
+def resolve(name: str, registry: Mapping[str, Any] | None = None) -> list[Label]:
     """Return the labels of a name, with this library's own names of the measures.
+
+    ``registry`` has the measures by name, as classes or descriptions; None = all classes.
 
     Raises:
         ValueError: no measure has this name.
@@ -119,8 +131,8 @@ def resolve(name: str) -> list[Label]:
         if _LEVEL.fullmatch(suffixed["name"]):
             raise ValueError(f"Expected one relevance level, as in 'map-l2', got several in {name[:50]!r}")
         level = {"relevance_level": int(suffixed["level"])}
-        return [replace(label, parameters=label.parameters | level) for label in resolve(suffixed["name"])]
-    label, registry = read(name), measures()
+        return [replace(label, parameters=label.parameters | level) for label in resolve(suffixed["name"], registry)]
+    label, registry = read(name), measures() if registry is None else registry
     if len(label.name) > LONGEST_PLAIN:
         raise ValueError(f"Expected the name of a measure, got {len(label.name):,} characters: {name[:50]!r}...")
     lower = label.name.lower()
@@ -140,10 +152,10 @@ def resolve(name: str) -> list[Label]:
     cut = _CUT.fullmatch(label.name)
     if cut and _is_cutoff(cut, label):
         try:
-            return resolve(write(cut["name"], label.parameters, None) + f"@{label.cutoff or cut['k']}")
+            return resolve(write(cut["name"], label.parameters, None) + f"@{label.cutoff or cut['k']}", registry)
         except ValueError:
             pass  # the error below shows the name as it was given
-    near = _suggestions(label, cut, spellings)
+    near = _suggestions(label, cut, spellings, registry)
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     raise ValueError(f"Expected the name of a measure, got {name!r}: {hint}`torchrank measures` lists them")
 
@@ -154,13 +166,15 @@ def _is_cutoff(cut: re.Match[str], label: Label) -> bool:
     return link != "" and placeholder == bool(label.cutoff) and ("at" in link or cut["name"].lower() not in _NUMBERED)
 
 
-def _suggestions(label: Label, cut: re.Match[str] | None, spellings: Sequence[_Spelling]) -> list[str]:
+def _suggestions(
+    label: Label, cut: re.Match[str] | None, spellings: Sequence[_Spelling], registry: Mapping[str, Any]
+) -> list[str]:
     """The names that are most like an unknown one, with its parameters and its cutoff."""
     lower = label.name.lower()
     stem, cutoff = (cut["name"].lower(), label.cutoff or cut["k"]) if cut else (lower, label.cutoff)
     if stem in _NUMBERED or not re.fullmatch(_FORMS["k"], cutoff):
         cutoff = ""
-    examples = {measure.name + "@{k}" * measure.takes_top_k: measure.name for measure in measures().values()}
+    examples = {measure.name + "@{k}" * measure.takes_top_k: measure.name for measure in registry.values()}
     examples |= {spelling.example: spelling.measure for spelling in spellings if spelling.example}
     known, after = {}, {}
     for example, measure in examples.items():
@@ -172,7 +186,7 @@ def _suggestions(label: Label, cut: re.Match[str] | None, spellings: Sequence[_S
 
 
 @functools.lru_cache(maxsize=8)  # a new measure makes a new list
-def _ordered(measures: tuple[type, ...]) -> list[_Spelling]:
+def _ordered(measures: tuple[Any, ...]) -> list[_Spelling]:
     """The spellings of all measures, those first that win if several fit."""
     return sorted((x for measure in measures for x in _spellings(measure)), key=lambda x: x.rank)
 
@@ -220,8 +234,10 @@ def _metrics(label: Label, name: str, defaults: Mapping[str, Any], overrides: di
 
 
 @functools.cache
-def required(measure: type) -> list[str]:
+def required(measure: type | Description) -> list[str]:
     """Names of the arguments that a measure requires."""
+    if isinstance(measure, Description):
+        return measure.required
     known = inspect.signature(measure).parameters.values()
     return [p.name for p in known if p.default is p.empty and p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
@@ -364,14 +380,14 @@ class Cell(NamedTuple):
     why: str = ""
 
 
-def rows() -> dict[str, dict[str, list[Cell]]]:
-    """The names of other libraries and our labels, by measure and library.
+def rows(registry: Mapping[str, Any] | None = None) -> dict[str, dict[str, list[Cell]]]:
+    """The names of other libraries and our labels, by measure and library. ``registry`` is as for :func:`resolve`.
 
     The numbers agree if no scores are tied, and under ties if the library defines their meaning. For libraries without
     grades they agree if grades are 0 and 1. Measures that need a catalogue or ids are left out.
     """
     cells: dict[str, dict[str, list[Cell]]] = {}
-    every = measures()
+    every = measures() if registry is None else registry
     for name in [*(name for name in FIRST if name in every), *sorted(every.keys() - set(FIRST))]:
         measure = every[name]
         # A measure of recommended lists has no policy for targets, and refuses scores.

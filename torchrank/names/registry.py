@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +34,51 @@ def measures() -> dict[str, Any]:
     for kind in KINDS:
         by_name |= kind
     return by_name
+
+
+@dataclass(frozen=True, eq=False)
+class Description:
+    """What the class of a measure says, for commands that only print it: torch takes seconds to import."""
+
+    class_name: str
+    #: the name in labels
+    name: str
+    takes_top_k: bool
+    #: the arguments that change the value, with their defaults as text
+    parameters: dict[str, str]
+    #: the arguments that have no default
+    required: list[str]
+    #: first sentence of the docstring, without its formula
+    summary: str
+    #: first formula of the docstring, LaTeX
+    formula: str
+    #: smallest and largest value, and the better direction
+    range: str
+    #: publication that defines it
+    source: str
+    #: as of the class
+    known_as: Mapping[str, Any]
+
+    def definition(self) -> dict[str, str]:
+        """The parameters, by the method that classes have for them."""
+        return self.parameters
+
+    @property
+    def label(self) -> str:
+        """The name in labels, with "@k" if it takes a cutoff."""
+        return self.name + "@k" * self.takes_top_k
+
+    @property
+    def also_in(self) -> str:
+        """Other libraries that have it, with their names for it."""
+        return also_in(self)
+
+
+@functools.cache
+def described() -> dict[str, Description]:
+    """The measures of this package by name, from ``measures.json``, which ``tests/support/pages.py`` writes."""
+    entries = json.loads((Path(__file__).parent / "measures.json").read_text(encoding="utf-8"))
+    return {one["name"]: Description(**one, known_as=DATA["measures"].get(one["name"], {})) for one in entries}
 
 
 # ---- names in other libraries ----------------------------------------------------------------------------------------
@@ -63,7 +110,7 @@ _SETTING = re.compile(r"(?P<other>~\s*)?(?P<setting>(?:\(.*?\))?(?:\[?@\S+)?)\s*
 
 
 @functools.cache
-def known(measure: type) -> tuple[Known, ...]:
+def known(measure: type | Description) -> tuple[Known, ...]:
     """The names of a measure in other libraries, without those of its parents."""
     # vars, because a subclass is another measure and does not inherit the names.
     names: Mapping[str, Any] = vars(measure).get("known_as", {})
@@ -83,7 +130,7 @@ def _read(known_as: Mapping[str, Any]) -> Iterator[Known]:
                 yield Known(library, name, settings, first["remark"], not first["other"])
 
 
-def also_in(measure: type) -> str:
+def also_in(measure: type | Description) -> str:
     """The libraries that have a measure, as one line of text. Libraries that need no setting come first."""
     # Libraries with the same setting and remark share an entry of the line.
     groups: dict[tuple[bool, str, str], dict[str, list[str]]] = {}
