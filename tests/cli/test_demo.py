@@ -26,8 +26,8 @@ from tests.support.descriptions import describe
 from tests.support.optional import sklearn_metrics
 from torchrank import __version__, preset
 from torchrank.cli import main
-from torchrank.cli.lists import BY_LABEL, formula
-from torchrank.names.parse import ALWAYS, EXCEPT, LIBRARIES
+from torchrank.cli.lists import BY_LABEL, classes_of, formula
+from torchrank.names.parse import ALWAYS, EXCEPT, LIBRARIES, parse_all
 from torchrank.names.parse import rows as table_rows
 
 
@@ -346,6 +346,15 @@ def test_every_measure_is_shown_in_a_hundred_columns(capsys):
         assert not set("\\{}") & set(text) or "|{" in text  # no LaTeX; a set has braces
         beginning = inspect.getdoc(getattr(tr, one.class_name)).split("\n\n")[0]
         assert not re.search(r":math:`[^`]*`\s+\w", beginning), "a first sentence ends with its formula"
+
+
+def test_a_name_with_cutoffs_is_shown_with_the_labels_of_its_metrics():
+    for one in BY_LABEL:
+        try:
+            labels = [metric.label for metric in parse_all(f"{one.name}@5,10")]
+        except ValueError:  # it takes no cutoff, or needs a catalogue
+            labels = []
+        assert classes_of(f"{one.name}@5,10") == {one.name: labels}
 
 
 def test_a_docstring_without_a_formula_or_a_source_is_an_error():

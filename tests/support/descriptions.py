@@ -12,7 +12,7 @@ from typing import Any
 
 import torchrank.public  # noqa: F401 - all measures
 from torchrank.names import registry
-from torchrank.names.parse import required
+from torchrank.names.parse import parse_all, required
 from torchrank.names.registry import Description, measures
 
 FILE = Path(registry.__file__).with_name("measures.json")
@@ -46,12 +46,20 @@ def describe(measure: Any) -> Description:
         takes_top_k=measure.takes_top_k,
         parameters={key: repr(value) for key, value in measure.definition().items()},
         required=required(measure),
+        parses=_parses(measure.name + "@1" * measure.takes_top_k),
         summary=_without_roles(sentence).strip().rstrip(".").replace("``", "`"),
         formula=" ".join(formula[1].split()),
         range=f"{low} … {high}{better}",
         source=section(measure, "Source"),
         known_as=vars(measure).get("known_as", {}),
     )
+
+
+def _parses(name: str) -> bool:
+    try:
+        return bool(parse_all(name))
+    except ValueError:
+        return False
 
 
 def section(measure: type, title: str) -> str:

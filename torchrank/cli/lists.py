@@ -130,7 +130,7 @@ def classes_of(spelling: str) -> dict[str, list[str]]:
         else:
             for label in labels:
                 measure = MEASURES[label.name]
-                cuts = label.cuts if measure.takes_top_k and not measure.required else ()
+                cuts = label.cuts if measure.takes_top_k and measure.parses else ()
                 meant[label.name] += [write(label.name, {}, cut) for cut in cuts]
     except ValueError:
         if sets_parameters:

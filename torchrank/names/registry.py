@@ -48,6 +48,8 @@ class Description:
     parameters: dict[str, str]
     #: the arguments that have no default
     required: list[str]
+    #: whether a name with a cutoff is enough to make it; others need data on a catalogue
+    parses: bool
     #: first sentence of the docstring, without its formula
     summary: str
     #: first formula of the docstring, LaTeX
