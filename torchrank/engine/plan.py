@@ -171,8 +171,7 @@ def chunks(layout: Layout, need: Need) -> tuple[tuple[int, int], ...]:
     room, queries = now.block if layout.errors.is_cpu else now.room(layout.errors), 0
     elements: Tensor | int  # number of elements in the temporaries of each query
     if isinstance(layout, DenseLayout):
-        # Many metrics derive dozens of quantities from each ranking. If the quantities of a chunk took more than 64 MB,
-        # the C library would return freed memory to the system, and request the memory again for the next chunk.
+        # Many metrics derive dozens of quantities from each ranking, which should stay in a cache.
         copies, subtopics = 4, layout.subtopics
         queries, candidates = layout.scores.shape
         elements = candidates * (1 if subtopics is None else max(1, subtopics.shape[2]))

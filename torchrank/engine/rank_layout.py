@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -34,8 +33,6 @@ def rank(layout: Layout, need: Need = ALL) -> Iterator[Ranking]:
     Returns:
         rankings of some queries each, which have the numbers of these in ``queries`` unless all are in order.
     """
-    if layout.errors.is_cpu:
-        _keep_freed_memory()
     made = plan(layout, need)
     return _ENGINES[made.strategy](made, need)
 
@@ -105,15 +102,3 @@ def _rank_narrow(layout: Layout, need: Need) -> Ranking:
         parts += chunk.narrowed(start)
         start += chunk.num_queries
     return Ranking.join(parts)
-
-
-@functools.cache
-def _keep_freed_memory() -> None:
-    """Make the C library keep up to 64 MB of freed memory for the next temporary.
-
-    By default glibc returns freed memory to the system at once, and the system pages it in again for the next tensor
-    of some hundred kilobytes. This takes longer than most operations on the tensor. glibc raises its threshold to the
-    largest chunk of up to 32 MB that was ever freed. The tensor below is freed at once and never written, so it takes
-    no memory itself. Other C libraries ignore it.
-    """
-    torch.empty(2**25 - 2**16, dtype=torch.uint8, device="cpu")
