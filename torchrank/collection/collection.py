@@ -163,9 +163,11 @@ class RankingCollection(MetricCollection):
         members = [*self._unprefixed().items(), *keyed(metrics, *more, options=self._options)]
         check_different([key for key, _ in members], self._style)
         for key, metric in members:
-            self[self._inner(key)] = metric
+            inner = key.replace("%", "%25").replace(".", "%2E")
+            taken = hasattr(type(self), inner) or inner in self.__dict__
+            self[f"%{ord(inner[0]):02X}{inner[1:]}" if taken else inner] = metric
 
-    # ---- keys: torch's ModuleDict accepts neither dots nor names of its own attributes, so both are escaped in it --
+    # ---- keys: torch's ModuleDict accepts neither dots nor names of its own attributes: both are percent-encoded ----
 
     def _set_name(self, base: str, more: str = "") -> str:
         return super()._set_name(self._spelled(base, more))
@@ -208,12 +210,6 @@ class RankingCollection(MetricCollection):
     def __contains__(self, key: object) -> bool:
         return key in self._modules or self._find(key) is not None
 
-    def _inner(self, key: str) -> str:
-        """A key as ModuleDict accepts it: "%", "." and the names of attributes are percent-encoded."""
-        inner = key.replace("%", "%25").replace(".", "%2E")
-        taken = hasattr(type(self), inner) or inner in self.__dict__
-        return f"%{ord(inner[0]):02X}{inner[1:]}" if taken else inner
-
     def keys(self, keep_base: bool = False) -> KeysView[str]:
         """All keys; with ``keep_base`` as they were given, without prefix and postfix."""
         return self._unprefixed().keys() if keep_base else self._to_renamed_dict().keys()
@@ -241,10 +237,7 @@ class RankingCollection(MetricCollection):
     @eager
     @with_options
     def update(  # type: ignore[override]
-        self,
-        preds: Array | Ranking,
-        target: Target | None = None,
-        **options: Unpack[Options],
+        self, preds: Array | Ranking, target: Target | None = None, **options: Unpack[Options]
     ) -> None:
         """Add a batch of whole queries to every metric. Arguments of :meth:`torchrank.RankingMetric.update`."""
         self._waiting.update(preds, target, **options)
@@ -279,12 +272,7 @@ class RankingCollection(MetricCollection):
 
     @eager
     @with_options
-    def forward(
-        self,
-        preds: Array | Ranking,
-        target: Target | None = None,
-        **options: Unpack[Options],
-    ) -> Results:
+    def forward(self, preds: Array | Ranking, target: Target | None = None, **options: Unpack[Options]) -> Results:
         """Add a batch and return its own values by key. Arguments of :meth:`update`."""
         calls = self._calls(Batch(preds, target, **options))
         values = [metric(*arguments, **keywords) for metric, arguments, keywords in calls]
@@ -292,12 +280,7 @@ class RankingCollection(MetricCollection):
 
     @eager
     @with_options
-    def score(
-        self,
-        preds: Array | Ranking,
-        target: Target | None = None,
-        **options: Unpack[Options],
-    ) -> Results:
+    def score(self, preds: Array | Ranking, target: Target | None = None, **options: Unpack[Options]) -> Results:
         """The values [query] of every metric with per-query values, by key. States do not change.
 
         Metrics of other libraries are left out, and so are measures of a whole catalogue, e.g.
@@ -474,23 +457,16 @@ class RankingCollection(MetricCollection):
         for key, value in (val[0] if several else val).items():
             if isinstance(value, tuple) or ((several or over_k) and torch.as_tensor(value, device="cpu").numel() != 1):
                 raise ValueError(f"Expected one number of each metric, got several of {key!r}; plot it by itself")
-        ranges = {
-            key: metric.value_range for key, metric in self.items(copy_state=False) if isinstance(metric, Measure)
-        }
-        wide = [key for key, limits in ranges.items() if max(map(abs, limits)) > 1]
-        if 0 < len(wide) < len(ranges):
+        ours = {key: metric for key, metric in self.items(copy_state=False) if isinstance(metric, Measure)}
+        wide = [key for key, metric in ours.items() if max(map(abs, metric.value_range)) > 1]
+        if 0 < len(wide) < len(ours):
             warn(
                 f"{', '.join(wide)} can exceed 1, which flattens the other metrics in the same axes; plot these in a"
                 " collection without the others"
             )
-        if over_k:
-            return self._plot_over_k(val, ax)
-        return plot_results(val, ax)
-
-    def _plot_over_k(self, values: Mapping[str, Any], ax: Any) -> Any:
-        lines: dict[str, tuple[list[int], list[float]]] = {}
-        levels: dict[str, float] = {}
-        ours = {key: metric for key, metric in self.items(copy_state=False) if isinstance(metric, Measure)}
+        if not over_k:
+            return plot_results(val, ax)
+        values, lines, levels = val, dict[str, tuple[list[int], list[float]]](), dict[str, float]()
         cuts = {key: ours[key].top_k if key in ours else None for key in values}
         for key, cut in sorted(cuts.items(), key=lambda of: of[1] or 0):
             if cut is None:

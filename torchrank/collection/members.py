@@ -59,7 +59,10 @@ class Pointwise:
             raise ValueError(f"Expected target to be a tensor for {name}, got a {type(self.target).__name__}; {alone}")
         if "weights" in self.keywords and not _takes(metric, "weights"):
             raise ValueError(f"Expected no weights for {name}, whose update takes none, got weights; {alone}")
-        if missing := [x for x in _required(metric) if x not in self.keywords]:
+        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        needed = [p for p in metric._update_signature.parameters.values() if p.kind in kinds][2:]
+        needed = [p for p in needed if p.default is inspect.Parameter.empty]
+        if missing := [p.name for p in needed if p.name not in self.keywords]:
             rows = "pass flat rows preds, target and indexes, " if missing == ["indexes"] else ""
             raise ValueError(f"Expected {missing[0]} for {name}, got none; {rows}{alone}")
         try:
@@ -96,13 +99,6 @@ def _takes(metric: Metric, argument: str) -> bool:
     """Whether ``update`` of a metric has an argument, or any keyword arguments."""
     parameters = metric._update_signature.parameters
     return argument in parameters or any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-
-
-def _required(metric: Metric) -> list[str]:
-    """The arguments of ``update`` of a metric without a default, behind the first two."""
-    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    parameters = [p for p in metric._update_signature.parameters.values() if p.kind in kinds]
-    return [p.name for p in parameters[2:] if p.default is inspect.Parameter.empty]
 
 
 def _of(metric: Metric, *packages: str) -> bool:

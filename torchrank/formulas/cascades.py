@@ -72,9 +72,7 @@ class Reader:
         depth, most = self._sizes
         ranks = depth if top_k is None else min(top_k, depth)
         if most * ranks > LONG:
-            return total + _stopped_in_long_groups(
-                ranking, self.crowded, self.reached, self.chance, self.discount, top_k
-            )
+            return total + self._stopped_in_long_groups(top_k)
         return total + self._in_groups(ranks)
 
     @functools.cached_property
@@ -112,6 +110,38 @@ class Reader:
         self._table = table if keep else self._table
         return table[:, -1]
 
+    def _stopped_in_long_groups(self, top_k: int | None) -> Tensor:
+        """Expected discount of stopping within tie groups: float64 [query].
+
+        Draw for each candidate whether it would stop the reader, with probability 1 - q. If k of the n candidates of a
+        group would, then all k-subsets of its places are equally likely. The reader stops at the first place of the
+        subset.
+        """
+        ranking, (row, entry) = self.ranking, self.crowded.nonzero(as_tuple=True)
+        first, chance = ranking.first[row, entry], self.chance[row, entry]
+        leads = _changes(row, first)
+        group, leader = leads.cumsum(0) - 1, leads.nonzero().squeeze(-1)
+        place = row[leader], entry[leader]
+        above, n, arrive = first[leader] - 1, ranking.tied[place], self.reached[place]
+        # Count the candidates of each group that have equal probabilities, a kind. Few grades make few kinds.
+        order = chance.argsort()
+        order = order[group[order].argsort(stable=True)]
+        group, chance = group[order], chance[order]
+        begin = _changes(group, chance).nonzero().squeeze(-1)
+        number = torch.diff(begin, append=begin.new_full((1,), len(group))).to(chance.dtype)
+        chance, kinds = chance[begin], torch.bincount(group[begin], minlength=len(leader))
+        start = kinds.cumsum(0) - kinds
+        # Each group has a place of its own, because the sum of an index_add_ of floats would depend on the run.
+        values = torch.zeros_like(self.reached)
+        for members, _ in groups(n.long(), BLOCK // 16, BLOCK // 4):
+            kind = torch.arange(int(kinds[members].max()), device=kinds.device)
+            valid = kind < kinds[members].unsqueeze(-1)
+            entry = only(valid, start[members].unsqueeze(-1) + kind)
+            stoppers = _how_many(only(valid, chance[entry]), only(valid, number[entry]))
+            value = _first_of(stoppers, above[members], n[members], self.discount, top_k)
+            values[place[0][members], place[1][members]] = arrive[members] * value
+        return values.sum(-1)
+
 
 def _stopped_in_groups(first: Tensor, tied: Tensor, crowded: Tensor, reached: Tensor, go: Tensor, ranks: int) -> Tensor:
     """Probability to stop at each rank within a tie group: float64 [query, rank]; 0 at ranks outside of tie groups.
@@ -125,9 +155,8 @@ def _stopped_in_groups(first: Tensor, tied: Tensor, crowded: Tensor, reached: Te
     times (m_{j-1} - m_j). ``crowded`` marks the entries of tie groups with q < 1.
     """
     # The leader of a tie group is its first entry with q < 1. The other entries with q < 1 follow it in entry order.
-    run_starts = crowded.clone()
     earlier = torch.nn.functional.pad(only(crowded, first).cummax(-1).values[:, :-1], (1, 0))
-    run_starts &= first > earlier
+    run_starts = crowded & (first > earlier)
     number = crowded.cumsum(-1)
     # For each rank find the leader of the last tie group that begins at or before it. The additional slot `ranks`
     # absorbs entries that lead no group, and groups that begin behind the last rank.
@@ -145,8 +174,12 @@ def _stopped_in_groups(first: Tensor, tied: Tensor, crowded: Tensor, reached: Te
     order = (~crowded).int().argsort(dim=-1, stable=True)
     going = go.gather(-1, order)
     rank_of_leader = (number.gather(-1, place) - 1).clamp_min(0)
-    sizes = _sizes(run_starts, crowded, number)
-    size = only(inside, sizes.gather(-1, place))
+    # The number of entries with q < 1 of a group: the next leader's count, less one, is the count at its last entry.
+    width = first.shape[1]
+    leading = torch.where(run_starts, torch.arange(width, device=first.device), width)
+    after = torch.nn.functional.pad(leading.flip(-1).cummin(-1).values.flip(-1)[:, 1:], (0, 1), value=width)
+    last = torch.where(after < width, number.gather(-1, after.clamp_max(width - 1)) - 1, number[:, -1:])
+    size = only(inside, (last - number + 1).gather(-1, place))
     most = int(size.max()) if worth_reading(go, go.shape[1]) else first.shape[1]
     # The group begins with its n - size candidates of q = 1, for which m_j = 1 without computation.
     mean = torch.ones_like(j)
@@ -159,46 +192,6 @@ def _stopped_in_groups(first: Tensor, tied: Tensor, crowded: Tensor, reached: Te
         mean = torch.where(taken <= size, (1 - share) * mean + share * q * mean_before, mean)
     before = torch.where(j == 1, 1.0, torch.nn.functional.pad(mean[:, :-1], (1, 0), value=1.0))
     return only(inside, reached.gather(-1, place) * (before - mean))
-
-
-def _stopped_in_long_groups(
-    ranking: Quantities,
-    crowded: Tensor,
-    reached: Tensor,
-    stop: Tensor,
-    discount: Callable[[Tensor], Tensor],
-    top_k: int | None,
-) -> Tensor:
-    """Expected discount of stopping within tie groups: float64 [query].
-
-    Draw for each candidate whether it would stop the reader, with probability ``stop`` = 1 - q, [query, entry]. If k of
-    the n candidates of a group would, then all k-subsets of its places are equally likely. The reader stops at the
-    first place of the subset.
-    """
-    row, entry = crowded.nonzero(as_tuple=True)
-    first, chance = ranking.first[row, entry], stop[row, entry]
-    leads = _changes(row, first)
-    group, leader = leads.cumsum(0) - 1, leads.nonzero().squeeze(-1)
-    place = row[leader], entry[leader]
-    above, n, arrive = first[leader] - 1, ranking.tied[place], reached[place]
-    # Count the candidates of each group that have equal probabilities, a kind. Few grades make few kinds.
-    order = chance.argsort()
-    order = order[group[order].argsort(stable=True)]
-    group, chance = group[order], chance[order]
-    begin = _changes(group, chance).nonzero().squeeze(-1)
-    number = torch.diff(begin, append=begin.new_full((1,), len(group))).to(chance.dtype)
-    chance, kinds = chance[begin], torch.bincount(group[begin], minlength=len(leader))
-    start = kinds.cumsum(0) - kinds
-    # Each group has a place of its own, because the sum of an index_add_ of floats would depend on the run.
-    values = torch.zeros_like(reached)
-    for members, _ in groups(n.long(), BLOCK // 16, BLOCK // 4):
-        kind = torch.arange(int(kinds[members].max()), device=kinds.device)
-        valid = kind < kinds[members].unsqueeze(-1)
-        entry = only(valid, start[members].unsqueeze(-1) + kind)
-        stoppers = _how_many(only(valid, chance[entry]), only(valid, number[entry]))
-        value = _first_of(stoppers, above[members], n[members], discount, top_k)
-        values[place[0][members], place[1][members]] = arrive[members] * value
-    return values.sum(-1)
 
 
 def _changes(*keys: Tensor) -> Tensor:
@@ -267,20 +260,6 @@ def _first_of(
         matters = (ahead > TINY / stoppers.shape[1] * all_ahead.unsqueeze(-1)).any(0)
         k, ahead = k[matters], ahead[:, matters]
     return total
-
-
-def _sizes(run_starts: Tensor, crowded: Tensor, number: Tensor) -> Tensor:
-    """Number of crowded entries in each tie group, at the group's leader: int64 [query, entry], 0 at other entries.
-
-    ``number`` is the running count of crowded entries.
-    """
-    width = run_starts.shape[1]
-    position = torch.arange(width, device=run_starts.device)
-    # The next leader's count, less one, is the count at the last entry of this group.
-    ahead = torch.where(run_starts, position, width).flip(-1).cummin(-1).values.flip(-1)
-    after = torch.nn.functional.pad(ahead[:, 1:], (0, 1), value=width)
-    last = torch.where(after < width, number.gather(-1, after.clamp_max(width - 1)) - 1, number[:, -1:])
-    return only(run_starts, last - number + 1)
 
 
 # Gains are equal if their relative difference is at most this: the rounding of a sum depends on the order of its terms.

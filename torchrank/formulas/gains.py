@@ -119,20 +119,6 @@ class OfRelevant(Gain):
         return torch.where(grade >= self.level, self.gain(grade), 0.0)
 
 
-def checked_gains(table: Mapping[float, float]) -> dict[float, float]:
-    """A table of gains by grade, in ascending order of grade.
-
-    Raises:
-        ValueError: the table is empty, or a grade or gain is not a finite number >= 0.
-    """
-    for grade, gain in table.items():
-        number("a grade of the table of gains", grade, least=0)
-        number(f"the gain of grade {grade}", gain, least=0)
-    if not table:
-        raise ValueError("Expected a table of gains by grade, e.g. {1: 1, 2: 4}, got an empty one")
-    return dict(sorted(table.items()))
-
-
 @dataclass(frozen=True)
 class Undiscounted:
     """1 at every rank."""
@@ -207,16 +193,22 @@ def checked_gain(gain: object) -> object:
     """Check the argument ``gain`` of :class:`torchrank.metrics.GradedMetric`: a name, a callable, a table or a list.
 
     Raises:
-        ValueError: the name is unknown, the callable has no name, or the table is not valid.
+        ValueError: the name is unknown, the callable has no name, the table is empty, or a grade or gain of it is not a
+            finite number >= 0.
     """
     if isinstance(gain, Tensor | np.ndarray):
         gain = gain.tolist()
     if isinstance(gain, list | tuple):
         gain = dict(enumerate(gain))
-    if isinstance(gain, Mapping):
-        return checked_gains(gain)
-    one_of("gain", gain, GAINS, or_callable=True)
-    return gain
+    if not isinstance(gain, Mapping):
+        one_of("gain", gain, GAINS, or_callable=True)
+        return gain
+    for grade, of_grade in gain.items():
+        number("a grade of the table of gains", grade, least=0)
+        number(f"the gain of grade {grade}", of_grade, least=0)
+    if not gain:
+        raise ValueError("Expected a table of gains by grade, e.g. {1: 1, 2: 4}, got an empty one")
+    return dict(sorted(gain.items()))
 
 
 def gain_of(gain: str | Callable[[Tensor], Tensor] | Mapping[float, float]) -> Gain:

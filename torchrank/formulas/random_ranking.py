@@ -260,15 +260,11 @@ def _far(first: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
         tail = tail + factor * ((x + count) ** (-2 * power) - x ** (-2 * power))
     plain = torch.log1p(u) + tail
     # sum i / (first + i) = n - first * sum = x (u - log1p(u)) - sum / 2 - x * tail.
-    return plain, (x * _less_log1p(u) - plain / 2 - x * tail).clamp_min(0)
-
-
-def _less_log1p(u: Tensor) -> Tensor:
-    """u - log(1 + u) for u >= 0."""
-    # log1p(u) = 2 (r + r^3 / 3 + r^5 / 5 + ...) with r = u / (2 + u), and u - 2 r = u r.
+    # For small u, log1p(u) = 2 (r + r^3 / 3 + r^5 / 5 + ...) with r = u / (2 + u), and u - 2 r = u r.
     r = u / (2 + u)
     series = sum(r ** (2 * k) / (2 * k + 1) for k in range(1, 7))
-    return torch.where(u < SMALL, r * (u - 2 * series), u - torch.log1p(u))
+    less = torch.where(u < SMALL, r * (u - 2 * series), u - torch.log1p(u))  # u - log1p(u)
+    return plain, (x * less - plain / 2 - x * tail).clamp_min(0)
 
 
 @dataclass(frozen=True)
@@ -407,22 +403,14 @@ def reciprocal_rank(ranking: Ranking, level: float, top_k: int | None) -> Tensor
     rows = marked_rows((first.relevant > 1).unsqueeze(-1))
     n, r, s, above = (x[rows] for x in (first.tied, first.relevant, first.places(top_k), first.above))
     longest, crowded = min(top_k or ranking.depth, ranking.depth), r > 1
-    value[rows] = torch.where(crowded, _first_of_several(n, r, s, above, crowded, longest), value[rows])
-    return value
-
-
-def _first_of_several(n: Tensor, r: Tensor, s: Tensor, above: Tensor, where: Tensor, longest: int) -> Tensor:
-    """Expected 1 / rank of the first of r relevant candidates in a tie group of n: float64 [query].
-
-    ``above`` candidates precede the group. Only its first s places count. Rows outside ``where`` have arbitrary values.
-    """
     # The longest group bounds the sum over places, which are taken in chunks.
-    if worth_reading(where, longest // chunk_length(len(s), where)):
-        longest = min(longest, int(only(where, s).amax())) if len(s) else 0
+    if worth_reading(crowded, longest // chunk_length(len(s), crowded)):
+        longest = min(longest, int(only(crowded, s).amax())) if len(s) else 0
     total, s, above = torch.zeros_like(n), s.unsqueeze(-1), above.unsqueeze(-1)
     for j, share in chances_of_first(n, r, longest):
         total = total + only(j <= s, share / (above + j)).sum(-1)
-    return total
+    value[rows] = torch.where(crowded, total, value[rows])
+    return value
 
 
 @cached

@@ -7,6 +7,7 @@ because reading values would make every ``update`` wait for the accelerator.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict, TypeVar
@@ -15,7 +16,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from torchrank.layouts.canonical import CatalogueLayout, DenseLayout, FlatRows, Layout, RankedIds
+from torchrank.layouts.canonical import CatalogueLayout, DenseLayout, FlatRows, JudgedItems, Layout, RankedIds
 from torchrank.layouts.checks import (
     Problem,
     as_integers,
@@ -31,7 +32,6 @@ from torchrank.layouts.checks import (
     integer_ids,
     judged_items,
     on_grid,
-    one_column,
     shape_of,
     tensor_of,
     way_out,
@@ -230,8 +230,7 @@ def arrange_batch(batch: Batch, validate: bool = True, scores: bool = False, all
         layout = arrange_batch(replace(batch, groups=None, repeats="error"), validate, scores)
         layout = layout if repeats == "error" else without_repeats(layout, repeats)
         return layout if groups is None else grouped(layout, groups, all_candidates)
-    target, mask, indexes = batch.target, batch.mask, batch.indexes
-    exclude, tie_break = batch.exclude, batch.tie_break
+    target, mask, exclude, tie_break = batch.target, batch.mask, batch.exclude, batch.tie_break
     preds = check_tensor(batch.preds, "preds", "a tensor of scores or ids or a Ranking").detach()
     if isinstance(target, Tensor):
         check_tensor(target, "target")
@@ -243,60 +242,50 @@ def arrange_batch(batch: Batch, validate: bool = True, scores: bool = False, all
         check_floating(preds, "preds")
     if preds.is_complex() or preds.dtype == torch.bool:
         raise TypeError(f"Expected preds to be floating point scores or integer ids, got {preds.dtype}")
-    if preds.dim() == 1 or indexes is not None:
-        return _flat(preds, target, indexes, mask, exclude, tie_break, validate)
+    if preds.dim() == 1 or batch.indexes is not None:
+        return _flat(preds, batch, tie_break, validate)
     if preds.dim() != 2:
         raise ValueError(
             "Expected preds of shape [query, candidate], or [row] together with indexes,"
             f" got shape {list(preds.shape)}; flatten the leading dimensions by preds.flatten(0, -2)"
         )
     if not preds.is_floating_point():
-        return _ranked_ids(preds, target, mask, exclude, tie_break, validate)
+        return _ranked_ids(preds, batch, validate)
     if mask is not None:
         mask = on_grid(mask, "mask", preds, dtype=torch.bool)
     if tie_break is not None:
         tie_break = on_grid(tie_break, "tie_break", preds)
+    judged: JudgedItems | None = None
+    pairs = subtopics = None
     if isinstance(target, Tensor) and target.dim() in (2, 3):
-        return _dense(preds, target, mask, exclude, tie_break, validate)
-    judged, errors = judged_items(target, preds, "preds [Q, D] of scores", limit=preds.shape[1])
-    pairs = None
+        if target.shape[:2] != preds.shape or 0 in target.shape[2:]:
+            raise ValueError(
+                f"Expected target of preds' shape {list(preds.shape)} (a grade per candidate), with one more dimension"
+                f" (a grade per candidate and subtopic), or [{preds.shape[0]}] (the column of the positive), a (query,"
+                f" item) tuple or a list of {preds.shape[0]} id tensors, got shape {list(target.shape)}"
+                f"{way_out(target, 'target', preds)}"
+            )
+        grade, errors = grades(target, preds.device, mask)
+        if grade.dim() == 3:  # measures without subtopics read the largest grade of each candidate
+            grade, subtopics = grade.amax(-1), grade
+        elif mask is None and grade.is_cpu and (grade[:, -1:] < 0).any():
+            _notice_padding(preds, grade)
+    else:
+        judged, errors = judged_items(target, preds, "preds [Q, D] of scores", limit=preds.shape[1])
     if tie_break is not None:
-        errors = errors + bad_tie_break(tie_break, mask, judged.ignored)
+        errors = errors + bad_tie_break(tie_break, mask, None if judged is None else judged.ignored)
     if exclude is not None:
         pairs, bad = excluded_pairs(exclude, preds)
         errors = errors + bad
-    if not preds.shape[1]:
-        preds, tie_break = one_column(preds), None
-        mask = torch.zeros_like(preds, dtype=torch.bool)  # the added column is padding
-    return CatalogueLayout(errors, validate, preds, judged, mask, tie_break, pairs)
-
-
-def _dense(
-    preds: Tensor, target: Tensor, mask: Tensor | None, exclude: object, tie_break: Tensor | None, validate: bool
-) -> DenseLayout:
-    if target.shape[:2] != preds.shape or 0 in target.shape[2:]:
-        raise ValueError(
-            f"Expected target of preds' shape {list(preds.shape)} (a grade per candidate), with one more dimension (a"
-            f" grade per candidate and subtopic), or [{preds.shape[0]}] (the column of the positive), a (query, item)"
-            f" tuple or a list of {preds.shape[0]} id tensors, got shape {list(target.shape)}"
-            f"{way_out(target, 'target', preds)}"
-        )
-    (grade, errors), pairs = grades(target, preds.device, mask), None
-    subtopics = grade if grade.dim() == 3 else None
-    if mask is None and grade.is_cpu and subtopics is None and (grade[:, -1:] < 0).any():
-        _notice_padding(preds, grade)
-    if tie_break is not None:
-        errors = errors + bad_tie_break(tie_break, mask)
-    if exclude is not None:
-        pairs, bad = excluded_pairs(exclude, preds)
-        errors = errors + bad
-    # Measures without subtopics read the largest grade of each candidate over all subtopics.
-    grade = grade if subtopics is None else grade.amax(-1)
-    if not preds.shape[1]:
-        preds, grade, tie_break = one_column(preds), grade.new_zeros((len(grade), 1)), None
+    if not preds.shape[1]:  # engines never read an empty row: one column of padding
+        preds, tie_break = preds.new_full((len(preds), 1), -math.inf), None
         mask = torch.zeros_like(preds, dtype=torch.bool)
-        subtopics = None if subtopics is None else subtopics.new_zeros((len(preds), 1, subtopics.shape[2]))
-    return DenseLayout(errors, validate, preds, grade, mask, tie_break, pairs, subtopics)
+        if judged is None:
+            grade = grade.new_zeros((len(grade), 1))
+            subtopics = None if subtopics is None else subtopics.new_zeros((len(grade), 1, subtopics.shape[2]))
+    if judged is None:
+        return DenseLayout(errors, validate, preds, grade, mask, tie_break, pairs, subtopics)
+    return CatalogueLayout(errors, validate, preds, judged, mask, tie_break, pairs)
 
 
 def _notice_padding(scores: Tensor, grade: Tensor) -> None:
@@ -319,16 +308,8 @@ def _notice_padding(scores: Tensor, grade: Tensor) -> None:
             warn("Read target as grades, though all numbers of a list differ; if they are ids, pass list(target)")
 
 
-def _flat(
-    preds: Tensor,
-    target: Any,
-    indexes: Tensor | None,
-    mask: Tensor | None,
-    exclude: object,
-    tie_break: Tensor | None,
-    validate: bool,
-) -> FlatRows:
-    if indexes is None:
+def _flat(preds: Tensor, batch: Batch, tie_break: Tensor | None, validate: bool) -> FlatRows:
+    if batch.indexes is None:
         raise ValueError(
             f"Expected indexes [{preds.shape[0]}] naming the query of each row of preds, got None;"
             f" pass group_sizes, the number of rows of each query, or indexes=[0] * {preds.shape[0]} for a single query"
@@ -336,10 +317,10 @@ def _flat(
     if preds.dim() != 1:
         raise ValueError(f"Expected flat preds [row] together with indexes, got preds of shape {list(preds.shape)}")
     check_floating(preds, "preds", "scores in flat rows")
-    if exclude is not None:
+    if batch.exclude is not None:
         raise ValueError("Expected no exclude for flat rows, got exclude; leave the rows out, or pass mask [row]")
-    target, indexes = on_grid(target, "target", preds), on_grid(indexes, "indexes", preds)
-    mask = None if mask is None else on_grid(mask, "mask", preds, dtype=torch.bool)
+    target, indexes = on_grid(batch.target, "target", preds), on_grid(batch.indexes, "indexes", preds)
+    mask = None if batch.mask is None else on_grid(batch.mask, "mask", preds, dtype=torch.bool)
     tie_break = None if tie_break is None else on_grid(tie_break, "tie_break", preds)
     if indexes.is_floating_point() or indexes.is_complex() or indexes.dtype in (torch.bool, torch.uint64):
         raise TypeError(
@@ -351,18 +332,15 @@ def _flat(
     return FlatRows(errors, validate, preds, grade, indexes, mask, tie_break)
 
 
-def _ranked_ids(
-    ids: Tensor, target: object, mask: Tensor | None, exclude: object, tie_break: Tensor | None, validate: bool
-) -> RankedIds:
-    if tie_break is not None:
+def _ranked_ids(ids: Tensor, batch: Batch, validate: bool) -> RankedIds:
+    if batch.tie_break is not None:
         raise ValueError("Expected no tie_break for integer preds (ids already ranked), got tie_break; leave it out")
-    if mask is not None:
-        mask = on_grid(mask, "mask", ids, dtype=torch.bool)
+    mask = None if batch.mask is None else on_grid(batch.mask, "mask", ids, dtype=torch.bool)
     ids = integer_ids(ids, "preds", "target")
-    judged, errors = judged_items(target, ids, "integer preds (ids, best first)", limit=None)
+    judged, errors = judged_items(batch.target, ids, "integer preds (ids, best first)", limit=None)
     pairs = None
-    if exclude is not None:
-        pairs, bad = excluded_pairs(exclude, ids, catalogue=False)
+    if batch.exclude is not None:
+        pairs, bad = excluded_pairs(batch.exclude, ids, catalogue=False)
         errors = errors + bad
     # Engines do not support empty rows, so lists without positions get one position of padding.
     if not ids.shape[1]:

@@ -374,9 +374,11 @@ def type_of(x: Any, name: str) -> str:
         return f"list of masked arrays; pass numpy.ma.stack({name})"
     lengths = {len(one) for one in x if hasattr(one, "__len__")} if isinstance(x, list) else set()
     if len(lengths) > 1:
+        kinds = {numpy.asarray(one).dtype.kind for one in x if len(one)}
+        padding = False if kinds == {"b"} else "-torch.inf" if "f" in kinds else -1  # what means "no candidate"
         return (
             f"lists of {min(lengths)} to {max(lengths)} numbers; pass torch.nn.utils.rnn.pad_sequence("
-            f"[torch.as_tensor(x) for x in {name}], True, {_padding(x)})"
+            f"[torch.as_tensor(x) for x in {name}], True, {padding})"
         )
     return type(x).__name__
 
@@ -393,24 +395,13 @@ def _of_array(x: Any, name: str) -> str:
         return f"; pass numpy.unique({name}, return_inverse=True)[1]"
     for method in ("tolist", "to_list"):
         made: Any = getattr(x, method, list)()
-        ids = (
-            name in ("target", "exclude")
-            and isinstance(made, list)
-            and made
-            and all(hasattr(one, "__len__") for one in made)
-        )
-        if (isinstance(tensor_of(made), Tensor) and made) or ids:
+        ids = name in ("target", "exclude") and isinstance(made, list) and all(hasattr(x, "__len__") for x in made)
+        if made and (ids or isinstance(tensor_of(made), Tensor)):
             return f"; pass {name}.{method}()"
     try:
         return f"; pass numpy.asarray({name}, 'float64')" if numpy.asarray(x, "float64").size else ""
     except (TypeError, ValueError):
         return ""
-
-
-def _padding(lists: list) -> object:
-    """What means "no candidate" in lists of bools, ids or scores."""
-    kinds = {numpy.asarray(one).dtype.kind for one in lists if len(one)}
-    return False if kinds == {"b"} else "-torch.inf" if "f" in kinds else -1
 
 
 def shape_of(x: object) -> list[int] | str:
@@ -441,11 +432,6 @@ def comparable(x: Tensor) -> Tensor:
     return x.long() if x.dtype in (torch.uint16, torch.uint32) else x
 
 
-def one_column(preds: Tensor) -> Tensor:
-    """Replace scores of width 0 with one column of -inf, so that engines never read an empty row."""
-    return preds.new_full((preds.shape[0], 1), float("-inf"))
-
-
 # Number of columns of blocks of scores, until they are read.
 UNKNOWN = 2**31
 
@@ -463,9 +449,8 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
     num_queries, device, dense = preds.shape[0], preds.device, beside.startswith("preds [Q, D]")
     errors = no_errors(device)
     judged: JudgedItems
-    target = (
-        target if isinstance(target, list | Tensor) else tensor_of(_of_sparse(target, "target", num_queries, limit))
-    )
+    if not isinstance(target, list | Tensor):
+        target = tensor_of(_of_sparse(target, "target", num_queries, limit))
     if isinstance(target, Tensor):
         check_tensor(target, "target")
     if isinstance(target, tuple):
@@ -473,17 +458,16 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
     elif isinstance(target, list):
         longest = max((len(x) for x in target if isinstance(x, list | numpy.ndarray)), default=0)
         if dense and longest and longest == limit:
-            alike = all(len(x) == longest for x in target)
-            grades_of_lists = (
-                "torch.as_tensor(target)"
-                if alike
-                else "pad_sequence([torch.as_tensor(x) for x in target], True), with a mask,"
-            )
+            grades_of_lists = "torch.as_tensor(target)"
+            if any(len(x) != longest for x in target):
+                grades_of_lists = "pad_sequence([torch.as_tensor(x) for x in target], True), with a mask,"
             raise ValueError(
                 f"Expected target to be grades or ids, got lists of {limit} numbers for {limit} candidates, which can"
                 f" be both; pass {grades_of_lists} if they are grades, [torch.as_tensor(x) for x in target] if ids"
             )
-        judged = _of_lists(target, num_queries, device)
+        items, sizes = _id_lists(target, "target", num_queries, device)
+        start = torch.tensor([0, *accumulate(sizes)], device="cpu")
+        judged = Ragged(items, torch.ones_like(items, dtype=torch.int8), start)
     elif isinstance(target, Tensor) and target.shape[:1] == preds.shape[:1] and target.dim() in (1, 2):
         items = integer_ids(target, "target", beside).to(device=device).long()
         # A label of -100 ignores its query, but in padded ids -100 is padding like any other negative.
@@ -505,12 +489,6 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
     if (again := judged.again()) is not None:
         errors = count(Problem.DUPLICATE_TARGETS, again, others=errors)
     return judged, errors
-
-
-def _of_lists(target: list, num_queries: int, device: torch.device) -> Ragged:
-    items, sizes = _id_lists(target, "target", num_queries, device)
-    start = torch.tensor([0, *accumulate(sizes)], device="cpu")
-    return Ragged(items, torch.ones_like(items, dtype=torch.int8), start)
 
 
 def _id_lists(lists: list, name: str, num_queries: int, device: torch.device) -> tuple[Tensor, list[int]]:

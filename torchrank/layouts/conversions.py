@@ -147,13 +147,8 @@ def spread(layout: CatalogueLayout | RankedIds) -> DenseLayout:
         if layout.ignored is not None:  # an ignored query gets no candidates, so that its scores cannot be bad values
             counts = ~layout.ignored.unsqueeze(-1)
             mask = counts.expand_as(grades) if mask is None else mask & counts
-        fields: Any = {
-            "tie_break": layout.tie_break,
-            "exclude": layout.exclude,
-            "ignored": layout.ignored,
-            "costs": layout.costs,
-        }
-        return DenseLayout(layout.errors, layout.validate, layout.scores, grades, mask, **fields)
+        head = layout.errors, layout.validate, layout.scores, grades, mask, layout.tie_break, layout.exclude
+        return DenseLayout(*head, ignored=layout.ignored, costs=layout.costs)
     return spread_lists(layout, items, grade, *listed_ids(layout, items, grade))
 
 
@@ -377,7 +372,7 @@ def _joined(name: str, parts: list[dict[str, Any]]) -> Tensor | None:
     fields = [
         torch.zeros_like(part["scores"], dtype=torch.bool) if part[name] is None else part[name] for part in parts
     ]
-    return fields[0] if len(fields) == 1 else torch.cat(fields)
+    return torch.cat(fields)
 
 
 def _of_rows(layout: FlatRows, groups: Tensor) -> FlatRows:

@@ -337,17 +337,10 @@ def difference_table(
         low, high, error = interval_of(a - b, differences, level, method)
         sides = min(int((differences <= 0).sum()), int((differences >= 0).sum()))
         p = min(1.0, 2 * (1 + sides) / (1 + len(differences))) if len(differences) > 1 else float("nan")
-        compared: dict[str, Any] = {
-            "measure": key,
-            "a": names[0],
-            "b": names[1],
-            "mean_a": a,
-            "mean_b": b,
-            "difference": a - b,
-        }
-        compared |= {"standard error": error, "low": low, "high": high, "p": p}
+        row: dict[str, Any] = {"measure": key, "a": names[0], "b": names[1], "mean_a": a, "mean_b": b}
+        row |= {"difference": a - b, "standard error": error, "low": low, "high": high, "p": p}
         queries = (int(state[Sum.QUERIES]) for state in (first_state, second_state))
-        rows.append(compared | dict(zip(("queries_a", "queries_b"), queries)))
+        rows.append(row | dict(zip(("queries_a", "queries_b"), queries)))
     kind = f"{100 * level:g} % interval of {tally.replicates} replicates, {method}"
     note = f"difference: a - b; low and high: {kind}, seed {tally.seed}; p is at least {2 / (tally.replicates + 1):.2g}"
     return Table.of_rows(rows, {"p": ".2g"}, [note, *notes])

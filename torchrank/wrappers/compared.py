@@ -18,7 +18,6 @@ from torchrank.names.arguments import did_you_mean
 from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import estimate_table
-from torchrank.state.measure import Measure
 from torchrank.state.scoring import score_batch
 from torchrank.state.sums import SIZE, Sum
 from torchrank.state.values import Values
@@ -131,10 +130,7 @@ class Compared(SuiteMetric):
     @bulk
     @with_options
     def update(
-        self,
-        preds: Mapping[str, Array | Ranking],
-        target: Target | None = None,
-        **options: Unpack[Options],
+        self, preds: Mapping[str, Array | Ranking], target: Target | None = None, **options: Unpack[Options]
     ) -> None:
         """Add a batch of whole queries. ``preds`` is a dict from the name of each system to its scores.
 
@@ -283,19 +279,10 @@ class Compared(SuiteMetric):
         if test == "anytime":
             rows = [pair.anytime() for pair in rows]
             p_values = [pair.p for pair in rows]
-        return comparison_of(
-            rows,
-            p_values,
-            test=test,
-            correction=correction or ("none" if test == "tukey" else "holm"),
-            family=family,
-            alpha=alpha,
-            level=level,
-            margin=margin,
-            power=power,
-            baseline=baseline,
-            notes=self.notes,
-        )
+        correction = correction or ("none" if test == "tukey" else "holm")
+        options: dict[str, Any] = {"family": family, "alpha": alpha, "level": level, "margin": margin, "power": power}
+        options |= {"test": test, "correction": correction, "baseline": baseline, "notes": self.notes}
+        return comparison_of(rows, p_values, **options)
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Plot the differences of :meth:`comparison` with their intervals; or results, as :class:`torchrank.Sliced`.
@@ -310,10 +297,45 @@ class Compared(SuiteMetric):
         return self.comparison().forest(ax) if val is None and self.pairs else super().plot(val, ax)
 
     def _statistics(self, sums: Tensor, pair: int, metric: int, turned: bool) -> PairStatistics:
-        """The statistics of a pair and a metric, by their numbers, from the whole vector of sums."""
+        """The statistics of a pair and a metric, by their numbers, from the whole vector of sums.
+
+        With ``turned`` those of the second system against the first.
+        """
         a, b = (self.systems[n] for n in self.pairs[pair])
         key, measure = list(self.tally.metrics.items())[metric]
-        return _statistics(self._pairs(sums)[pair, metric], key, measure, (a, b), turned)
+        sums = self._pairs(sums)[pair, metric]
+        more = {kind: float(sums[SIZE + kind]) for kind in Pair}
+        if turned:
+            a, b = b, a
+            swapped = {Pair.A: Pair.B, Pair.AA: Pair.BB, Pair.ABOVE: Pair.BELOW}
+            more |= {kind: more[other] for pair in swapped.items() for kind, other in (pair, pair[::-1])}
+            more |= {kind: -more[kind] for kind in (Pair.D, Pair.DDD)}
+        n, weight = int(sums[Sum.QUERIES]), float(sums[Sum.W])
+        mean_a = more[Pair.A] / weight if weight > 0 else math.nan
+        # The mean of the differences is exact where the difference of the means is rounded.
+        mean_b = mean_a + float(state.mean(sums[:SIZE])) * (-1 if turned else 1)
+        error = float(state.standard_error(sums[:SIZE], torch.tensor(float(n), device="cpu"))) if n > 1 else math.nan
+        sd, skewness = math.nan, math.nan
+        if n > 1:
+            mean = more[Pair.D] / n
+            second = max(0.0, more[Pair.DD] / n - mean**2)
+            sd = math.sqrt(second * n / (n - 1))
+            third = more[Pair.DDD] / n - 3 * mean * more[Pair.DD] / n + 2 * mean**3
+            skewness = third / second**1.5 if second > 0 else math.nan
+        relative = math.nan
+        if n > 1 and mean_a:
+            # sum(w^2 (b - r a)^2) from sum(w^2 d^2) = AA + BB - 2 AB
+            ratio, dd = mean_b / mean_a, float(sums[Sum.SQUARES])
+            ab = (more[Pair.AA] + more[Pair.BB] - dd) / 2
+            square = more[Pair.BB] - 2 * ratio * ab + ratio**2 * more[Pair.AA]
+            relative = math.sqrt(max(0.0, square) * n / (n - 1)) / weight / abs(mean_a)
+        above, below = int(more[Pair.ABOVE]), int(more[Pair.BELOW])
+        higher = measure.higher_is_better is not False
+        wins, losses = (above, below) if higher else (below, above)
+        further: dict[str, Any] = {"wins": wins, "ties": n - above - below, "losses": losses, "skewness": skewness}
+        further |= {"unpaired": int(more[Pair.UNPAIRED]), "effective": float(state.effective_size(sums[:SIZE]))}
+        further |= {"higher_is_better": higher, "relative_standard_error": relative}
+        return PairStatistics(key, a, b, n, mean_a, mean_b, error, float(max(0, n - 1)), sd, **further)
 
 
 def system_names(systems: Sequence[str]) -> list[str]:
@@ -366,53 +388,3 @@ def pair_sums(first: Values, second: Values) -> Tensor:
     }
     further = torch.stack([columns[kind].sum(1) for kind in Pair], dim=1)
     return torch.cat([state.summed(d, w, count, torch.zeros_like(count), none), further], dim=1)
-
-
-def _statistics(sums: Tensor, key: str, metric: Measure, names: tuple[str, str], turned: bool) -> PairStatistics:
-    """The statistics of a pair from its sums [PAIR_SIZE]; with ``turned`` those of the second against the first."""
-    more = {kind: float(sums[SIZE + kind]) for kind in Pair}
-    if turned:
-        names = names[1], names[0]
-        swapped = {Pair.A: Pair.B, Pair.AA: Pair.BB, Pair.ABOVE: Pair.BELOW}
-        more |= {kind: more[other] for a, b in swapped.items() for kind, other in ((a, b), (b, a))}
-        more |= {kind: -more[kind] for kind in (Pair.D, Pair.DDD)}
-    n, weight = int(sums[Sum.QUERIES]), float(sums[Sum.W])
-    mean_a = more[Pair.A] / weight if weight > 0 else math.nan
-    # The mean of the differences is exact where the difference of the means is rounded.
-    mean_b = mean_a + float(state.mean(sums[:SIZE])) * (-1 if turned else 1)
-    error = float(state.standard_error(sums[:SIZE], torch.tensor(float(n), device="cpu"))) if n > 1 else math.nan
-    sd, skewness = math.nan, math.nan
-    if n > 1:
-        mean = more[Pair.D] / n
-        second = max(0.0, more[Pair.DD] / n - mean**2)
-        sd = math.sqrt(second * n / (n - 1))
-        third = more[Pair.DDD] / n - 3 * mean * more[Pair.DD] / n + 2 * mean**3
-        skewness = third / second**1.5 if second > 0 else math.nan
-    relative = math.nan
-    if n > 1 and mean_a:
-        # sum(w^2 (b - r a)^2) from sum(w^2 d^2) = AA + BB - 2 AB
-        ratio, dd = mean_b / mean_a, float(sums[Sum.SQUARES])
-        ab = (more[Pair.AA] + more[Pair.BB] - dd) / 2
-        square = more[Pair.BB] - 2 * ratio * ab + ratio**2 * more[Pair.AA]
-        relative = math.sqrt(max(0.0, square) * n / (n - 1)) / weight / abs(mean_a)
-    above, below = int(more[Pair.ABOVE]), int(more[Pair.BELOW])
-    higher = metric.higher_is_better is not False
-    wins, losses = (above, below) if higher else (below, above)
-    return PairStatistics(
-        key,
-        *names,
-        n,
-        mean_a,
-        mean_b,
-        error,
-        float(max(0, n - 1)),
-        sd,
-        relative_standard_error=relative,
-        wins=wins,
-        ties=n - above - below,
-        losses=losses,
-        skewness=skewness,
-        unpaired=int(more[Pair.UNPAIRED]),
-        effective=float(state.effective_size(sums[:SIZE])),
-        higher_is_better=higher,
-    )

@@ -122,7 +122,9 @@ class PerQuery(SummedMetric):
             rows = self._rows(ids, values, final_weights, counted, batch.weights is None)
         with LOCK:
             self._set("sums", self.sums + batch_values.errors.amax(0).to(self.sums))
-            self._append(rows)
+            for field, part in rows.items():
+                earlier = [x.to(part.device) for x in getattr(self, f"{self._state}:{field}")]
+                self._set(field, appended(*_alike(earlier, [part])))
         self.notice_cut(batch.indexes)
 
     def _rows(self, ids: Tensor, values: Tensor, weights: Tensor, counted: Tensor, alike: bool) -> dict[str, Tensor]:
@@ -142,24 +144,14 @@ class PerQuery(SummedMetric):
         """The dtype of values on a device, which may have no float64."""
         return min(self.dtype_of_values, widest_float(device), key=lambda dtype: dtype.itemsize)
 
-    def _append(self, rows: dict[str, Tensor]) -> None:
-        for field, part in rows.items():
-            earlier = [x.to(part.device) for x in getattr(self, f"{self._state}:{field}")]
-            self._set(field, appended(*_alike(earlier, [part])))
-
     def _fields(self) -> dict[str, Tensor]:
         """Each field as one tensor [query, column]."""
         dtype = self._dtype_on(self.device)
-        empty = {
-            "ids": torch.empty((0, 1), dtype=torch.int64, device=self.device),
-            "values": torch.empty((0, len(self.metrics)), dtype=dtype, device=self.device),
-            "weights": torch.empty((0, 0), dtype=dtype, device=self.device),
-            "counted": torch.empty((0, 0), dtype=torch.bool, device=self.device),
-        }
         fields = {}
-        for field in FIELDS:
+        for field, width, kind in zip(FIELDS, (1, len(self.metrics), 0, 0), (torch.int64, dtype, dtype, torch.bool)):
             parts = [self.moved(x, self.device) for x in getattr(self, f"{self._state}:{field}")]
-            fields[field] = torch.cat(_alike(parts, [])[0]) if parts else empty[field]
+            empty = torch.empty((0, width), dtype=kind, device=self.device)
+            fields[field] = torch.cat(_alike(parts, [])[0]) if parts else empty
         return fields
 
     # ---- compute -----------------------------------------------------------------------------------------------

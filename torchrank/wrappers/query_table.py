@@ -232,12 +232,11 @@ class QueryTable:
 
         For ``aggregation="none"`` the values in the order of the ids, float32 [query].
         """
-        return {label: self._result(label) for label in self.columns}
-
-    def _result(self, label: str) -> Tensor:
-        metric = self._metrics[label]
-        total, rows = self._sums(label)
-        return metric._narrow(metric.value_of(total, None if from_sums(metric.aggregation) else rows))
+        results = {}
+        for label, metric in self._metrics.items():
+            total, rows = self._sums(label)
+            results[label] = metric._narrow(metric.value_of(total, None if from_sums(metric.aggregation) else rows))
+        return results
 
     def values(self) -> dict[str, float]:
         """The result of every metric by label, in double precision as in :meth:`summary`; NaN for several values.
@@ -375,7 +374,9 @@ class QueryTable:
 
     def _slices(self, slices: Any) -> dict[str, np.ndarray]:
         """bool [query] by the name of the slice: whether a query is in it."""
-        groups = self._known_groups().tolist() if slices is None else list(self._aligned(slices, "slices"))
+        if slices is None and self.groups is None:
+            raise ValueError("Expected a table with groups, got none; pass a dict from id to slice")
+        groups = self.groups.tolist() if slices is None else self._aligned(slices, "slices")  # type: ignore[union-attr]
         names = list({name for name in groups if name is not None and name == name})  # NaN = in no slice
         try:
             names.sort()
@@ -390,11 +391,6 @@ class QueryTable:
         numbers = {name: number for number, name in enumerate(names)}
         number = np.array([numbers.get(group, -1) for group in groups])
         return {text: number == numbers[name] for text, name in texts.items()}
-
-    def _known_groups(self) -> np.ndarray:
-        if self.groups is None:
-            raise ValueError("Expected a table with groups, got none; pass a dict from id to slice")
-        return self.groups
 
     def deltas(self, other: QueryTable, label: str, most: int | None = 10) -> Table:
         """The queries with the largest losses from this table to another one, the largest first.

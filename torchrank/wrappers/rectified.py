@@ -240,10 +240,8 @@ class Rectified(Compared):
         with torch.no_grad():
             judge = self._scored(batches)
             if human is None:
-                people, judged = (
-                    judge,
-                    torch.zeros(judge[0].num_queries, dtype=torch.bool, device=judge[0].values.device),
-                )
+                people = judge
+                judged = torch.zeros(judge[0].num_queries, dtype=torch.bool, device=judge[0].values.device)
             else:
                 of_people, grades = (human, None) if isinstance(human, Ranking | Mapping) else (preds, human)
                 try:
@@ -286,8 +284,7 @@ class Rectified(Compared):
         outside = (inside.sum(1) != 1).sum().view(1).to(judge[0].values)
         kinds = [_kinds(one, other) for one, other in zip(judge, people)]
         pairs = [pair_sums(kinds[a][Kind.HUMAN], kinds[b][Kind.HUMAN]) for a, b in self.pairs]
-        for a, b in self.pairs:
-            kinds.append(_kinds(_difference(judge[a], judge[b]), _difference(people[a], people[b])))
+        kinds += [_kinds(*(_difference(x[a], x[b]) for x in (judge, people))) for a, b in self.pairs]
         sums = (self.tally.sums(one, None, inside.unbind(1)) for found in kinds for one in found)
         self._add([*pairs, outside, *sums])
 
@@ -413,10 +410,7 @@ class Rectified(Compared):
 
 
 def of_tables(
-    suite: Suite,
-    judge: Mapping[str, QueryTable],
-    people: Mapping[str, QueryTable],
-    strata: Mapping[Any, Any] | None,
+    suite: Suite, judge: Mapping[str, QueryTable], people: Mapping[str, QueryTable], strata: Mapping[Any, Any] | None
 ) -> Rectified:
     """The values of all queries by the judge, and of some by people, by the name of the system.
 

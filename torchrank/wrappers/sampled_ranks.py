@@ -249,7 +249,17 @@ class SampledRanks(BinaryMetric):
         """
         arguments.one_of("method", method, METHODS)
         arguments.number("gamma", gamma, above=0, most=1)
-        values = self._values_by_rank(parse(metric) if isinstance(metric, str) else metric)
+        metric = parse(metric) if isinstance(metric, str) else metric
+        if not isinstance(metric, RankingMetric):
+            raise TypeError(
+                f"Expected a measure of a ranking, got {type(metric).__name__}; pass a name as 'hitrate@10'"
+            )
+        if metric.aggregation != "mean" or not metric.required.relevant or metric.num_extra_sums:
+            raise ValueError(
+                f"Expected the mean of a measure of relevant candidates, got {metric.label}; rank the whole catalogue"
+            )
+        ranks = torch.arange(1, self.num_items + 2, dtype=torch.float64, device="cpu")
+        values = metric.score(Ranking.from_ranks(ranks, num_candidates=self.num_items + 1))
         share = self._shares()
         first, last = values[[0, -1]].tolist()
         line, of_share = (
@@ -280,19 +290,6 @@ class SampledRanks(BinaryMetric):
         """
         self._warn("em")
         return likeliest(self._shares(), self.num_items, self.replacement)
-
-    def _values_by_rank(self, metric: object) -> Tensor:
-        """The values of a measure at the ranks 1, ..., N + 1: float64 [N + 1]."""
-        if not isinstance(metric, RankingMetric):
-            raise TypeError(
-                f"Expected a measure of a ranking, got {type(metric).__name__}; pass a name as 'hitrate@10'"
-            )
-        if metric.aggregation != "mean" or not metric.required.relevant or metric.num_extra_sums:
-            raise ValueError(
-                f"Expected the mean of a measure of relevant candidates, got {metric.label}; rank the whole catalogue"
-            )
-        ranks = torch.arange(1, self.num_items + 2, dtype=torch.float64, device="cpu")
-        return metric.score(Ranking.from_ranks(ranks, num_candidates=self.num_items + 1))
 
     def _warn(self, method: str) -> None:
         key = (method, self.num_negatives, self.num_items)

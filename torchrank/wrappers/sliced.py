@@ -107,12 +107,7 @@ class Sliced(SuiteMetric):
             slices = [None if group is None else str(group) for group in preds.groups]
         members, counters, unknown = members_of(slices, self.names)
         self._unknown = self._unknown if unknown is None else unknown
-        self.add(
-            Batch(preds, target, **options),
-            query_ids,
-            [None, *members.T],
-            counters,
-        )
+        self.add(Batch(preds, target, **options), query_ids, [None, *members.T], counters)
 
     # ---- results -----------------------------------------------------------------------------------------------
 
@@ -139,9 +134,7 @@ class Sliced(SuiteMetric):
 
     def estimates(self, level: float | None = None, method: str = "auto") -> dict[str, dict[str, Estimate]]:
         """The estimates of each slice by key, over the queries of all workers; the name of all queries is ""."""
-        return self._estimates(self.parts(self.of_all_workers()), self._level(level), method)
-
-    def _estimates(self, parts: Tensor, level: float, method: str) -> dict[str, dict[str, Estimate]]:
+        parts, level = self.parts(self.of_all_workers()), self._level(level)
         return {name: self.tally.estimates(part, level, method) for name, part in zip(["", *self.names], parts)}
 
     def _level(self, level: float | None) -> float:
@@ -157,13 +150,19 @@ class Sliced(SuiteMetric):
         """
         level = self._level(level)
         parts, overlap = self._parts()
-        estimates = self._estimates(parts, level, method or "auto")
+        estimates = [self.tally.estimates(part, level, method or "auto") for part in parts]
         rows: dict[str, Estimate] = {}
         for key in self.tally.metrics:
-            rows |= {f"{key}/{name}" if name else key: by_key[key] for name, by_key in estimates.items()}
-            macro = _macro([by_key[key] for name, by_key in estimates.items() if name], level)
+            total, *slices = (by_key[key] for by_key in estimates)
+            rows |= {key: total} | {f"{key}/{name}": estimate for name, estimate in zip(self.names, slices)}
+            macro = _macro(slices, level)
             if isinstance(self.tally, BootstrapTally):
-                macro = _macro_of_replicates(self.tally, macro, key, parts[1:], level, method or self.tally.method)
+                known = [part for part in parts[1:] if not bool(PlainTally.values(self.tally, part)[key].isnan())]
+                if known:  # error and interval from the replicates in which each slice has a value
+                    values = torch.stack([self.tally.replicate_values(part)[key] for part in known]).mean(0)
+                    value, how = values.new_tensor(macro.value), method or self.tally.method
+                    low, high, error = (float(x) for x in interval_of(value, values, level, how))
+                    macro = replace(macro, standard_error=error, interval=Interval(low, high))
             elif overlap or method == "anytime":
                 macro = replace(macro, standard_error=math.nan, interval=NO_INTERVAL)
             rows[f"{key}/{MACRO}"] = macro
@@ -238,7 +237,10 @@ class Sliced(SuiteMetric):
         level = self._level(level)
         parts, overlap = self._parts()
         first = parts[self._at(one)]
-        second = _rest(self.tally, parts[0], first) if other == REST else parts[self._at(other)]
+        second = parts[0] - first if other == REST else parts[self._at(other)]
+        for key, sums in self.tally.of_metrics(second).items() if other == REST else ():
+            if not self.tally.metrics[key].scored_of(sums) > 0:
+                sums.zero_()  # nothing is outside of the slice: a difference of sums is rounded
         if isinstance(self.tally, BootstrapTally):
             return difference_table(self.tally, first, second, level, self.tally.method, (one, other))
         if overlap and other != REST:
@@ -311,15 +313,6 @@ def names_of(slices: Any) -> list[str]:
     return names
 
 
-def _rest(tally: PlainTally, total: Tensor, part: Tensor) -> Tensor:
-    """The sums of the queries outside of a slice, all 0 if there are none: a difference of sums is rounded."""
-    rest = total - part
-    for key, sums in tally.of_metrics(rest).items():
-        if not tally.metrics[key].scored_of(sums) > 0:
-            sums.zero_()
-    return rest
-
-
 def _macro(slices: list[Estimate], level: float) -> Estimate:
     """The mean over slices with a value, which have the same weight."""
     known = [estimate for estimate in slices if not math.isnan(estimate.value)]
@@ -328,27 +321,8 @@ def _macro(slices: list[Estimate], level: float) -> Estimate:
     variances = [(estimate.standard_error / count) ** 2 for estimate in known]
     queries, empty, scored = (sum(getattr(estimate, n) for estimate in known) for n in ("queries", "empty", "scored"))
     error, df = welch([(v, estimate.effective) for v, estimate in zip(variances, known)])
-    return Estimate(
-        value,
-        error,
-        Interval(*t_interval(value, error, df, level)),
-        queries,
-        empty,
-        scored,
-        sum(estimate.effective for estimate in known),
-    )
-
-
-def _macro_of_replicates(
-    tally: BootstrapTally, macro: Estimate, key: str, slices: Tensor, level: float, method: str
-) -> Estimate:
-    """The mean over slices with its error and interval from the replicates in which each slice has a value."""
-    known = [part for part in slices if not bool(PlainTally.values(tally, part)[key].isnan())]
-    if not known:
-        return macro
-    values = torch.stack([tally.replicate_values(part)[key] for part in known]).mean(0)
-    low, high, error = (float(x) for x in interval_of(values.new_tensor(macro.value), values, level, method))
-    return replace(macro, standard_error=error, interval=Interval(low, high))
+    interval, effective = Interval(*t_interval(value, error, df, level)), sum(estimate.effective for estimate in known)
+    return Estimate(value, error, interval, queries, empty, scored, effective)
 
 
 def _welch(

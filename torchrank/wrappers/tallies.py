@@ -72,15 +72,15 @@ def hash_ids(ids: Iterable[str | bytes | int], device: torch.device | str | None
     """
     if isinstance(ids, str | bytes):
         raise TypeError(f"Expected ids to be a list of texts, got one text, {ids!r}; pass [{ids!r}]")
-    return torch.tensor([_number(key) for key in ids], dtype=torch.int64, device=device or "cpu")
-
-
-def _number(key: object) -> int:
-    if isinstance(key, bool) or not isinstance(key, str | bytes | int):
-        raise TypeError(f"Expected ids to be text, bytes or integers, got {key!r}; convert them with str")
-    # Ids of files may have bytes that are not UTF-8, which are surrogates in a text.
-    data = key if isinstance(key, bytes) else str(key).encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little", signed=True)
+    digests = []
+    for key in ids:
+        if isinstance(key, bool) or not isinstance(key, str | bytes | int):
+            raise TypeError(f"Expected ids to be text, bytes or integers, got {key!r}; convert them with str")
+        # Ids of files may have bytes that are not UTF-8, which are surrogates in a text.
+        data = key if isinstance(key, bytes) else str(key).encode("utf-8", "surrogatepass")
+        digests.append(hashlib.blake2b(data, digest_size=8).digest())
+    numbers = [int.from_bytes(digest, "little", signed=True) for digest in digests]
+    return torch.tensor(numbers, dtype=torch.int64, device=device or "cpu")
 
 
 def splitmix64(x: Tensor) -> Tensor:
@@ -89,21 +89,12 @@ def splitmix64(x: Tensor) -> Tensor:
     Source:
         Steele, Lea and Flood, Fast splittable pseudorandom number generators, OOPSLA 2014.
     """
-    return _mixed(x + STEP)
-
-
-def _mixed(x: Tensor) -> Tensor:
-    """Mix the bits of int64 numbers, in place."""
+    x = x + STEP
     for bits, factor in ((30, FIRST), (27, SECOND)):
-        x ^= _shifted(x, bits)
+        x ^= (x >> bits).bitwise_and_(2 ** (64 - bits) - 1)  # a shift of unsigned numbers: `>>` copies the sign
         x *= factor
-    x ^= _shifted(x, 31)
+    x ^= (x >> 31).bitwise_and_(2**33 - 1)
     return x
-
-
-def _shifted(x: Tensor, bits: int) -> Tensor:
-    """``x`` shifted to the right as an unsigned number: `>>` copies the sign."""
-    return (x >> bits).bitwise_and_(2 ** (64 - bits) - 1)
 
 
 def poisson_counts(ids: Tensor, seed: int, replicates: int) -> Tensor:
@@ -119,8 +110,8 @@ def poisson_counts(ids: Tensor, seed: int, replicates: int) -> Tensor:
     hashes = -(-replicates // PER_HASH)
     key = splitmix64(torch.full((1,), seed, dtype=torch.int64, device=ids.device))
     start = splitmix64(ids ^ key)
-    steps = torch.arange(1, hashes + 1, dtype=torch.int64, device=ids.device) * STEP
-    bits = _mixed(start.unsqueeze(1) + steps).view(torch.int16)[:, :replicates]
+    steps = torch.arange(hashes, dtype=torch.int64, device=ids.device) * STEP
+    bits = splitmix64(start.unsqueeze(1) + steps).view(torch.int16)[:, :replicates]
     counts = torch.zeros(bits.shape, dtype=torch.int8, device=ids.device)
     # numpy compares short integers several times as fast as torch on the CPU.
     shares: Any

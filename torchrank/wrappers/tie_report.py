@@ -140,12 +140,7 @@ class TieReport(SummedMetric):
 
     @bulk
     @with_options
-    def update(
-        self,
-        preds: Array | Ranking,
-        target: Target | None = None,
-        **options: Unpack[Options],
-    ) -> None:
+    def update(self, preds: Array | Ranking, target: Target | None = None, **options: Unpack[Options]) -> None:
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`.
 
         Raises:
@@ -158,7 +153,9 @@ class TieReport(SummedMetric):
 
     def _add(self, batch: Batch) -> None:
         metrics = [metric for three in self._three.values() for metric in three]
-        *results, groups = score_batch([*metrics, TieGroups.in_ranks_of(metrics)], batch)
+        # Ranks beyond those that a metric reads may be unknown.
+        reach = functools.reduce(operator.or_, (metric.required for metric in metrics)).reach
+        *results, groups = score_batch([*metrics, TieGroups(reach)], batch)
         by_metric = [results[first : first + len(POLICIES)] for first in range(0, len(results), len(POLICIES))]
         tie_sums, widths = zip(*(_width(*three[1:]) for three in by_metric))
         weights = groups.final_weights
@@ -201,11 +198,8 @@ class TieReport(SummedMetric):
         shown: dict[str, Tensor] = {}
         for number, (key, three) in enumerate(self._three.items()):
             weight, tied, width = tie_sums[number]
-            shown |= {
-                f"{key}/tied": tied / weight,
-                f"{key}/width": width / weight,
-                f"{key}/width_max": self.most[0, number],
-            }
+            shown |= {f"{key}/tied": tied / weight, f"{key}/width": width / weight}
+            shown[f"{key}/width_max"] = self.most[0, number]
             for metric, policy, row in zip(three, POLICIES, policies[number]):
                 shown[f"{key}/{policy}"] = metric.transform_result(metric.result(row), row)
         queries, in_ties = parts[2]
@@ -227,10 +221,8 @@ class TieReport(SummedMetric):
         share, largest = (values[name] for name in self._overall)
         groups = "No relevant candidate is in a tie group."
         if share > 0:
-            groups = (
-                f"{share:.1%} of the queries have a relevant candidate in a tie group; the largest group has"
-                f" {largest:.0f} candidates."
-            )
+            groups = f"{share:.1%} of the queries have a relevant candidate in a tie group; "
+            groups += f"the largest group has {largest:.0f} candidates."
         notes = [groups, *(f"{key} {why}." for key, why in self.not_applicable.items())]
         return Table(columns, {heads["tied"]: ".1%"}, notes)
 
@@ -309,11 +301,6 @@ class TieGroups:
     rank_decides = False
     check = None
     num_extra_sums = 0
-
-    @classmethod
-    def in_ranks_of(cls, metrics: list[RankingMetric]) -> TieGroups:
-        """The tie groups that begin at a rank that a metric reads. Ranks behind it may be unknown."""
-        return cls(functools.reduce(operator.or_, (metric.required for metric in metrics)).reach)
 
     @property
     def required(self) -> Need:
@@ -535,7 +522,12 @@ class _Pair:
         """How much more each candidate adds to the sum of b than to the sum of a if relevant: [query, candidate]."""
         sums = []
         for ranking, column in zip(self.rankings, self.columns):
-            value, least = (metric.numerator(_single_entries(ranking, grade)) for grade in (self.relevant, 0))
+            # Each entry in a query of its own, at its ranks among the same number of candidates.
+            fields = {name: getattr(ranking, name).reshape(-1, 1) for name in ("first", "tied", "valid", "grade")}
+            number = ranking.num_candidates.repeat_interleave(ranking.first.shape[1])
+            alone = replace(ranking, **fields, num_candidates=number, complete=False, queries=None)
+            levels = (torch.full_like(alone.grade, level) for level in (self.relevant, 0))
+            value, least = (metric.numerator(replace(alone, grade=grade)) for grade in levels)
             increase = (value - least).view(ranking.first.shape)
             # Padding adds 0 to any column. The rankings lack columns that are candidates of no query.
             sums.append(torch.zeros_like(self.judged, dtype=increase.dtype).scatter_add(1, column, increase))
@@ -548,21 +540,6 @@ class _Pair:
         return replace(self.rankings[system], grade=grade.gather(1, self.columns[system]))
 
 
-def _single_entries(ranking: Ranking, grade: float) -> Ranking:
-    """Each entry in a query of its own, at its ranks among the same number of candidates: rows [query * entry]."""
-    width = ranking.first.shape[1]
-    return replace(
-        ranking,
-        first=ranking.first.reshape(-1, 1),
-        tied=ranking.tied.reshape(-1, 1),
-        grade=torch.full_like(ranking.grade.reshape(-1, 1), grade),
-        valid=ranking.valid.reshape(-1, 1),
-        num_candidates=ranking.num_candidates.repeat_interleave(width),
-        complete=False,
-        queries=None,
-    )
-
-
 def _bounds(metric: RankingMetric, pair: _Pair) -> Tensor:
     """The smallest and largest difference of each query: float64 [query, 2]."""
     a, b = pair.rankings
@@ -571,10 +548,11 @@ def _bounds(metric: RankingMetric, pair: _Pair) -> Tensor:
     most = pair.unjudged.sum(1, keepdim=True)
     numbers = torch.arange(int(most.max()) + 1, device=increase.device)
     # [query, number of relevant unjudged candidates]
-    lowest, highest = (
-        judged + _prefix_sums(torch.where(pair.unjudged, increase, worst), descending)[:, : len(numbers)]
-        for worst, descending in ((math.inf, False), (-math.inf, True))
-    )
+    bounds = []
+    for worst, descending in ((math.inf, False), (-math.inf, True)):
+        ordered = torch.where(pair.unjudged, increase, worst).sort(1, descending=descending).values
+        bounds.append(judged + torch.nn.functional.pad(running_sum(ordered), (1, 0))[:, : len(numbers)])
+    lowest, highest = bounds
     possible = numbers <= most
     skips = metric.empty_target_action == "skip"
     if skips or metric.denominator(a) is not None:
@@ -596,8 +574,3 @@ def _bounds(metric: RankingMetric, pair: _Pair) -> Tensor:
     lower = torch.where(possible, lowest, math.inf).amin(1)
     upper = torch.where(possible, highest, -math.inf).amax(1)
     return torch.where(possible.any(1, keepdim=True), torch.stack([lower, upper], 1), math.nan)
-
-
-def _prefix_sums(x: Tensor, descending: bool) -> Tensor:
-    """Sums of the first 0, 1, ... elements of each row in order of size: [query, 1 + element]."""
-    return torch.nn.functional.pad(running_sum(x.sort(1, descending=descending).values), (1, 0))
