@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+import benchmarks.busy as busy
 import benchmarks.by_measure as by_measure
 import benchmarks.kernels as kernels
 import benchmarks.launches as launches
@@ -51,6 +52,7 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     printed = {
         "trace": trace.table,
+        "busy": busy.table,
         "launches": launches.table,
         "kernels": kernels.table,
         "products": products.table,
@@ -99,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
         "--table", type=Path, nargs="?", const=True, metavar="FILE", help="measure nothing, print the (newest) file"
     )
     parser.add_argument("--stages", action="store_true", help="print where a class of torchrank.retrieval takes time")
+    parser.add_argument("--busy", action="store_true", help="print the first updates of processes on busy cores")
     parser.add_argument("--trace", action="store_true", help="measure nothing, print the calls of a batch of NDCG")
     parser.add_argument(
         "--plan", action="store_true", help="measure nothing, print how the batch of each row is ranked"

@@ -90,7 +90,7 @@ import functools
 import inspect
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import torch
 import torchmetrics.retrieval as stock
@@ -99,6 +99,7 @@ from torch import Tensor
 from torchrank.engine import rank
 from torchrank.hardware.devices import autocast_off
 from torchrank.hardware.graphs import eager
+from torchrank.hardware.threads import in_batch
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.canonical import BLOCK, Need, groups
 from torchrank.layouts.checks import explain, tensor_of
@@ -135,8 +136,20 @@ AGGREGATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 INCOMPARABLE = (torch.uint16, torch.uint32, torch.uint64)  # dtypes for which torch has no comparisons
 
+T = TypeVar("T")
+
 # Elements of padding that cost as much as a further rectangle of curves.
 OVERHEAD = 2**17
+
+
+def _in_batch(compute: Callable[..., T]) -> Callable[..., T]:
+    """Decorator for ``compute``: the kept rows are a batch."""
+
+    @functools.wraps(compute)
+    def computed(self: Any) -> T:
+        return in_batch(self.device, sum(map(len, self._parts()[0])), compute, self)
+
+    return computed
 
 
 class Retrieval(KeepsRows):
@@ -178,6 +191,9 @@ class Retrieval(KeepsRows):
         """
         self._ranked = None
         _check(preds, target, indexes)
+        in_batch(preds.device, preds.numel(), self._update, preds, target, indexes)
+
+    def _update(self, preds: Tensor, target: Tensor, indexes: Tensor) -> None:
         rows = Rows(*(tensor_of(x).detach().flatten() for x in (preds, target, indexes)))
         if self.ignore_index is not None:  # compare as int64: ignore_index may be out of range of a narrow dtype
             accepted = (rows.target if target.is_floating_point() else rows.target.long()) != self.ignore_index
@@ -320,6 +336,7 @@ class PerQuery(Retrieval):
     def empty(self, ranking: Ranking) -> Tensor:
         return self.counterpart().empty(ranking)
 
+    @_in_batch
     def compute(self) -> Tensor:
         """The aggregate over all queries: float32 []; 0 if every query was skipped.
 
@@ -523,6 +540,7 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
         (tensor([1.0000, 0.5000, 0.6667, 0.5000]), tensor([0.5000, 0.5000, 1.0000, 1.0000]))
     """
 
+    @_in_batch
     def compute(self) -> tuple[Tensor, Tensor, Tensor]:
         """Precision and recall, float32 [k], aggregated over the queries, and k itself, int64 [k].
 
@@ -661,6 +679,7 @@ class RetrievalRecallAtFixedPrecision(RetrievalPrecisionRecallCurve, stock.Retri
         (tensor(1.), tensor(3))
     """
 
+    @_in_batch
     def compute(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         """The recall, float32 [], and the k, int64 [].
 

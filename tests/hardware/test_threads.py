@@ -1,38 +1,26 @@
-"""On a busy machine a batch runs with one thread of torch, and the machine is known to be busy by what Linux tells."""
+"""A batch has a thread of torch for each core that no other process wants, as far as Linux tells."""
 
-import contextlib
+import hashlib
 import io
-import itertools
 import math
 import os
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 import torchrank as tr
-from tests.support import workers
 from torchrank.hardware import load, threads
-from torchrank.hardware.load import Load, Others, Time, Use
-
-
-class Busy(Load):
-    """A machine that other processes keep busy."""
-
-    @contextlib.contextmanager
-    def measured(self, threads):
-        yield True
+from torchrank.retrieval import RetrievalMAP, RetrievalPrecisionRecallCurve
 
 
 @pytest.fixture(params=[2, 3])
 def busy(request, monkeypatch):
     """Torch with several threads on a busy machine, on which every batch is large."""
-    monkeypatch.setattr(threads, "machine", Busy())
+    monkeypatch.setattr(threads, "free_cores", lambda: 0)
     monkeypatch.setattr(threads, "GRAIN", 1)
     torch.set_num_threads(request.param)
     yield request.param
@@ -50,21 +38,26 @@ BATCHES = {
 }
 
 
-def seen_by(metric, *args, **kwargs):
-    """The number of threads while a metric sums the values of a batch."""
-    seen = []
+def seen_in(name, work, *args, **kwargs):
+    """The number of threads at the calls of functions of a name."""
+    seen = set()
 
     def profiler(frame, event, _):
-        if event == "call" and frame.f_code.co_name == "reduce":
-            seen.append(torch.get_num_threads())
+        if event == "call" and frame.f_code.co_name == name:
+            seen.add(torch.get_num_threads())
 
     sys.setprofile(profiler)
     try:
-        metric.update(*args, **kwargs)
+        work(*args, **kwargs)
     finally:
         sys.setprofile(None)
     (number,) = seen
     return number
+
+
+def seen_by(metric, *args, **kwargs):
+    """The number of threads while a metric sums the values of a batch."""
+    return seen_in("reduce", metric.update, *args, **kwargs)
 
 
 @pytest.mark.parametrize("name", BATCHES)
@@ -74,9 +67,48 @@ def test_a_batch_is_measured_with_one_thread_on_a_busy_machine(busy, name):
     assert torch.get_num_threads() == busy
 
 
-def test_a_batch_is_measured_with_all_threads_on_a_quiet_machine(busy, monkeypatch):
-    monkeypatch.setattr(threads, "machine", Load())
-    assert seen_by(tr.MAP(), *BATCHES["dense"][0]) == busy
+@pytest.mark.parametrize(("free", "number"), [(math.inf, 3), (3, 3), (2.5, 2), (1.5, 1), (-4, 1)])
+def test_a_batch_has_a_thread_for_each_free_core_and_no_more_than_the_caller(busy, monkeypatch, free, number):
+    monkeypatch.setattr(threads, "free_cores", lambda: free)
+    assert seen_by(tr.MAP(), *BATCHES["dense"][0]) == min(number, busy)
+
+
+def test_a_batch_has_the_same_bits_with_any_number_of_threads():
+    draw = torch.Generator().manual_seed(0)
+    scores, grades = torch.rand(2000, 40, generator=draw), torch.randint(-1, 4, (2000, 40), generator=draw)
+    ties, places = (8 * scores).floor(), torch.randperm(80_000, generator=draw)
+    queries = torch.arange(2000).repeat_interleave(40)
+    batches = [
+        ((scores, grades), {}),
+        ((ties, grades), {"mask": scores > 0.1}),
+        ((ties, grades), {"tie_break": grades}),
+        ((ties, grades[:, 0]), {}),
+        ((ties.flatten(), grades.flatten()), {"indexes": queries}),
+        ((scores.flatten()[places], grades.flatten()[places]), {"indexes": queries[places]}),
+        ((scores.argsort(-1), grades[:, 0].abs()), {}),
+    ]
+    suite = tr.RankingCollection(["ndcg@5", "map", "mrr", "auroc", "recall@10", "err@10"])
+    try:
+        for args, kwargs in batches:
+            found = []
+            for number in (1, 2, 3):
+                torch.set_num_threads(number)
+                suite.reset()
+                suite.update(*args, **kwargs)
+                numbers = [*suite.score(*args, **kwargs).values(), *suite.compute().values()]
+                found.append([x.nan_to_num(-1) for x in numbers])  # empty queries of some measures are NaN
+            for others in found[1:]:
+                assert all(one.equal(other) for one, other in zip(found[0], others))
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_the_classes_of_torchmetrics_have_one_thread(busy):
+    for metric in RetrievalMAP(), RetrievalPrecisionRecallCurve():
+        args, kwargs = BATCHES["flat"]
+        assert seen_in("_binary", metric.update, args[0], args[1].clamp(0, 1), **kwargs) == 1
+        assert seen_in("rankings", metric.compute) == 1
+        assert torch.get_num_threads() == busy
 
 
 def test_measures_of_lists_and_a_bootstrap_have_one_thread(busy):
@@ -125,177 +157,58 @@ def test_threads_of_the_user_can_update_metrics_at_once(busy):
     assert all(torch.equal(one, found[0]) for one in found)
 
 
-def status_of_a_fork():
-    """The status of a process that is forked while another thread measures its batch."""
-    torch.set_num_threads(2)
-    scores, grades = torch.rand(300, 200), torch.randint(2, (300, 200))
-    tr.state.waiting.LOCK.acquire()
-    threads.machine._lock.acquire()
-    if (child := os.fork()) == 0:
-        tr.NDCG().update(scores, grades)
-        os._exit(0 if threads.machine._lock.acquire(blocking=False) else 1)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-@pytest.mark.xdist_group("processes")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_forked_process_measures_its_own_batches():
-    with workers.CONTEXT.Pool(1) as pool:
-        assert pool.apply_async(status_of_a_fork).get(60) == 0
-
-
-# ---- is the machine busy? ----------------------------------------------------------------------------------------
+# ---- free cores --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    """A clock that tests move on, on a machine with two cores of which others use `others`."""
-    clock = SimpleNamespace(now=100.0, others=1.0)
-    monkeypatch.setattr(time, "perf_counter", lambda: clock.now)
-    monkeypatch.setattr(load, "available_cores", lambda: 2)
-    monkeypatch.setattr(load, "times", dict)
-    monkeypatch.setattr(Others, "cores", lambda self: clock.others)
-    return clock
+def counts(monkeypatch):
+    """A machine with four cores. Set what it counts, and move its clock on."""
+    counts = {"running": 1, "own": 1, "now": 100.0}
+    monkeypatch.setattr(load, "_counted", (-math.inf, 0))
+    monkeypatch.setattr(load, "_running", lambda: counts["running"])
+    monkeypatch.setattr(load, "_own", lambda: counts["own"])
+    monkeypatch.setattr(load, "_quota", lambda: math.inf)
+    monkeypatch.setattr(load.time, "monotonic", lambda: counts["now"])
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 3, 4, 9}, raising=False)
+    return counts
 
 
-def run(machine, clock, seconds, waited=0.0):
-    """Whether the machine counts as busy in a batch; a quiet one judges the seconds without a core after it."""
-    with machine.measured(threads=2) as busy:
-        clock.now += seconds
-    if not busy:
-        machine.judge(seconds, waited)
-    return busy
+@pytest.mark.parametrize(
+    ("running", "own", "free"), [(1, 1, 4), (4, 4, 4), (2, 1, 3), (7, 2, -1), (0, 1, 4), (1, 3, 4)]
+)
+def test_a_core_is_free_if_no_thread_of_another_process_wants_it(counts, running, own, free):
+    counts.update(running=running, own=own)
+    assert load.free_cores() == free
 
 
-def test_a_machine_counts_as_quiet_until_a_window_of_batches_lacked_a_core():
-    machine = Load()
-    for waited, busy in ((0.002, False), (0.0, False), (0.002, True)):
-        machine.judge(0.004, waited)
-        assert machine.busy == busy
+def test_no_more_cores_are_free_than_a_quota_allows(counts, monkeypatch):
+    monkeypatch.setattr(load, "_quota", lambda: 1.5)
+    assert load.free_cores() == 1.5
+    counts.update(running=5, now=200)
+    assert load.free_cores() == 0
 
 
-@pytest.mark.parametrize(("waited", "busy"), [(0.0099, False), (0.0101, True)])
-def test_a_machine_is_busy_if_threads_lack_a_core_for_a_tenth_of_the_time(waited, busy):
-    machine = Load()
-    machine.judge(0.1, waited)
-    assert machine.busy == busy
+def test_a_system_without_affinity_has_all_its_cores(counts, monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    assert load.free_cores() == 7
 
 
-def test_a_busy_machine_is_quiet_as_soon_as_others_leave_a_core_for_each_thread(clock):
-    machine = Load()
-    assert [run(machine, clock, 0.02, 0.01), run(machine, clock, 0.02)] == [False, True]
-    clock.others = load.SLACK
-    assert not run(machine, clock, 0.02)
+def test_threads_are_counted_at_the_first_batch_and_again_after_some_milliseconds(counts):
+    counts["running"] = 3
+    assert load.free_cores() == 2
+    counts["running"] = 1
+    assert load.free_cores() == 2
+    counts["now"] += 1.01 * load.HOLDS
+    assert load.free_cores() == 4
 
 
-def test_a_busy_machine_is_tried_again_after_twice_the_time(clock):
-    machine, trials = Load(), []
-    start = clock.now
-    while clock.now < start + 20:
-        if not run(machine, clock, 0.0625, 0.0625):
-            trials.append(clock.now - start)
-    pauses = [round(after - before, 1) for before, after in itertools.pairwise(trials)]
-    assert pauses[:3] == pytest.approx([0.3, 0.4, 0.8], abs=0.1)
-    assert max(pauses) == pytest.approx(5, abs=0.1)
-
-
-def test_the_pause_is_short_again_after_a_long_quiet_time(clock):
-    machine = Load()
-    for _ in range(100):
-        run(machine, clock, 0.0625, 0.0625)
-    clock.now += 5
-    assert not run(machine, clock, 1.0, 0.0)
-    clock.now += 10
-    assert not run(machine, clock, 1.0, 1.0)
-    assert machine._next == clock.now + 0.2
-
-
-def test_a_system_that_does_not_tell_the_waits_is_quiet(clock):
-    machine, clock.others = Load(), math.inf
-    for _ in range(10):
-        with machine.measured(threads=2) as busy:
-            clock.now += 0.5
-        assert not busy
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="this system does not tell")
-def test_the_time_without_a_core_is_read_for_every_thread():
-    begun, end = threading.Event(), threading.Event()
-    thread = threading.Thread(target=lambda: (begun.set(), end.wait()))
-    thread.start()
-    begun.wait()
-    before, after = load.times(), load.times()
-    end.set()
-    thread.join()
-    assert {os.getpid(), thread.native_id} <= before.keys() & after.keys()
-    spent = [after[name] - before[name] for name in before.keys() & after.keys()]
-    assert all(time.ran >= 0 and time.waited >= 0 for time in spent)
-
-
-def test_times_of_a_batch_are_those_after_it_less_those_before_it():
-    assert Time(ran=70, waited=11) - Time(ran=50, waited=8) == (20, 3)
-
-
-@pytest.mark.parametrize(("others", "count", "waited"), [(0, 2, 0), (0.2, 2, 0), (0.3, 2, 5), (1, 2, 5), (0, 3, 5)])
-def test_waits_count_only_if_more_cores_are_wanted_than_there_are(monkeypatch, others, count, waited):
-    monkeypatch.setattr(load, "available_cores", lambda: 2)
-    # All threads want a core all the time, and take turns on one.
-    spent = [Time(ran=5 * 10**9, waited=5 * 10**9)] * count
-    assert load.lacking(spent, seconds=10, others=others) == waited
-
-
-def test_the_thread_that_waited_longest_tells_what_was_lacking(monkeypatch):
-    monkeypatch.setattr(load, "available_cores", lambda: 2)
-    spent = [Time(ran=9 * 10**9, waited=seconds * 10**9) for seconds in (1, 4, 2)]
-    assert load.lacking(spent, seconds=10, others=0) == 4
-
-
-@pytest.mark.parametrize(("others", "busy"), [(0.0, False), (math.inf, True)])
-def test_the_cores_of_others_decide_on_a_measured_batch(monkeypatch, clock, others, busy):
-    readings = iter([{-1: Time(0, 0)}, {-1: Time(0, 10**7)}])
-    monkeypatch.setattr(load, "times", lambda: next(readings))
-    machine, clock.others = Load(), others
-    with machine.measured(threads=2):
-        clock.now += 0.02
-    assert machine.busy == busy
-
-
-def test_a_quiet_machine_is_not_measured_for_a_while_after_each_verdict(monkeypatch, clock):
-    read = []
-    monkeypatch.setattr(load, "times", lambda: read.append(clock.now) or {-1: Time(0, 0)})
-    machine, clock.others = Load(), 0.0
-    for _ in range(2 * int(load.REST / 0.004)):
-        with machine.measured(threads=2):
-            clock.now += 0.004
-    # Three batches fill a window. The first window and the one after the rest give a verdict.
-    assert not machine.busy
-    assert len(read) == 2 * 2 * 3
-
-
-@pytest.fixture
-def readings(monkeypatch):
-    """Give readings of (time, use of the machine, use of this process), and find the use of others after each."""
-
-    def found(*uses):
-        given = iter(uses)
-        monkeypatch.setattr(Use, "read", lambda: Use(*next(given)))
-        others = Others()
-        return [others.cores() for _ in uses]
-
-    return found
-
-
-def test_the_cores_of_others_are_known_after_a_span(readings):
-    assert readings((5, 10, 1), (5.1, 10.2, 1.1), (6, 11, 1.75), (6.1, 19, 2)) == [math.inf, math.inf, 0.25, 0.25]
-    assert readings((0, 10, 1), (load.SPAN, 10 + load.SPAN, 1)) == [math.inf, pytest.approx(1)]
-    # The system counts in steps of 10 ms, so it may not have counted a short batch yet.
-    assert readings((5, 10, 1), (7, 11, 2.25)) == [math.inf, 0]
-    assert readings((5, 10, 1), (5.25, 10, 1.01)) == [math.inf, 0]
-
-
-def test_the_cores_of_others_are_unknown_where_the_system_hides_them(readings):
-    assert readings((5, math.nan, 1), (6, math.nan, 2)) == [math.inf, math.inf]
-    assert readings((5, 0, 1), (6, 0, 2), (7, 2, 2), (8, 2, 3)) == [math.inf, math.inf, 2, math.inf]
+@pytest.mark.parametrize(
+    ("text", "running"), [(b"0.92 2.89 3.48 12/98 30201\n", 12), (b"", 0), (b"1 2\n", 0), (b"a b c d e", 0)]
+)
+def test_a_system_that_does_not_tell_has_no_others(monkeypatch, text, running):
+    monkeypatch.setattr(load, "open", lambda *args, **kwargs: io.BytesIO(text), raising=False)
+    assert load._running() == running
 
 
 @pytest.mark.parametrize(("text", "cores"), [("max 100000", math.inf), ("150000 100000\n", 1.5), ("", math.inf)])
@@ -303,64 +216,48 @@ def test_a_container_has_the_cores_of_its_quota(monkeypatch, text, cores):
     monkeypatch.setattr(load, "open", lambda *args: io.StringIO(text), raising=False)
     load._quota.cache_clear()
     try:
-        assert load.available_cores() == min(cores, len(os.sched_getaffinity(0)))
+        assert load._quota() == cores
     finally:
         load._quota.cache_clear()
 
 
-def test_idle_cores_are_not_in_use(monkeypatch):
-    text = b"cpu  100 20 30 4000 50 6 7 8 0 0\ncpu0 1 1 1\n"
-    monkeypatch.setattr(load, "open", lambda *args, **kwargs: io.BytesIO(text), raising=False)
-    assert Use.read().machine == 171 / os.sysconf("SC_CLK_TCK")
-
-
-@pytest.mark.parametrize("text", [b"", b"\n", b"cpu 1 2 3\n", b"cpu  a b c d e f g h\n", b"0 0"])
-def test_a_file_without_the_use_of_cores_is_no_error(monkeypatch, text):
-    monkeypatch.setattr(load, "open", lambda *args, **kwargs: io.BytesIO(text), raising=False)
-    assert math.isnan(Use.read().machine)
-
-
-@pytest.mark.xdist_group("processes")
-@pytest.mark.skipif(not os.path.exists("/proc/stat"), reason="this system does not say")
-def test_a_process_that_spins_is_among_the_others():
-    others = Others()
-    with subprocess.Popen(
-        [sys.executable, "-c", "print(flush=True)\nwhile True: pass"], stdout=subprocess.PIPE
-    ) as spinning:
+@pytest.mark.skipif(not os.path.exists("/proc/loadavg"), reason="this system does not tell")
+def test_a_process_that_spins_wants_a_core_at_once():
+    command = [sys.executable, "-c", "print(flush=True)\nwhile True: pass"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as spinning:
         try:
             spinning.stdout.readline()
-            others.cores()
-            time.sleep(1)
-            found = others.cores()
+            assert any(load._running() > load._own() for _ in range(100))
         finally:
             spinning.kill()
-    assert 0.25 < found < 1.25 * os.cpu_count()
 
 
-def test_no_time_is_lacking_where_no_thread_was_seen():
-    assert load.lacking([], 1.0, float("inf")) == 0
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="this system does not tell")
+def test_threads_of_this_process_are_its_own_whatever_their_names():
+    begun, end = threading.Event(), threading.Event()
+
+    def work():
+        with open(f"/proc/self/task/{threading.get_native_id()}/comm", "w") as file:
+            file.write("a) S (b) Z 1")
+        begun.set()
+        while not end.is_set():
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 100_000)  # without Python's lock
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait()
+    try:
+        assert any(load._own() > 1 for _ in range(1000))
+    finally:
+        end.set()
+        thread.join()
 
 
-def test_a_batch_within_another_is_not_measured():
-    machine = Load()
-    with machine.measured(1) as outer, machine.measured(1) as inner:
-        assert (outer, inner) == (False, False)
-    machine.busy, machine._next = True, math.inf
-    with machine.measured(1) as outer, machine.measured(1) as inner:
-        assert outer == inner
+def test_a_system_without_a_list_of_threads_has_this_one(monkeypatch):
+    def missing(*args, **kwargs):
+        raise FileNotFoundError
 
-
-@pytest.mark.parametrize(("waited", "busy"), [(load.WAITING_SHARE, False), (load.WAITING_SHARE * 1.001, True)])
-def test_a_machine_is_busy_above_the_largest_share_of_waits(waited, busy):
-    machine = Load()
-    machine.judge(1.0, waited)
-    assert machine.busy == busy
-
-
-def test_the_cores_are_those_that_this_process_may_run_on(monkeypatch):
-    monkeypatch.setattr(load, "_quota", lambda: math.inf)
-    monkeypatch.setattr(os, "cpu_count", lambda: 7)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 3}, raising=False)
-    assert load.available_cores() == 2
-    monkeypatch.delattr(os, "sched_getaffinity")
-    assert load.available_cores() == 7
+    monkeypatch.setattr(load, "open", missing, raising=False)
+    assert load._own() == 1
+    monkeypatch.setattr(os, "listdir", missing)
+    assert load._own() == 1

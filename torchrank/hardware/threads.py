@@ -1,19 +1,18 @@
-"""The threads of torch for a batch on a CPU: all of them, or one if other processes keep the machine busy.
+"""The threads of torch for a batch on a CPU: as many as there are cores that no other process wants.
 
 torch cuts every operation into as many pieces as it has threads, and waits for all pieces. A batch is hundreds of
-operations. On a busy machine each wait can be for a thread that has lost its core, which costs milliseconds. One thread
-waits for nobody. The results are the same.
+operations. Beside a process that keeps a core busy, each wait can be for a thread that has lost its core, which costs
+milliseconds. One thread waits for nobody. The results are the same.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 import torch
 
-from torchrank.hardware.load import Load
+from torchrank.hardware.load import free_cores
 
 P = ParamSpec("P")
 
@@ -23,9 +22,6 @@ R = TypeVar("R")
 
 # torch cuts an operation into pieces if it has more elements than this.
 GRAIN = 2**15
-
-
-machine = Load()
 
 
 # Whether a batch may run with another number of threads than that of the caller.
@@ -38,17 +34,8 @@ def keep_number_of_threads(keep: bool) -> None:
     _flexible = not keep
 
 
-def _after_fork() -> None:
-    global machine
-    machine = Load()  # another thread may have held its lock, and would hold it for ever in the child
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
 def in_batch(device: torch.device, size: int, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Return ``work(*args)``; with one thread of torch if the machine is busy.
+    """Return ``work(*args)``, with fewer threads of torch if fewer cores are free.
 
     Args:
         device: the device of the batch. Accelerators need no threads.
@@ -58,13 +45,10 @@ def in_batch(device: torch.device, size: int, work: Callable[P, R], *args: P.arg
         **kwargs: its keyword arguments.
     """
     number = torch.get_num_threads()
-    if device.type != "cpu" or size <= GRAIN or number < 2 or not _flexible:
+    if device.type != "cpu" or size <= GRAIN or number < 2 or not _flexible or (free := free_cores()) >= number:
         return work(*args, **kwargs)
-    with machine.measured(number) as busy:
-        if not busy:
-            return work(*args, **kwargs)
-        torch.set_num_threads(1)
-        try:
-            return work(*args, **kwargs)
-        finally:
-            torch.set_num_threads(number)
+    torch.set_num_threads(max(1, int(free)))
+    try:
+        return work(*args, **kwargs)
+    finally:
+        torch.set_num_threads(number)
