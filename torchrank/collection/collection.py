@@ -292,10 +292,8 @@ class RankingCollection(MetricCollection):
         batch = Batch(preds, target, **options)
         members = {inner: m for inner, m in self._modules.items() if isinstance(m, RankingMetric | PerUserMetric)}
         results = score_batch(list(members.values()), batch, total=False)
-        return {
-            self._set_name(inner): metric.scored(batch, result)
-            for (inner, metric), result in zip(members.items(), results)
-        }
+        pairs = zip(members.items(), results)
+        return {self._set_name(inner): metric.scored(batch, result) for (inner, metric), result in pairs}
 
     def _calls(self, batch: Batch) -> list[tuple[Metric, tuple[Any, ...], dict[str, Any]]]:
         """Each metric with the arguments of its update. Our metrics get their values of one ranking of the batch.
@@ -416,9 +414,7 @@ class RankingCollection(MetricCollection):
         ours = {inner: metric for inner, metric in self._modules.items() if isinstance(metric, QueryMean)}
         # Sorted, so that workers with another order of members call collectives in the same order.
         states = {inner: ours[inner].of_all_workers(series) for inner in sorted(ours)}
-        return {
-            self._set_name(inner): metric.estimate_of(*states[inner], level, method) for inner, metric in ours.items()
-        }
+        return {self._set_name(inner): m.estimate_of(*states[inner], level, method) for inner, m in ours.items()}
 
     def _shown(self, values: dict[str, Any]) -> Results:
         """Results by key, with prefix and postfix. A metric that returns a dict has one key for each entry."""

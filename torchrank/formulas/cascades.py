@@ -265,9 +265,6 @@ def _first_of(
 # Gains are equal if their relative difference is at most this: the rounding of a sum depends on the order of its terms.
 EQUAL = 1e-12
 
-# Largest number of binary digits in an int32.
-MOST_DIGITS = 31
-
 
 def best_first(worth: Tensor, fading: float, top_k: int | None, weights: Tensor | None = None) -> Tensor:
     """The gain at each rank if each rank takes the remaining candidate with the largest gain.
@@ -326,12 +323,8 @@ def _order(worth: Tensor) -> Tensor:
     Returns:
         int64 [query, candidate].
     """
-    keys = list(worth.unbind(1))
-    if worth.is_cpu and len(keys) <= MOST_DIGITS and bool(((worth == 0) | (worth == 1)).all()):
-        # Zeros and ones are the digits of one number, which takes a single sort.
-        keys = [functools.reduce(lambda number, digit: 2 * number + digit, keys).to(torch.int32)]
-    # Stable sorts from the last subtopic to the first.
-    order = keys.pop().argsort(dim=-1, descending=True)
-    for key in reversed(keys):
+    *keys, last = worth.unbind(1)
+    order = last.argsort(dim=-1, descending=True)
+    for key in reversed(keys):  # stable sorts from the last subtopic to the first
         order = order.gather(-1, key.gather(-1, order).argsort(dim=-1, descending=True, stable=True))
     return order

@@ -657,9 +657,8 @@ def given_pairs(x: object, name: str, preds: Tensor, limit: int | None = None) -
     queries, device = preds.shape[0], preds.device
     if isinstance(x, list):
         item, sizes = _id_lists(x, name, queries, device)
-        query = torch.repeat_interleave(
-            torch.arange(queries, device="cpu"), torch.tensor(sizes, dtype=torch.int64, device="cpu")
-        )
+        repeats = torch.tensor(sizes, dtype=torch.int64, device="cpu")
+        query = torch.arange(queries, device="cpu").repeat_interleave(repeats)
         return query.to(device, non_blocking=True), item
     x = tensor_of(_of_sparse(x, name, queries, limit))
     pairs: Any = tuple(map(tensor_of, x)) if isinstance(x, tuple) else ()

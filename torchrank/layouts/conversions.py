@@ -164,15 +164,9 @@ def spread_lists(
     by_position = -torch.arange(ids.shape[1], dtype=torch.float32, device=ids.device).expand(ids.shape)
     missing = valid & (position == 0)
     prices = None if layout.costs is None else torch.nn.functional.pad(layout.costs, (0, items.shape[1]))
-    return DenseLayout(
-        errors,
-        False,
-        torch.cat([by_position, torch.full_like(items, float("-inf"), dtype=torch.float32)], -1),
-        torch.cat([grades, signed], -1),
-        torch.cat([ids >= 0, missing], -1),
-        ignored=layout.ignored,
-        costs=prices,
-    )
+    scores = torch.cat([by_position, torch.full_like(items, float("-inf"), dtype=torch.float32)], -1)
+    grades, mask = torch.cat([grades, signed], -1), torch.cat([ids >= 0, missing], -1)
+    return DenseLayout(errors, False, scores, grades, mask, ignored=layout.ignored, costs=prices)
 
 
 def _signed(grade: Tensor) -> Tensor:
@@ -369,9 +363,7 @@ def _joined(name: str, parts: list[dict[str, Any]]) -> Tensor | None:
     """A field of all queries; None if no part has it. Without the field, no group of a part is partly judged."""
     if all(part[name] is None for part in parts):
         return None
-    fields = [
-        torch.zeros_like(part["scores"], dtype=torch.bool) if part[name] is None else part[name] for part in parts
-    ]
+    fields = [torch.zeros_like(x["scores"], dtype=torch.bool) if x[name] is None else x[name] for x in parts]
     return torch.cat(fields)
 
 

@@ -187,12 +187,10 @@ class Compared(SuiteMetric):
     def results(self, sums: Tensor) -> dict[str, Tensor]:
         shown: dict[str, Tensor] = {}
         values, pairs = [self.tally.values(part) for part in self.parts(sums)], self._pairs(sums)
+        names = [f"{self.systems[b]}-{self.systems[a]}" for a, b in self.pairs]
         for n, key in enumerate(self.tally.metrics):
             shown |= {f"{key}/{name}": result[key] for name, result in zip(self.systems, values)}
-            shown |= {
-                f"{key}/{self.systems[b]}-{self.systems[a]}": state.mean(pairs[number, n, :SIZE])
-                for number, (a, b) in enumerate(self.pairs)
-            }
+            shown |= {f"{key}/{name}": state.mean(pair[n, :SIZE]) for name, pair in zip(names, pairs)}
         return shown
 
     def _pairs(self, sums: Tensor) -> Tensor:
@@ -374,17 +372,8 @@ def pair_sums(first: Values, second: Values) -> Tensor:
     count = both.sum(1).to(w.dtype)
     none = torch.zeros((len(a), len(state.Problem)), dtype=w.dtype, device=w.device)
     differs = d.abs() > TIE * torch.maximum(a.abs(), b.abs())
-    columns = {
-        Pair.A: w * a,
-        Pair.B: w * b,
-        Pair.AA: (w * a) ** 2,
-        Pair.BB: (w * b) ** 2,
-        Pair.D: d,
-        Pair.DD: d**2,
-        Pair.DDD: d**3,
-        Pair.ABOVE: (differs & (d > 0)).to(w.dtype),
-        Pair.BELOW: (differs & (d < 0)).to(w.dtype),
-        Pair.UNPAIRED: (scored[0] != scored[1]).to(w.dtype),
-    }
-    further = torch.stack([columns[kind].sum(1) for kind in Pair], dim=1)
+    # in the order of Pair
+    columns = [w * a, w * b, (w * a) ** 2, (w * b) ** 2, d, d**2, d**3]
+    columns += [x.to(w.dtype) for x in (differs & (d > 0), differs & (d < 0), scored[0] != scored[1])]
+    further = torch.stack([x.sum(1) for x in columns], dim=1)
     return torch.cat([state.summed(d, w, count, torch.zeros_like(count), none), further], dim=1)

@@ -91,7 +91,13 @@ class QueryTable:
                     f"Expected {label} of shape {list(self.ids.shape)}, one per id, got {list(values.shape)}"
                 )
         if self.weights is not None:
-            _check_weights(self.weights, self.labels)
+            for label in self.columns:
+                if label not in self.weights:
+                    way_out = "pass weights of 1 to weigh all queries equally"
+                    raise ValueError(f"Expected weights of {label}, got none; {way_out}")
+                if not (np.isfinite(self.weights[label]) & (self.weights[label] >= 0)).all():
+                    way_out = "set the values of skipped queries to NaN"
+                    raise ValueError(f"Expected finite weights >= 0 for {label}, got others; {way_out}")
         distinct, counts = np.unique(self.ids, return_counts=True)
         if len(distinct) < len(self.ids):
             place = int(counts.argmax())
@@ -341,12 +347,8 @@ class QueryTable:
         """
         check(level, "auto")
         parts = {name: self.where(inside) for name, inside in self._slices(slices).items()}
-        estimates = {
-            f"{label}/{name}": part._estimate(label, level, "auto")
-            for label in self.columns
-            for name, part in parts.items()
-        }
-        return estimate_table(estimates, level)
+        keys = [(label, name) for label in self.columns for name in parts]
+        return estimate_table({f"{key}/{name}": parts[name]._estimate(key, level, "auto") for key, name in keys}, level)
 
     def sliced(self, slices: Any = None) -> QueryTable:
         """The table with further columns: the values of each slice, NaN elsewhere, as ``ndcg@10/slice``.
@@ -358,18 +360,13 @@ class QueryTable:
             >>> tr.QueryTable([1, 2], {"mrr": [1.0, 0.5]}).sliced({1: "new", 2: "old"}).to_dict()
             {'id': [1, 2], 'mrr': [1.0, 0.5], 'mrr/new': [1.0, nan], 'mrr/old': [nan, 0.5]}
         """
-        inside = {"": np.ones(len(self), dtype=bool)} | {
-            f"/{name}": rows for name, rows in self._slices(slices).items()
-        }
-        columns = {
-            f"{label}{name}": np.where(rows, values, np.nan)
-            for label, values in self.columns.items()
-            for name, rows in inside.items()
-        }
-        spread = [(f"{label}{name}", label) for label in self.columns for name in inside]
-        weights = None if self.weights is None else {key: self.weights[label] for key, label in spread}
-        empty = {f"{label}{name}": rows & found for label, found in self.empty.items() for name, rows in inside.items()}
-        metrics = {key: self._metrics[label] for key, label in spread}
+        inside = {f"/{name}": rows for name, rows in self._slices(slices).items()}
+        inside = {"": np.ones(len(self), dtype=bool)} | inside
+        spread = [(f"{label}{name}", label, rows) for label in self.columns for name, rows in inside.items()]
+        columns = {key: np.where(rows, self.columns[label], np.nan) for key, label, rows in spread}
+        weights = None if self.weights is None else {key: self.weights[label] for key, label, _ in spread}
+        empty = {key: rows & self.empty[label] for key, label, rows in spread}
+        metrics = {key: self._metrics[label] for key, label, _ in spread}
         return QueryTable(self.ids, columns, weights, metrics, self.groups, empty)
 
     def _slices(self, slices: Any) -> dict[str, np.ndarray]:
@@ -421,9 +418,8 @@ class QueryTable:
         order = np.argsort(delta if self.higher_is_better[label] else -delta, kind="stable")
         order = order[~np.isnan(delta[order])][:most]
         columns = {"id": ids[order], "before": before[order], "after": after[order], "delta": delta[order]}
-        return Table(
-            {name: values.tolist() for name, values in columns.items()}, notes=[f"{label}, {len(ids)} common queries"]
-        )
+        lists = {name: values.tolist() for name, values in columns.items()}
+        return Table(lists, notes=[f"{label}, {len(ids)} common queries"])
 
     def _sums(self, label: str) -> tuple[Tensor, Tensor]:
         """The sums [SIZE] of a metric, and its (value, weight) [query, 2]."""
@@ -520,16 +516,6 @@ class QueryTable:
 
     def __repr__(self) -> str:
         return f"QueryTable of {len(self)} queries\n{self.summary()}"
-
-
-def _check_weights(weights: Mapping[str, np.ndarray], labels: Sequence[str]) -> None:
-    for label in labels:
-        if label not in weights:
-            raise ValueError(f"Expected weights of {label}, got none; pass weights of 1 to weigh all queries equally")
-        if not (np.isfinite(weights[label]) & (weights[label] >= 0)).all():
-            raise ValueError(
-                f"Expected finite weights >= 0 for {label}, got others; set the values of skipped queries to NaN"
-            )
 
 
 def _array(ids: Sequence[Any]) -> np.ndarray:

@@ -271,9 +271,8 @@ class PlainTally:
 
     def estimates(self, state: Tensor, level: float, method: str) -> dict[str, Estimate]:
         """The estimates by key, from sums [size]."""
-        return {
-            key: estimate(self.metrics[key], part, None, level, method) for key, part in self.of_metrics(state).items()
-        }
+        parts = self.of_metrics(state).items()
+        return {key: estimate(self.metrics[key], part, None, level, method) for key, part in parts}
 
     def errors(self, state: Tensor) -> Tensor:
         """Counters of bad values [kind], from sums [group, size]: for each kind the largest of all metrics."""
@@ -431,9 +430,8 @@ class SuiteMetric(SummedMetric):
             intervals = {f"{key}/{end}": x for end in ("low", "high") for key, x in zip(table["measure"], table[end])}
             val = intervals | self.compute()
         keys = [key for key in val if not key.endswith(("/low", "/high"))]
-        kinds = [
-            next((n for n, of in enumerate(self.tally.metrics) if f"{key}/".startswith(f"{of}/")), 0) for key in keys
-        ]
+        metrics = list(enumerate(self.tally.metrics))
+        kinds = [next((n for n, metric in metrics if f"{key}/".startswith(f"{metric}/")), 0) for key in keys]
         what = f"value with its {100 * self.tally.level:g} % interval" if len(keys) < len(val) else "value"
         return plot_ends(ax, val, keys, ("", "/low", "/high"), what, kinds)
 
