@@ -111,7 +111,7 @@ from torchrank.metrics.positions import MRR, HitRate
 from torchrank.metrics.roc import AUROC
 from torchrank.names.arguments import MOST
 from torchrank.ranking.ranking import Ranking, batch_order
-from torchrank.state.kept_rows import KeepsRows, Rows
+from torchrank.state.metric import KeepsRows, Rows
 
 __all__ = [
     "RetrievalAUROC",

@@ -485,7 +485,7 @@ def test_sums_of_very_many_queries_are_those_of_their_values(monkeypatch, assume
     whole.update(*args, **kwargs)
     monkeypatch.setattr("torchrank.state.scoring.MANY_VALUES", 0)
     assume(block=40)
-    monkeypatch.setattr("torchrank.state.values.Values.clone", None)
+    monkeypatch.setattr("torchrank.state.scoring.Values.clone", None)
     summed.update(*args, **kwargs)
     for key, metric in whole.items():
         found = (summed[key].num_queries, summed[key].num_empty)

@@ -29,7 +29,7 @@ from tests.support.tie_orders import Query
 from torchrank.engine.rank_layout import rank_whole
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.canonical import Need
-from torchrank.state.rank_tables import LONGEST
+from torchrank.state.scoring import LONGEST
 
 
 def test_every_measure_has_an_oracle():

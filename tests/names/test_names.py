@@ -800,7 +800,7 @@ def test_the_line_of_other_libraries_joins_those_with_the_same_setting_and_remar
 def test_a_measure_of_the_user_has_the_names_of_its_class_and_no_others(monkeypatch):
     monkeypatch.setattr(tr.RankingMetric, "registry", {**tr.RankingMetric.registry})
     monkeypatch.setattr("torchrank.names.registry.KINDS", [tr.RankingMetric.registry])
-    monkeypatch.setattr("torchrank.state.measure.KINDS", [])
+    monkeypatch.setattr("torchrank.state.metric.KINDS", [])
 
     class Own(tr.NDCG):
         name = "ownndcg"

@@ -9,8 +9,7 @@ import torch
 import torchrank as tr
 from tests.support.optional import OptionalModule
 from torchrank.names.parse import rows
-from torchrank.state.aggregation import aggregate
-from torchrank.state.sums import mean
+from torchrank.state.sums import aggregate, mean
 
 ranking = OptionalModule("pykeen.metrics.ranking")
 

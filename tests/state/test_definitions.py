@@ -12,9 +12,9 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 import torchrank as tr
 from tests.support.unread import leave_values_unread
 from torchrank.state import scoring, sums
-from torchrank.state.exact import ExactSums
-from torchrank.state.kept_rows import narrowed
-from torchrank.state.values import Values
+from torchrank.state.metric import narrowed
+from torchrank.state.scoring import Values
+from torchrank.state.sums import ExactSums
 
 NAN, INF = math.nan, math.inf
 

@@ -10,7 +10,7 @@ import torchrank as tr
 from tests.support.oracle_comparison import MANY
 from torchrank.hardware import devices
 from torchrank.layouts.arrange import arrange
-from torchrank.state import rank_tables, scoring, sums
+from torchrank.state import scoring, sums
 
 INF = float("inf")
 
@@ -69,8 +69,8 @@ def test_every_class_that_can_be_looked_up_is():
 @pytest.mark.parametrize(("candidates", "ties"), [(1, False), (2, True), (9, False), (9, True), (40, True)])
 def test_values_are_those_of_the_formulas(monkeypatch, computed, ties, candidates):
     read = []
-    table = rank_tables._read
-    monkeypatch.setattr(rank_tables, "_read", lambda metrics, *given: read.append(metrics) or table(metrics, *given))
+    table = scoring._read
+    monkeypatch.setattr(scoring, "_read", lambda metrics, *given: read.append(metrics) or table(metrics, *given))
     suite = tr.RankingCollection({f"m{place}": metric for place, metric in enumerate(looked_up())})
     batch = labels(ties, candidates)
     values, wanted = suite.score(*batch), computed(suite, *batch)
@@ -116,8 +116,8 @@ def test_a_metric_alone_has_the_state_that_it_has_in_a_suite(monkeypatch, querie
 def test_only_labels_are_looked_up(monkeypatch):
     """Lists of one item are not: the digits of a query would depend on the longest list of its batch."""
     asked = []
-    table = rank_tables._read
-    monkeypatch.setattr(rank_tables, "_read", lambda *given: asked.append(1) or table(*given))
+    table = scoring._read
+    monkeypatch.setattr(scoring, "_read", lambda *given: asked.append(1) or table(*given))
     scores, metric = torch.rand(3, 5), tr.DCG(top_k=3)
     lists, pairs = [torch.tensor([1]), torch.tensor([4]), torch.tensor([2])], (torch.arange(3), torch.tensor([1, 4, 2]))
     others = [metric.score(scores, lists), metric.score(scores, pairs)]
@@ -160,11 +160,11 @@ def test_a_label_below_the_level_leaves_its_query_empty(action, scores):
 @pytest.mark.parametrize("names", [["ndcg@3", "mrr@2"], ["ndcg@3", "mrr(unjudged=lower)@2"]])
 def test_labels_in_chunks_and_beside_metrics_of_all_candidates(monkeypatch, assume, computed, names):
     suite, batch, read = tr.RankingCollection(names), labels(ties=True), []
-    table = rank_tables._read
+    table = scoring._read
     wanted = computed(suite, *batch)
     assume(block=99)
     monkeypatch.setattr(
-        rank_tables,
+        scoring,
         "_read",
         lambda metrics, ranking, reach: read.append(ranking.num_queries) or table(metrics, ranking, reach),
     )
@@ -210,10 +210,10 @@ def test_a_class_without_a_number_for_a_rank_is_refused():
 @pytest.mark.parametrize(("room", "looked_up"), [(16 * 3, ["mrr", "ndcg", "hitrate@2"]), (16 * 3 - 1, ["hitrate@2"])])
 def test_a_table_without_room_for_all_ranks_serves_metrics_with_a_cutoff(monkeypatch, computed, room, looked_up):
     suite, batch, read = tr.RankingCollection(["mrr", "hitrate@2", "ndcg"]), labels(ties=True), []
-    table, wanted = rank_tables._read, computed(suite, *batch)
-    monkeypatch.setattr(rank_tables, "ROOM", room)
+    table, wanted = scoring._read, computed(suite, *batch)
+    monkeypatch.setattr(scoring, "ROOM", room)
     monkeypatch.setattr(
-        rank_tables, "_read", lambda metrics, *given: read.extend(x.label for x in metrics) or table(metrics, *given)
+        scoring, "_read", lambda metrics, *given: read.extend(x.label for x in metrics) or table(metrics, *given)
     )
     for key, value in suite.score(*batch).items():
         torch.testing.assert_close(value, wanted[key], rtol=1e-14, atol=1e-15, equal_nan=True)
@@ -231,9 +231,9 @@ def test_digits_far_down_a_list_are_those_of_the_formula(computed):
 
 
 def test_functions_of_the_user_and_long_cutoffs_are_not_looked_up():
-    assert tr.NDCG(top_k=rank_tables.LONGEST).rank_decides
+    assert tr.NDCG(top_k=scoring.LONGEST).rank_decides
     others = [
-        tr.NDCG(top_k=rank_tables.LONGEST + 1),
+        tr.NDCG(top_k=scoring.LONGEST + 1),
         tr.Precision(),
         tr.NDCG(top_k=3, gain={1: 2}),
         tr.DCG(top_k=3, discount=torch.rsqrt),
@@ -249,7 +249,7 @@ def test_functions_of_the_user_and_long_cutoffs_are_not_looked_up():
 def test_a_table_is_made_once(monkeypatch):
     made = []
     monkeypatch.setattr(devices, "_tensors", {})
-    monkeypatch.setattr(rank_tables.Table, "of", lambda *args, make=rank_tables.Table.of: made.append(1) or make(*args))
+    monkeypatch.setattr(scoring.Table, "of", lambda *args, make=scoring.Table.of: made.append(1) or make(*args))
     for _ in range(3):
         tr.RankingCollection(["ndcg@3", "mrr@7"]).score(*labels(ties=True))
     assert len(made) == 1

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import torchrank as tr
-from torchrank.state.exact import ExactSums
+from torchrank.state.sums import ExactSums
 
 GENERATOR = torch.Generator().manual_seed(0)
 SCORES = torch.rand(40, 9, generator=GENERATOR)

@@ -12,8 +12,7 @@ import torchrank as tr
 from tests.support.cases import cases
 from tests.support.optional import stats
 from tests.support.random_batches import batch, rng
-from torchrank.state.estimates import estimate
-from torchrank.state.sums import SIZE, Sum, summed
+from torchrank.state.sums import SIZE, Sum, estimate, summed
 
 LEVELS = (0.8, 0.95, 0.99)
 

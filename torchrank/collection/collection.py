@@ -21,13 +21,10 @@ from torchrank.names.arguments import did_you_mean, imported, one_of, unknown, w
 from torchrank.names.labels import KeyStyle, check_different, spell
 from torchrank.names.types import Array, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.estimates import Estimate, Interval, Method, estimate_table
-from torchrank.state.measure import Measure
-from torchrank.state.query_mean import QueryMean
-from torchrank.state.scoring import score_batch
-from torchrank.state.summed import SummedMetric
+from torchrank.state.metric import Measure, QueryMean, SummedMetric
+from torchrank.state.scoring import Values, score_batch
+from torchrank.state.sums import Estimate, Interval, Method, estimate_table
 from torchrank.state.synchronisation import JointReduction, WorkersDifferError
-from torchrank.state.values import Values
 from torchrank.state.waiting import Waiting
 from torchrank.statistics.drawing import COLUMN, axes_of, draw_lines, log_axis, plainly, room_for, style
 from torchrank.statistics.table import Table

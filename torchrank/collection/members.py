@@ -14,8 +14,7 @@ from torchmetrics import MeanAbsoluteError, MeanSquaredError, Metric, MetricColl
 from torchrank.layouts.checks import excluded_pairs
 from torchrank.names.labels import split
 from torchrank.names.parse import parse_all
-from torchrank.state.measure import Measure
-from torchrank.state.summed import SummedMetric
+from torchrank.state.metric import Measure, SummedMetric
 
 #: torchmetrics' metrics of single scores, by their names in a collection
 POINTWISE: dict[str, Callable[[], Metric]] = {

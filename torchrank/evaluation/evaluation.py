@@ -16,7 +16,7 @@ from torchrank.metrics.base import RankingMetric
 from torchrank.names.arguments import integer
 from torchrank.names.parse import Named
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.estimates import Interval
+from torchrank.state.sums import Interval
 from torchrank.statistics.compare import compare
 from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.intervals import check_share

@@ -12,10 +12,9 @@ import torch
 
 from torchrank.evaluation.evaluator import MEASURES, Evaluator, Options, Precision, Queries
 from torchrank.names.arguments import with_hints
-from torchrank.state.estimates import Estimate, Interval, estimate, estimate_table
-from torchrank.state.exact import ExactSums
-from torchrank.state.query_mean import QueryMean
-from torchrank.state.values import FILLS
+from torchrank.state.metric import QueryMean
+from torchrank.state.scoring import FILLS
+from torchrank.state.sums import Estimate, ExactSums, Interval, estimate, estimate_table
 from torchrank.statistics.table import Table
 from torchrank.tables.id_columns import SECOND, ObjectIds, mixed
 from torchrank.tables.pair_tables import Duplicates, NothingInCommonError, Qrels, Ties, no_common_query

@@ -21,10 +21,8 @@ from torchrank.names.types import Aggregation, Array, EmptyAction, Pairs, Repeat
 from torchrank.ranking.budgets import Cut, prefixes
 from torchrank.ranking.intervals import only, ratio
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.measure import Measure
-from torchrank.state.rank_tables import LONGEST
-from torchrank.state.scoring import score_batch
-from torchrank.state.values import FILLS, Status, Values
+from torchrank.state.metric import Measure
+from torchrank.state.scoring import FILLS, LONGEST, Status, Values, score_batch
 from torchrank.state.waiting import bulk
 
 #: a clause of error messages on bounds of differences

@@ -15,7 +15,7 @@ from torchrank.metrics.item_lists import Catalogue, PerUserMetric, Recommended
 from torchrank.names.parameters import described
 from torchrank.names.types import Array, Described, Target, call_of
 from torchrank.ranking.intervals import ratio
-from torchrank.state.values import Values
+from torchrank.state.scoring import Values
 
 __all__ = ["Aliasing", "Duplication", "Validity"]
 

@@ -24,10 +24,9 @@ from torchrank.names.arguments import plain
 from torchrank.names.parameters import derived, fixed, integer, parameter
 from torchrank.names.types import Aggregation, Array, Pairs, Repeats, Target, call_of
 from torchrank.ranking.quantities import run_starts
-from torchrank.state.measure import Measure
-from torchrank.state.scoring import score_batch
+from torchrank.state.metric import Measure
+from torchrank.state.scoring import Status, Values, score_batch
 from torchrank.state.sums import Sum
-from torchrank.state.values import Status, Values
 from torchrank.state.waiting import bulk
 
 #: attributes of a metric that describe its catalogue, by name

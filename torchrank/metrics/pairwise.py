@@ -21,7 +21,7 @@ from torchrank.names.types import Described, GainOption
 from torchrank.ranking.intervals import as_numbers, marked_rows, only, ratio
 from torchrank.ranking.quantities import Gain, cached, run_bounds, run_starts
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.values import Values
+from torchrank.state.scoring import Values
 
 __all__ = ["LRAP", "OPA", "CoverageError", "RankingLoss"]
 

@@ -24,8 +24,7 @@ from torchrank.names.parameters import flag, one_of
 from torchrank.names.types import EmptyAction
 from torchrank.ranking.intervals import only, per, ratio, row_sum
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.aggregation import MEANS, Mean
-from torchrank.state.sums import Sum, effective_size
+from torchrank.state.sums import MEANS, Mean, Sum, effective_size
 
 __all__ = ["MR", "MRR", "FirstRank", "HitRate"]
 

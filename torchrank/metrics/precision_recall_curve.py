@@ -18,8 +18,8 @@ from torchrank.names.parameters import integer, number, one_of, parameter
 from torchrank.names.types import call_of
 from torchrank.ranking.intervals import only, ratio
 from torchrank.ranking.ranking import Ranking
+from torchrank.state.scoring import FILLS, Status, Values
 from torchrank.state.sums import SIZE, Sum
-from torchrank.state.values import FILLS, Status, Values
 
 __all__ = ["ElevenPoint", "InterpolatedPrecision", "PRCurve", "RecallAtPrecision"]
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torchrank.formulas.gains import Geometric, discount_of
 from torchrank.names.parameters import number, one_of
-from torchrank.state.measure import Measure
+from torchrank.state.metric import Measure
 
 #: the worth of a rank, by name or from ranks
 Discount = Literal["none", "log2", "clipped", "reciprocal", "geometric"] | Callable[[Tensor], Tensor]

@@ -17,7 +17,7 @@ from torchrank.metrics.base import RankingMetric, RetrievedMetric
 from torchrank.names.parameters import flag, integer, number, one_of
 from torchrank.ranking.intervals import only, ratio
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.measure import Measure
+from torchrank.state.metric import Measure
 
 __all__ = ["CWL", "RBP", "RBPResidual"]
 

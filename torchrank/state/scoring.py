@@ -6,23 +6,333 @@ import functools
 import math
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from torchrank.engine import rank
-from torchrank.hardware.devices import autocast_off, scalar
+from torchrank.hardware.devices import autocast_off, cached_tensors, constant, scalar
+from torchrank.hardware.sorted_values import order_of
 from torchrank.hardware.threads import in_batch
 from torchrank.layouts.arrange import Batch, arrange_batch, notice_scores
 from torchrank.layouts.canonical import FlatRows, RankedIds
 from torchrank.layouts.checks import Problem, check_tensor, count
-from torchrank.ranking.intervals import as_numbers, number_of, only
+from torchrank.ranking.intervals import as_numbers, lost_digits_of, number_of, only
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
-from torchrank.state.rank_tables import looked_up
-from torchrank.state.values import Status, Values
+
+#: the value of an empty query by ``empty_target_action``
+FILLS = {"neg": 0.0, "pos": 1.0, "listed": 0.0, "skip": math.nan, "error": math.nan}
+
+
+class Status(IntEnum):
+    """Whether a query counts in an average."""
+
+    #: the query has a value
+    SCORED = 0
+    #: the query has nothing to measure
+    EMPTY = 1
+    #: the query does not count
+    ABSENT = 2
+
+
+@dataclass(eq=False)
+class Values:
+    """The values of the queries of a batch, or of a part of it. Nobody changes a record or its tensors.
+
+    Tensors are [query] for one metric, and [metric, query] for several, which :meth:`stack` puts together.
+    """
+
+    #: float64 [..., query]; NaN if the query is left out
+    values: Tensor
+    #: int8 [..., query]: :class:`Status`
+    status: Tensor
+    #: int64 [..., kind]: counters of bad values, see :mod:`torchrank.layouts.checks`
+    errors: Tensor
+    #: float64 [..., query]: weights of the measure times weights of the user, also of skipped queries; None = all are 1
+    weights: Tensor | None = None
+    #: what the metric sums further: [number, query] for a ranking, or lists; for several metrics a tuple
+    extra: Any = None
+    #: int64 [query]: the index of each query in its batch; None = queries are in order
+    queries: Tensor | None = None
+    #: bool [query]: queries that do not count, also if the policy for empty queries differs; None = all count
+    ignored: Tensor | None = None
+    #: the first :class:`Status` of queries that do not count in the average; for several metrics it may be a tuple
+    limit: Any = Status.ABSENT
+    #: the sums that the batch adds to the state of one metric: [SIZE + number]; None if they were not asked for
+    sums: Any = None
+
+    @classmethod
+    def stack(cls, each: Sequence[Values], queries: Tensor | None = None) -> Values:
+        """The values of several metrics for the same queries."""
+        weighted = [x for x in each if x.weights is not None]
+        return cls(
+            torch.stack([x.values for x in each]),
+            torch.stack([x.status for x in each]),
+            torch.stack([x.errors for x in each]),
+            torch.stack([x.own_weights for x in each]) if weighted else None,
+            tuple(x.extra for x in each),
+            queries,
+            each[0].ignored,
+            tuple(x.limit for x in each),
+        )
+
+    @classmethod
+    def measured(cls, metrics: Sequence[Any], each: Sequence[Values], queries: Tensor | None = None) -> Values:
+        """:meth:`stack`, with the policy of each metric for queries without a value, for which any value is given."""
+        made = cls.stack(each, queries)
+        if not made.all_scored:
+            actions = tuple(metric.empty_target_action for metric in metrics)
+            made.limit = limits(actions)
+            scored, listed, _ = made.kinds
+            values = torch.where(scored, made.values, _fills(actions, made.values.dtype, made.values.device))
+            # A query that does not count is NaN under every policy.
+            if Status.ABSENT in made.limit and any(metric.leaves_out_empty_lists for metric in metrics):
+                values = torch.where(listed, values, scalar(math.nan, values.dtype, values.device))
+            made.values = values
+        return made
+
+    def each(self, sums: Sequence[Tensor] | None = None) -> list[Values]:
+        """The values of each metric, with its sums."""
+        number = len(self.values)
+        none = [None] * number
+        columns = (
+            self.values,
+            self.status,
+            self.errors,
+            none if self.weights is None else self.weights,
+            self.extra or none,
+            [self.queries] * number,
+            [self.ignored] * number,
+            self.limit if isinstance(self.limit, tuple) else [self.limit] * number,
+            sums or none,
+        )
+        return list(map(Values, *columns))
+
+    @classmethod
+    def join(cls, parts: Sequence[Values]) -> Values:
+        """The values of several metrics for all queries of a batch, in order, from those of its parts."""
+        result = parts[0]
+        if len(parts) > 1:
+            names = ("values", "status", "own_weights", "ignored")
+            joined: dict[str, Any] = {name: _cat([getattr(part, name) for part in parts]) for name in names}
+            if all(part.weights is None for part in parts):
+                joined["own_weights"] = None
+            result = cls(
+                joined["values"],
+                joined["status"],
+                torch.stack([part.errors for part in parts]).sum(0),
+                joined["own_weights"],
+                tuple(map(_cat, zip(*(part.extra for part in parts)))),
+                _cat([part.queries for part in parts]),
+                joined["ignored"],
+                result.limit,
+            )
+        return result if result.queries is None else replace(result.take(order_of(result.queries)), queries=None)
+
+    def take(self, queries: Tensor) -> Values:
+        """The values of some queries, given by their places, int64 [query]; errors and sums stay."""
+        names = ("values", "status", "weights", "ignored")
+        cut: dict[str, Any] = {name: None if (x := getattr(self, name)) is None else x[..., queries] for name in names}
+        extra = self.extra and tuple(None if x is None else x[..., queries] for x in self.extra)
+        return replace(self, **cut, extra=extra)
+
+    def clone(self) -> Values:
+        """A copy in new memory."""
+        names = ("values", "status", "errors", "weights")
+        copies: dict[str, Any] = {name: None if (x := getattr(self, name)) is None else x.clone() for name in names}
+        return replace(self, **copies, extra=tuple(None if x is None else x.clone() for x in self.extra))
+
+    @property
+    def num_queries(self) -> int:
+        """Number of queries."""
+        return self.values.shape[-1]
+
+    @property
+    def counted(self) -> Tensor:
+        """bool [query]: the queries that count, also if no metric has a value for them."""
+        count = self.ignored
+        return torch.ones(self.num_queries, dtype=torch.bool, device=self.values.device) if count is None else ~count
+
+    @cached_property
+    def all_scored(self) -> bool:
+        """Whether every query is known to have a value: on the CPU by one read."""
+        return self.status.is_cpu and not self.status.any()
+
+    @cached_property
+    def kinds(self) -> Tensor:
+        """bool [3, ..., query]: queries with a value, with a value or empty, and queries that count in the average."""
+        limits = _limits(self.limit, self.status.dtype, self.status.device)
+        return self.status < limits.view(3, *[-1] * (self.status.dim() - 1), 1)
+
+    @cached_property
+    def all_count(self) -> bool:
+        """Whether every query is known to count in the average."""
+        return self.all_scored or (self.status.is_cpu and bool(self.kinds[2].all()))
+
+    @property
+    def own_weights(self) -> Tensor:
+        """float64 [..., query]: ``weights``, also if all are 1."""
+        values = self.values
+        return scalar(1.0, values.dtype, values.device).expand_as(values) if self.weights is None else self.weights
+
+    @cached_property
+    def final_weights(self) -> Tensor:
+        """float64 [..., query]: the weight of each query in the average, 0 for a skipped one."""
+        return self.own_weights if self.all_count else only(self.kinds[2], self.own_weights)
+
+
+@functools.cache
+def limits(actions: tuple[str, ...]) -> tuple[Status, ...]:
+    """:attr:`Values.limit` of metrics by ``empty_target_action``."""
+    return tuple(Status.EMPTY if math.isnan(FILLS[action]) else Status.ABSENT for action in actions)
+
+
+@constant
+def _limits(limit: Status | tuple[Status, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The first status that each of :attr:`Values.kinds` does not have: [3] for a number, or [3, metric]."""
+    own = torch.tensor(limit, dtype=dtype, device=device)
+    return torch.stack([torch.full_like(own, Status.EMPTY), torch.full_like(own, Status.ABSENT), own])
+
+
+@constant
+def _fills(actions: tuple[str, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The values of empty queries by the ``empty_target_action`` of each metric: [metric, 1]."""
+    return torch.tensor([FILLS[action] for action in actions], dtype=dtype, device=device).unsqueeze(-1)
+
+
+def _cat(parts: Sequence[Tensor | None]) -> Tensor | None:
+    """Concatenate tensors [..., query] of consecutive queries; None if there are none."""
+    return None if parts[0] is None else torch.cat(parts, dim=-1)  # type: ignore[arg-type]
+
+
+# Largest cutoff of a metric that is looked up.
+LONGEST = 1024
+
+# Largest number of metrics times ranks of a table with metrics without a cutoff: six numbers each, so that it is kept.
+ROOM = 2**17
+
+
+class Table(NamedTuple):
+    """Values of some metrics by the rank of the relevant candidate."""
+
+    #: float64 [metric, column]: a column for no relevant candidate, one for each rank up to ``reach``, and one for all
+    #: ranks behind it; then the same ranks again, of candidates that are not retrieved: the rank behind their list
+    values: Tensor
+    #: int8 [metric, column]
+    status: Tensor
+    #: float64 [2, metric, rank]: sums of the values over the ranks before a rank, and the digits lost in rounding them
+    sums: Tensor
+
+    @classmethod
+    def of(cls, metrics: Sequence[Any], reach: int, like: Tensor) -> Table:
+        """The table of metrics on the device of a tensor of ranks, and in its dtype.
+
+        Raises:
+            ValueError: a metric is NaN, or not 0 behind its cutoff, so ``of_one_rank`` of its class is wrong.
+        """
+        each = torch.arange(1, reach + 2, dtype=torch.float64, device="cpu")
+        # No relevant candidate; one at each rank; and one that is not retrieved, beside a list of each length.
+        lists = Ranking.from_ranks(
+            torch.cat([each.new_full((1,), -math.inf), each, torch.full_like(each, math.inf)]),
+            torch.cat([each.new_zeros(1), each, each - 1]),
+        )
+        values = Values.measured(metrics, [metric.per_query(lists) for metric in metrics])
+        values_by_rank, states = values.values, values.status
+        for metric, behind in zip(metrics, values_by_rank[:, reach + 1].tolist()):
+            if metric.top_k is not None and behind != 0:
+                raise ValueError(
+                    f"Expected {metric.label} to be 0 for a relevant candidate behind top_k, got {behind:g}; let"
+                    " of_one_rank return False"
+                )
+        for metric, unknown in zip(metrics, (values_by_rank.isnan() & (states == Status.SCORED)).any(1).tolist()):
+            if unknown:
+                raise ValueError(
+                    f"Expected a number from {metric.label} for every rank, got NaN; let of_one_rank return False"
+                )
+        ranks = values_by_rank[:, 1 : reach + 1]
+        sums = torch.nn.functional.pad(ranks.cumsum(1), (1, 0))
+        # Nobody is at rank 0, and the sums begin before rank 1.
+        sums = torch.nn.functional.pad(torch.stack([sums, lost_digits_of(ranks, sums)]), (1, 0))
+        return cls._make(
+            x.to(like.device, like.dtype if x.is_floating_point() else x.dtype, non_blocking=True)
+            for x in (values_by_rank, states, sums)
+        )
+
+
+def looked_up(metrics: Sequence[Any], ranking: Ranking) -> list[tuple[list[int], Values]]:
+    """The values that can be read from tables, for a ranking of labels: indexes of metrics, and their values."""
+    by_ties: dict[str, list[int]] = {}
+    for place, metric in enumerate(metrics):
+        if metric.rank_decides:
+            by_ties.setdefault(metric.ties, []).append(place)
+    tables: list[tuple[list[int], Values]] = []
+    for ties, places in by_ties.items():
+        places, reach = _within_room(metrics, places, ranking)
+        if not places:
+            continue
+        members = [metrics[place] for place in places]
+        each = [
+            metric.errors(ranking) if metric.validate_args else torch.zeros_like(ranking.errors) for metric in members
+        ]
+        values, status = _read(members, ranking.under(ties), reach)
+        limit = limits(tuple(metric.empty_target_action for metric in members))
+        none = (None,) * len(members)
+        tables.append((places, Values(values, status, torch.stack(each), None, none, ranking.queries, limit=limit)))
+    return tables
+
+
+def _within_room(metrics: Sequence[Any], places: list[int], ranking: Ranking) -> tuple[list[int], int]:
+    """The places of the metrics of one table, and its largest rank. A table has no room for the ranks of long lists."""
+    cut = [place for place in places if metrics[place].top_k is not None]
+    reach = max((metrics[place].top_k for place in cut), default=1)
+    if len(cut) < len(places) and (longest := _longest(ranking)) is not None:
+        ranks = max(reach, 1 << longest.bit_length())  # lists of similar length share a table
+        if ranks * len(places) <= ROOM:
+            return places, ranks
+    return cut, reach
+
+
+def _longest(ranking: Ranking) -> int | None:
+    """A number that is not below the length of any list; None = unknown without waiting for a device."""
+    # On an accelerator ``depth`` is the number of columns of scores, or 1 for lists of ids.
+    if ranking.num_candidates.is_cpu:
+        return int(ranking.num_candidates.max()) if ranking.num_queries else 0
+    return ranking.depth if ranking.depth > 1 else None
+
+
+def _read(metrics: Sequence[Any], ranking: Ranking, reach: int) -> tuple[Tensor, Tensor]:
+    """Values and status of metrics of one tie policy: float64 and int8 [metric, query]."""
+    first, tied = ranking.first, ranking.tied
+    definitions = tuple((type(metric), metric._state) for metric in metrics)
+    key = (definitions, reach, first.device, first.dtype)
+    table = cached_tensors(key, lambda: Table.of(metrics, reach, first))
+    # Column 0 is for no relevant candidate. Then come the ranks, and the ranks of candidates that are not retrieved.
+    column = first.clamp_max(reach + 1).add(tied == 0, alpha=reach + 1).mul(ranking.valid)
+    if ranking.untied:
+        return _read_columns(table, column.long().flatten())
+    # One clamp serves the columns too.
+    columns = torch.stack([column, first, first + tied]).minimum(_last(reach, first.dtype, first.device)).long()
+    values, status = _read_columns(table, columns[0].flatten())
+    # The mean over the ranks of a tie group, as a difference of sums.
+    before, up_to = table.sums.index_select(-1, columns[1:].flatten()).chunk(2, -1)
+    (total, lost), tied = up_to - before, tied.flatten()
+    return torch.where(tied > 1, (total + lost) / tied, values), status
+
+
+def _read_columns(table: Table, column: Tensor) -> tuple[Tensor, Tensor]:
+    return table.values.index_select(1, column), table.status.index_select(1, column)
+
+
+@constant
+def _last(reach: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The last column of the values, and of the sums at both ends of a tie group: [3, 1, 1]."""
+    return torch.tensor([2, 1, 1], dtype=dtype, device=device).view(3, 1, 1) * (reach + 1)
+
 
 # If a batch has more values, queries times metrics, they are summed chunk by chunk, unless a metric needs the values.
 MANY_VALUES = 2**19
@@ -35,7 +345,7 @@ def score_batch(metrics: Sequence[Any], batch: Batch, values: bool = True, total
     """Rank a batch in any layout once for all metrics, and return the values of each metric with their sums.
 
     Args:
-        metrics: metrics of rankings or of recommended lists, :class:`torchrank.state.measure.Measure`, or objects with
+        metrics: metrics of rankings or of recommended lists, :class:`torchrank.state.metric.Measure`, or objects with
             the attributes of this class.
         batch: the batch.
         values: whether to return the values of all queries. If False, the results of a very large batch have only sums,
@@ -183,7 +493,7 @@ def _over_draw(metrics: Sequence[Any], ranking: Ranking) -> list[Values]:
     like = ranking.num_candidates
     lists = Ranking.from_ranks(like.new_tensor(ranks), like.new_tensor(lengths))
     lists = replace(lists, grade=torch.full_like(lists.grade, draw.grade, dtype=ranking.grade.dtype))
-    tables = list(map(_columns, Values.measured(metrics, [metric.per_query(lists) for metric in metrics]).each()))
+    tables = list(map(_in_columns, Values.measured(metrics, [metric.per_query(lists) for metric in metrics]).each()))
     by_metric: dict[int, Values] = {}
     for ties in {metric.ties: None for metric in metrics}:
         if ties not in ("expected", "optimistic", "pessimistic"):
@@ -201,7 +511,7 @@ def _over_draw(metrics: Sequence[Any], ranking: Ranking) -> list[Values]:
     return [by_metric[n] for n in range(len(metrics))]
 
 
-def _columns(values: Values) -> Tensor:
+def _in_columns(values: Values) -> Tensor:
     """Values, weights, status and additional numbers in columns: float64 [query, number]."""
     numbers = [values.values, values.own_weights, values.status, *([] if values.extra is None else values.extra)]
     return torch.stack([x.to(values.values.dtype) for x in numbers], dim=-1)

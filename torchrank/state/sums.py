@@ -1,14 +1,26 @@
-"""The sums that form the state of a metric, and the mean and standard error computed from them."""
+"""The sums that form the state of a metric, and the numbers computed from them: aggregates, estimates and intervals."""
 
 from __future__ import annotations
 
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeGuard, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import constant, widest_float
+from torchrank.hardware.devices import constant, running_sum, widest_float
 from torchrank.layouts.checks import Problem
+from torchrank.names.arguments import one_of
+from torchrank.statistics.comparison import ANYTIME, BETTING, FEW_QUERIES
+from torchrank.statistics.distributions import normal_quantile
+from torchrank.statistics.intervals import anytime_level, t_interval, wilson
+from torchrank.statistics.table import Table
 
 
 class Sum(IntEnum):
@@ -217,3 +229,356 @@ def effective_size(sums: Tensor) -> Tensor:
 def _squarable(w: Tensor) -> Tensor:
     """Sums of weights, NaN for weights whose squares leave the range of float64."""
     return torch.where((w < LARGE) & (w > 1 / LARGE), w, float("nan"))
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A quasi-arithmetic mean of values v: outside(mean of inside(v)). Sums of inside(v) are enough for it."""
+
+    #: function of a value that is summed
+    inside: Callable[[Tensor], Tensor]
+    #: inverse of ``inside``, from the mean of the summed numbers to the mean of the values
+    outside: Callable[[Tensor], Tensor]
+    #: absolute derivative of ``outside``, as a function of the mean of the values
+    slope: Callable[[Tensor], Tensor]
+
+
+#: Lower bound of values in a geometric mean, because a single 0 would make it 0 (Robertson, CIKM 2006).
+FLOOR = 1e-5
+
+
+MEANS = {
+    "mean": Mean(lambda x: x, lambda x: x, torch.ones_like),
+    "geometric": Mean(lambda x: x.clamp_min(FLOOR).log(), torch.exp, lambda x: x),
+    "harmonic": Mean(torch.reciprocal, torch.reciprocal, torch.square),
+}
+
+
+def is_mean(how: object) -> TypeGuard[str]:
+    """Whether an aggregation is a mean in :data:`MEANS`."""
+    return isinstance(how, str) and how in MEANS
+
+
+def from_sums(how: object) -> bool:
+    """Whether an aggregation is computed from sums alone."""
+    return is_mean(how) or (isinstance(how, str) and how == "sum")
+
+
+def aggregate(how: str | Callable[[Tensor], Tensor], values: Tensor, weights: Tensor) -> Tensor:
+    """Reduce per-query values [query] by "median", "midpoint", "min", "max", "none" or a callable.
+
+    Queries of weight 0 do not count; skipped ones have weight 0. If another value is NaN, so is the result, as a
+    mean. The median is the lower weighted median: the smallest value x such that queries with values <= x have at
+    least half of the weight. If they have exactly half, "midpoint" is halfway between x and the next value.
+    """
+    if how == "none":
+        return values
+    values, weights = values[weights > 0], weights[weights > 0]
+    if not len(values) or values.isnan().any():
+        return values.new_full((), float("nan"))
+    if how in ("median", "midpoint"):
+        values, order = values.sort()
+        # Divided by the largest one, because sums of extreme weights are infinite. The two factors below tolerate
+        # rounding in the sums.
+        weights = weights[order] / weights.amax()
+        so_far, total = running_sum(weights) * 2, weights.sum()
+        lower = values[(so_far >= total * (1 - 1e-12)).int().argmax()]
+        return lower if how == "median" else (lower + values[(so_far > total * (1 + 1e-12)).int().argmax()]) / 2
+    if how in ("min", "max"):
+        return values.amin() if how == "min" else values.amax()
+    assert callable(how)
+    return torch.as_tensor(how(values), device=values.device)
+
+
+AGGREGATIONS = ("mean", "geometric", "harmonic", "sum", "median", "midpoint", "min", "max", "none")
+
+
+# Bits of the mantissa of a float64.
+MANTISSA = 53
+
+
+@dataclass(frozen=True)
+class ExactSums:
+    """The number of some values, their sum, and the sum of their squares. None of them is rounded.
+
+    A float is an integer times a power of two, so sums of floats and of their squares are fractions. The state has a
+    few hundred bytes for any number of values. Subtraction takes values away again.
+
+    Example:
+        >>> import numpy as np
+        >>> both = ExactSums.of(np.array([1e16, 1.0])) + ExactSums.of(np.array([-1e16, float("nan")]))
+        >>> both.count, both.mean
+        (3, 0.3333333333333333)
+    """
+
+    count: int
+    total: Fraction
+    squares: Fraction
+    #: numbers of values that are inf and -inf, which are not in the sums
+    infinite: tuple[int, int]
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Self:
+        """The sums of float64 [value]; NaN is left out."""
+        values = values[~np.isnan(values)].astype(np.float64, copy=False)
+        finite = values[np.isfinite(values)]
+        distinct, numbers = np.unique(finite, return_counts=True)
+        mantissas, exponents = np.frexp(distinct)
+        least = int(exponents.min(initial=0))
+        integers = (mantissas * 2.0**MANTISSA).astype(np.int64).tolist()
+        exact, counts = list(map(operator.lshift, integers, (exponents - least).tolist())), numbers.tolist()
+        unit = Fraction(2) ** (least - MANTISSA)
+        total = sum(map(operator.mul, exact, counts)) * unit
+        squares = sum(number * number * count for number, count in zip(exact, counts)) * unit**2
+        infinite = int((values == np.inf).sum()), int((values == -np.inf).sum())
+        return cls(len(values), total, squares, infinite)
+
+    def __add__(self, other: ExactSums) -> ExactSums:
+        return self._with(other, 1)
+
+    def __sub__(self, other: ExactSums) -> ExactSums:
+        return self._with(other, -1)
+
+    def _with(self, other: ExactSums, sign: int) -> ExactSums:
+        above, below = (number + sign * two for number, two in zip(self.infinite, other.infinite))
+        return ExactSums(
+            self.count + sign * other.count,
+            self.total + sign * other.total,
+            self.squares + sign * other.squares,
+            (above, below),
+        )
+
+    @property
+    def mean(self) -> float:
+        """The mean, rounded once; NaN without values."""
+        if any(self.infinite) or not self.count:
+            return self._total
+        return _rounded(self.total / self.count)
+
+    @property
+    def _total(self) -> float:
+        above, below = self.infinite
+        if above or below:
+            return math.nan if above and below else math.inf if above else -math.inf
+        return _rounded(self.total) if self.count else math.nan
+
+    def vector(self) -> Tensor:
+        """The sums of :mod:`torchrank.state.sums` for weights of 1, each rounded once: float64 [SIZE] on the CPU."""
+        state_vector = torch.zeros(SIZE, dtype=torch.float64, device="cpu")
+        state_vector[Sum.WV] = self._total if self.count else 0.0
+        state_vector[Sum.W] = state_vector[Sum.QUERIES] = state_vector[Sum.W2] = self.count
+        if not state_vector[Sum.WV].isfinite():
+            state_vector[Sum.SQUARES : Sum.W2] = math.nan
+        elif self.count:
+            around = [
+                Fraction(number) for number in centres(state_vector[Sum.WV : Sum.W] / state_vector[Sum.W]).tolist()
+            ]
+            second = [self.squares - 2 * c * self.total + self.count * c * c for c in around]
+            first = [self.total - self.count * c for c in around]
+            rounded = list(map(_rounded, second + first))
+            state_vector[Sum.SQUARES : Sum.W2] = torch.tensor(rounded, dtype=torch.float64, device="cpu")
+        return state_vector
+
+
+def _rounded(number: Fraction) -> float:
+    """The nearest float64."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+#: the way to compute an interval
+Method = Literal["auto", "t", "wilson", "anytime"]
+
+#: A spread below this share of the value can be rounding of equal values.
+ROUNDING = 1e-10
+
+#: Replicates of the bootstrap of an aggregation that is a function of the user.
+REPLICATES = 1000
+
+
+class Interval(NamedTuple):
+    """A confidence interval. Both ends are NaN if the queries do not show how far values spread."""
+
+    low: float
+    high: float
+
+
+NO_INTERVAL = Interval(math.nan, math.nan)
+
+
+class Estimable(Protocol):
+    """A metric whose value and standard error are functions of its sums."""
+
+    value_range: ClassVar[tuple[float, float]]
+    aggregation: Any
+
+    @property
+    def definition_name(self) -> str:
+        """The name of the metric, for errors."""
+
+    def value_of(self, sums: Tensor, rows: Tensor | None = None) -> Tensor:
+        """The value."""
+
+    def error_of(self, sums: Tensor) -> Tensor:
+        """The standard error of the value."""
+
+    def scored_of(self, sums: Tensor) -> Tensor:
+        """The number of queries with a value."""
+
+    def transform_result(self, average: Tensor, sums: Tensor) -> Tensor:
+        """The value of an average."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value, and how far it can be trusted."""
+
+    value: float
+    standard_error: float
+    interval: Interval
+    #: number of queries, empty ones included
+    queries: int
+    #: number of empty queries, which have nothing to measure
+    empty: int
+    #: number of queries with a value
+    scored: int
+    #: (sum of weights)^2 / sum of squared weights of the queries with a value: their number if weights are equal
+    effective: float
+
+    def row(self) -> dict[str, float | int]:
+        """The numbers by the names of the columns of a table."""
+        low, high = self.interval
+        return {
+            "value": self.value,
+            "standard error": self.standard_error,
+            "low": low,
+            "high": high,
+            "queries": self.queries,
+            "empty": self.empty,
+            "effective": self.effective,
+        }
+
+
+def estimate(
+    metric: Estimable, sums: Tensor, rows: Tensor | None = None, level: float = 0.95, method: str = "auto"
+) -> Estimate:
+    """The estimate of one metric.
+
+    Args:
+        metric: the metric, which defines its value and its standard error.
+        sums: its sums [SIZE].
+        rows: its per-query (value, weight), float64 [query, 2]; None for a mean.
+        level: probability with which the interval contains the expected value, above 0 and below 1.
+        method: "auto", "t", "wilson" or "anytime", see :meth:`QueryMean.interval`.
+    """
+    check(level, method)
+    sums = sums.detach().to("cpu", torch.float64)
+    rows = None if rows is None else rows.detach().to("cpu", torch.float64)
+    error, scored = math.nan, float(metric.scored_of(sums))
+    value_tensor, interval = metric.value_of(sums, rows), NO_INTERVAL
+    if rows is None:
+        if value_tensor.numel() == 1:
+            error = float(metric.error_of(sums))
+            interval = _of_mean(metric, sums, float(value_tensor), error, level, method)
+    else:
+        ends = metric.transform_result(
+            torch.tensor(_of_rows(metric, rows, level, method), dtype=torch.float64, device="cpu"), sums
+        )
+        interval = Interval(*ends.sort().values.tolist())  # 1 / mean rank exchanges the ends
+    value = float(value_tensor) if value_tensor.numel() == 1 else math.nan  # a curve has no interval
+    weights = float(effective_size(sums))
+    effective = weights if math.isfinite(weights) else scored
+    return Estimate(value, error, interval, int(sums[Sum.QUERIES]), int(sums[Sum.EMPTY]), int(scored), effective)
+
+
+def estimate_table(
+    found: Mapping[str, Estimate], level: float, notes: Sequence[str] = (), method: str = "auto"
+) -> Table:
+    """The estimates by key as a table. The effective number of queries is shown if it differs from their number."""
+    rows = [{"measure": key, **estimate.row()} for key, estimate in found.items()]
+    if all(math.isclose(estimate.effective, estimate.scored, rel_tol=1e-6) for estimate in found.values()):
+        for row in rows:
+            del row["effective"]
+    notes = [f"low and high: {100 * level:g} % confidence {'sequence' if method == 'anytime' else 'interval'}", *notes]
+    if method == "anytime":
+        few = any(estimate.effective < FEW_QUERIES for estimate in found.values())
+        notes += [ANYTIME, *[f"Warning: fewer than {FEW_QUERIES} queries; {BETTING}"] * few]
+    return Table.of_rows(rows, {"effective": ".1f"}, notes, ("measure", "value"))
+
+
+def check(level: float, method: str) -> None:
+    """Raise ValueError for a level or method that does not exist."""
+    if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
+        raise ValueError(f"Expected level to be a number between 0 and 1, e.g. 0.95, got {level!r}")
+    one_of("method", method, get_args(Method))
+
+
+def _of_mean(metric: Estimable, sums: Tensor, value: float, error: float, level: float, method: str) -> Interval:
+    scored = float(metric.scored_of(sums))
+    binary = _binary(metric, sums, value)
+    if method == "wilson" and not binary and scored > 0:
+        raise ValueError(
+            f"Expected values of 0 and 1 only for method='wilson', got others from {metric.definition_name};"
+            " use method='t' or 'auto'"
+        )
+    effective = float(effective_size(sums))
+    if scored < 2 or math.isnan(value + effective):
+        return NO_INTERVAL
+    if method == "anytime":
+        level = anytime_level(level, effective)
+    if binary and method != "t":
+        return Interval(*wilson(value, effective, level))
+    if error * math.sqrt(effective) <= ROUNDING * abs(value):
+        return NO_INTERVAL
+    return Interval(*t_interval(value, error, scored - 1, level))
+
+
+def _binary(metric: Estimable, sums: Tensor, value: float) -> bool:
+    """Whether all values are 0 or 1 and their mean is reported: v^2 <= v on [0, 1], and equal only there."""
+    second, first = float(sums[Sum.SQUARES]), float(sums[Sum.SQUARES + 3])
+    plain = metric.value_range == (0.0, 1.0) and value == float(mean(sums))
+    return plain and metric.aggregation == "mean" and abs(second - first) <= 1e-12 * abs(first)
+
+
+def _of_rows(metric: Estimable, rows: Tensor, level: float, method: str) -> Interval:
+    """The interval of an aggregate of kept values: order statistics for medians, the bootstrap for functions."""
+    values, weights = rows[rows[:, 1] > 0].T
+    if len(values) < 2 or metric.aggregation in ("min", "max", "none") or bool((values == values[0]).all()):
+        return NO_INTERVAL
+    if bool(values.isnan().any()):
+        return NO_INTERVAL
+    if metric.aggregation in ("median", "midpoint"):
+        return _of_median(values, weights, level, method)
+    assert callable(metric.aggregation)
+    if method == "anytime":
+        return NO_INTERVAL
+    generator = torch.Generator().manual_seed(0)
+    drawn = (torch.randint(len(values), values.shape, generator=generator, device="cpu") for _ in range(REPLICATES))
+    replicates = torch.stack(
+        [torch.as_tensor(metric.aggregation(values[row]), device="cpu").to(torch.float64) for row in drawn]
+    )
+    if replicates.dim() > 1 or bool((replicates == replicates[0]).all()):
+        return NO_INTERVAL
+    ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64, device="cpu")
+    return Interval(*replicates.quantile(ends).tolist())
+
+
+def _of_median(values: Tensor, weights: Tensor, level: float, method: str) -> Interval:
+    """The interval between two order statistics: their share of the weight is that of binomial quantiles of 1/2.
+
+    With n values, the number below the median is binomial with n and 1/2. Its quantiles are those of the normal
+    distribution with a correction for continuity. If even the smallest and largest value are too close, there is no
+    interval.
+    """
+    values, order = values.sort()
+    weights = weights[order] / weights.amax()  # sums and squares of extreme weights are 0 or infinite
+    n = float(weights.sum() ** 2 / weights.square().sum())
+    level = anytime_level(level, n) if method == "anytime" else level
+    reach = normal_quantile((1 + level) / 2) * math.sqrt(n) / 2
+    below, above = math.floor(n / 2 + 0.5 - reach), math.ceil(n / 2 + 0.5 + reach)
+    if below < 1 or above > n + 1e-9:
+        return NO_INTERVAL
+    share = weights.cumsum(0) / weights.sum() * n * (1 + 1e-12)  # tolerates rounding in the sums of weights
+    return Interval(*(float(values[int((share >= share_below).int().argmax())]) for share_below in (below, above)))

@@ -17,7 +17,7 @@ from torchrank.layouts.checks import check_tensor, tensor_of
 from torchrank.names.arguments import one_of
 from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.values import Values
+from torchrank.state.scoring import Values
 from torchrank.state.waiting import bulk
 from torchrank.wrappers.tallies import PlainTally, Suite, SuiteMetric, collection_of, measures_of
 

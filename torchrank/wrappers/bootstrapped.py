@@ -16,10 +16,9 @@ from torchrank.names.arguments import integer, one_of
 from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
-from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check
-from torchrank.state.measure import Measure
-from torchrank.state.sums import Sum
-from torchrank.state.values import Values
+from torchrank.state.metric import Measure
+from torchrank.state.scoring import Values
+from torchrank.state.sums import NO_INTERVAL, Estimate, Interval, Sum, check
 from torchrank.state.waiting import bulk
 from torchrank.statistics.distributions import normal_quantile
 from torchrank.statistics.table import Table

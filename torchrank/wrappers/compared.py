@@ -17,10 +17,8 @@ from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.names.arguments import did_you_mean
 from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.estimates import estimate_table
-from torchrank.state.scoring import score_batch
-from torchrank.state.sums import SIZE, Sum
-from torchrank.state.values import Values
+from torchrank.state.scoring import Values, score_batch
+from torchrank.state.sums import SIZE, Sum, estimate_table
 from torchrank.state.waiting import LOCK, bulk
 from torchrank.statistics.comparison import Comparison, comparison_of
 from torchrank.statistics.pair_statistics import TIE, PairStatistics

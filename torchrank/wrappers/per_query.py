@@ -18,10 +18,9 @@ from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.layouts.checks import Problem
 from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.scoring import score_batch
-from torchrank.state.summed import SummedMetric
+from torchrank.state.metric import SummedMetric
+from torchrank.state.scoring import Status, Values, score_batch
 from torchrank.state.synchronisation import DIGEST, WorkersDifferError, all_gather, appended, place_in
-from torchrank.state.values import Status, Values
 from torchrank.state.waiting import LOCK, bulk
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.tallies import Suite, check_ids, collection_of, measures_of

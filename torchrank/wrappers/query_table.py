@@ -15,11 +15,18 @@ from torchrank.names.arguments import did_you_mean, imported
 from torchrank.names.parse import Named
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
-from torchrank.state.aggregation import from_sums
-from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check, estimate, estimate_table
-from torchrank.state.exact import ExactSums
-from torchrank.state.query_mean import QueryMean
-from torchrank.state.sums import Sum
+from torchrank.state.metric import QueryMean
+from torchrank.state.sums import (
+    NO_INTERVAL,
+    Estimate,
+    ExactSums,
+    Interval,
+    Sum,
+    check,
+    estimate,
+    estimate_table,
+    from_sums,
+)
 from torchrank.statistics.compare import numbered_clusters
 from torchrank.statistics.comparison import FEW_CLUSTERS
 from torchrank.statistics.intervals import betting_interval, t_interval

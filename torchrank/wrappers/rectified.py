@@ -18,9 +18,8 @@ from torchrank.layouts.checks import check_tensor
 from torchrank.names.arguments import warn
 from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.estimates import ROUNDING, check
-from torchrank.state.sums import Sum
-from torchrank.state.values import Status, Values
+from torchrank.state.scoring import Status, Values
+from torchrank.state.sums import ROUNDING, Sum, check
 from torchrank.state.waiting import bulk
 from torchrank.statistics.distributions import t_quantile
 from torchrank.statistics.intervals import t_interval, wilson

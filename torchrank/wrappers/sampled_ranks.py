@@ -25,8 +25,8 @@ from torchrank.names.parse import parse
 from torchrank.names.types import Array
 from torchrank.ranking.quantities import chances_above
 from torchrank.ranking.ranking import Ranking
+from torchrank.state.scoring import Values
 from torchrank.state.sums import SIZE, Sum
-from torchrank.state.values import Values
 
 __all__ = ["SampledRanks"]
 

@@ -16,8 +16,7 @@ from torchrank.layouts.checks import tensor_of
 from torchrank.names.arguments import did_you_mean, integer
 from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check, estimate_table
-from torchrank.state.sums import Sum
+from torchrank.state.sums import NO_INTERVAL, Estimate, Interval, Sum, check, estimate_table
 from torchrank.state.waiting import bulk
 from torchrank.statistics.distributions import t_cdf
 from torchrank.statistics.intervals import t_interval, welch

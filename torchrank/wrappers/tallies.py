@@ -23,15 +23,10 @@ from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.item_lists import PerUserMetric
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
-from torchrank.state.aggregation import from_sums
-from torchrank.state.estimates import Estimate, estimate, estimate_table
-from torchrank.state.measure import Measure
-from torchrank.state.query_mean import QueryMean
-from torchrank.state.scoring import reduce, score_batch
-from torchrank.state.summed import COUNTS, SummedMetric
-from torchrank.state.sums import SIZE, Sum
+from torchrank.state.metric import COUNTS, Measure, QueryMean, SummedMetric
+from torchrank.state.scoring import Status, Values, reduce, score_batch
+from torchrank.state.sums import SIZE, Estimate, Sum, estimate, estimate_table, from_sums
 from torchrank.state.synchronisation import all_reduce
-from torchrank.state.values import Status, Values
 from torchrank.state.waiting import LOCK
 from torchrank.statistics.drawing import plot_ends
 from torchrank.statistics.table import Table

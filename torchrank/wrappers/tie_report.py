@@ -36,12 +36,10 @@ from torchrank.names.parse import parse
 from torchrank.names.types import Array, Results, Target, call_of
 from torchrank.ranking.intervals import ratio
 from torchrank.ranking.ranking import Ranking, Tolerance
-from torchrank.state.aggregation import MEANS, from_sums
-from torchrank.state.scoring import score_batch
-from torchrank.state.summed import SummedMetric
-from torchrank.state.sums import SIZE, Sum
+from torchrank.state.metric import SummedMetric
+from torchrank.state.scoring import Values, score_batch
+from torchrank.state.sums import MEANS, SIZE, Sum, from_sums
 from torchrank.state.synchronisation import all_reduce
-from torchrank.state.values import Values
 from torchrank.state.waiting import LOCK, bulk
 from torchrank.statistics.drawing import plot_ends
 from torchrank.statistics.table import Table
