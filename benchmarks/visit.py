@@ -35,9 +35,8 @@ from benchmarks.plan import COMPILED, OURS, Prepared
 from benchmarks.rows import Settings, measured
 from benchmarks.table import heading, number, workloads
 from benchmarks.workloads import WORKLOADS
-from torchrank.engine.comparing import count_by_comparing
-from torchrank.engine.compiled import why_no_kernel
-from torchrank.engine.thresholds import Thresholds
+from torchrank.engine.comparing import count_by_comparing, why_no_kernel
+from torchrank.engine.counts import Thresholds
 from torchrank.hardware import costs
 
 #: the rows of a CPU, where the visit only has to run

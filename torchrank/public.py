@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from torchrank import extend, integrations, retrieval
 from torchrank.collection.collection import RankingCollection
-from torchrank.engine.compiled import use_compiled
+from torchrank.engine.comparing import use_compiled
 from torchrank.evaluation.agree import agree
 from torchrank.evaluation.evaluate import evaluate
 from torchrank.evaluation.evaluation import Evaluation

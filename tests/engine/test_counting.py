@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
-from torchrank.engine import comparing, compiled, counting, excluded, score_counts
-from torchrank.engine.thresholds import Thresholds
+from torchrank.engine import catalogue, comparing, counting
+from torchrank.engine.counts import ScoreCounts, Thresholds
 from torchrank.layouts.canonical import Pairs
 
 INF, NAN = math.inf, math.nan
@@ -81,14 +81,14 @@ def test_tiles_of_all_sizes_count_alike(assume):
 @pytest.fixture
 def uncompiled(monkeypatch):
     """The functions that would be compiled."""
-    for function in (compiled._compare, compiled._compare_bits):
-        monkeypatch.setitem(compiled._kernels, function.__name__, function)
+    for function in (comparing._compare, comparing._compare_bits):
+        monkeypatch.setitem(comparing._kernels, function.__name__, function)
 
 
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("own", [0, 1, 2])
 def test_zero_is_tied_with_itself_where_denormal_numbers_are_zero(monkeypatch, uncompiled, fused, own):
-    monkeypatch.setattr(compiled, "_requested", fused)
+    monkeypatch.setattr(comparing, "_requested", fused)
     scores = torch.tensor([[0.0, 1e-40, -1e-40, -2e-38, 1.0]])
     if not torch.set_flush_denormal(True):
         pytest.skip("the processor keeps denormal numbers")
@@ -122,7 +122,7 @@ def test_bits_are_counted_as_numbers(uncompiled, entries, numbers):
         scores = known[torch.randint(len(known), (60, 80 if wide else 3), generator=generator)][:, ::2]
         own = scores[:, torch.randint(scores.shape[1], (entries,), generator=generator)]
         for finite in {False, bool(scores.isfinite().all())}:
-            greater, equal, retrieved, has_nan = compiled.fused(scores, Thresholds(own, finite))
+            greater, equal, retrieved, has_nan = comparing.fused(scores, Thresholds(own, finite))
             assert torch.equal(greater, (scores.unsqueeze(1) > own.unsqueeze(-1)).sum(-1))
             assert torch.equal(equal, (scores.unsqueeze(1) == own.unsqueeze(-1)).sum(-1) * (own > -INF))
             with_nan = scores.isnan().any(-1)
@@ -146,7 +146,7 @@ def test_nan_is_found_if_as_many_scores_are_numbers_as_there_are_queries():
 
 def test_counts_are_added_to_those_of_other_columns():
     scores = torch.tensor([[3.0, 1.0, 2.0, 2.0]])
-    total = score_counts.ScoreCounts.nothing((1, 1), scores.device)
+    total = ScoreCounts.nothing((1, 1), scores.device)
     for columns in scores.split(2, dim=1):
         assert comparing.count_by_comparing(columns, Thresholds(scores[:, 2:3]), total=total) is total
     assert [x.item() for x in total] == [1, 2, 4, False]
@@ -159,9 +159,9 @@ def test_excluded_pairs_are_subtracted_one_by_one(entries, with_tie_break):
     own, scores = drawn((4, entries), generator), drawn((150,), generator)
     own_ties, ties = (torch.randint(3, shape, generator=generator) for shape in (own.shape, scores.shape))
     query = torch.randint(-1, 4, scores.shape, generator=generator).sort().values
-    counts = score_counts.ScoreCounts.nothing((4, entries), own.device)
+    counts = ScoreCounts.nothing((4, entries), own.device)
     breaks = (ties, own_ties) if with_tie_break else (None, None)
-    excluded.subtract(counts, Pairs(query, torch.zeros_like(query)), scores, own, *breaks)
+    catalogue.subtract(counts, Pairs(query, torch.zeros_like(query)), scores, own, *breaks)
     for row in range(4):
         pairs = [(s, t if with_tie_break else 0) for q, s, t in zip(query, scores.tolist(), ties.tolist()) if q == row]
         assert -counts.retrieved[row] == sum(s > -INF for s, _ in pairs)
@@ -177,7 +177,7 @@ def test_excluded_pairs_remove_judged_items_that_are_not_relevant(entries):
     items = torch.stack([torch.randperm(60, generator=generator)[:entries] for _ in range(4)])
     items[:, -2:], grade = -1, torch.randint(2, items.shape, generator=generator)
     query, item = torch.randint(-1, 4, (99,), generator=generator), torch.randint(60, (99,), generator=generator)
-    pairs, gone = excluded.removable(Pairs(query, item), items, grade, None, False)
+    pairs, gone = catalogue.removable(Pairs(query, item), items, grade, None, False)
     given = set(zip(query.tolist(), item.tolist()))
     for row, judged in enumerate(items.tolist()):
         for entry, one in enumerate(judged):
@@ -197,7 +197,7 @@ def test_excluded_pairs_beside_labels_are_those_beside_one_judged_item():
     )
     items = labels.unsqueeze(-1)
     given = Pairs(query, item), items, (items >= 0).to(torch.int8), None
-    (few, gone), (pairs, none) = (excluded.removable(*given, alone) for alone in (False, True))
+    (few, gone), (pairs, none) = (catalogue.removable(*given, alone) for alone in (False, True))
     assert few.query.tolist() == pairs.query.tolist()
     assert none is None
     assert not gone.any()

@@ -33,15 +33,14 @@ from tests.support.brute_force_ranks import (
 from tests.support.cases import cases
 from tests.support.oracle_comparison import FEW, REPRESENTATIVES, assert_equal_by_need, scored
 from tests.support.unread import Elsewhere, NothingRead, leave_values_unread
-from torchrank.engine import comparing, rank, sorting, streaming, topk
-from torchrank.engine import compiled as fused
+from torchrank.engine import catalogue, comparing, counting, rank, sorting
 from torchrank.engine.counting import Counting, cheapest
 from torchrank.engine.dense import rank_dense
-from torchrank.engine.packed import PackedRows, _sort_lists
+from torchrank.engine.flat import PackedRows, _sort_lists
 from torchrank.engine.plan import Plan, Strategy, best_pays, chunks, plan
 from torchrank.engine.sorting import list_width
-from torchrank.hardware import costs, sorted_values
-from torchrank.hardware.sorted_values import ascending
+from torchrank.hardware import costs, devices
+from torchrank.hardware.devices import ascending
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.canonical import DenseLayout, Need
 from torchrank.layouts.catalogues import streamed
@@ -91,14 +90,16 @@ def test_top_k_is_the_head_of_the_sorted_row(monkeypatch, assume, dtype, group, 
     assume(groups_per_rank=per_rank)
     assume(block=60)
     grouped = []
-    monkeypatch.setattr(topk, "_by_groups", lambda *args, real=topk._by_groups: grouped.append(args) or real(*args))
+    monkeypatch.setattr(
+        counting, "_by_groups", lambda *args, real=counting._by_groups: grouped.append(args) or real(*args)
+    )
     edges = {group * per_rank * k + d for k in (1, 2) for d in (-1, 0, 1)}
     for width in sorted({1, 7, 50, *edges} - {0}):
         scores = some_scores(23, width, dtype, seed=width)
         scores[5::9, ::4] = NAN
         for k in {k for k in (0, 1, 2, 3, 7, width) if k <= width}:
             seen = len(grouped)
-            values, columns = topk.top_k(scores, k)
+            values, columns = counting.top_k(scores, k)
             torch.testing.assert_close(values, scores.topk(k).values, rtol=0, atol=0, equal_nan=True)
             torch.testing.assert_close(
                 values, scores.sort(dim=-1, descending=True).values[:, :k], rtol=0, atol=0, equal_nan=True
@@ -118,41 +119,41 @@ def test_torch_has_a_faster_kernel_for_the_numbers_of_best_scores_that_are_asked
     # torch's own rule; sorted=True is the default. The smallest widths are its choice.
     kernel = pytest.importorskip("torch._native.ops.topk.cutedsl_impl", reason="from torch 2.13 on")._kernel_for
     for k in (1, 2, 11, 16, 17, 64, 65, 101, 257, 1001, 1024):
-        assert k <= sorted_values.asked(k, 100_000, CUDA) < max(65, 2 * k)
-        assert kernel(sorted_values.asked(k, 100_000, CUDA), 100_000) == "radix"
+        assert k <= devices.asked(k, 100_000, CUDA) < max(65, 2 * k)
+        assert kernel(devices.asked(k, 100_000, CUDA), 100_000) == "radix"
     assert kernel(11, 100_000) is kernel(101, 100_000) is None
-    assert [sorted_values.asked(k, 200, CUDA) for k in (0, 65, 129, 200)] == [64, 128, 200, 200]
-    assert [sorted_values.asked(k, 2000, CUDA) for k in (1025, 2000)] == [1025, 2000]
-    assert [sorted_values.asked(k, 2000, torch.device("cpu")) for k in (0, 11, 2000)] == [0, 11, 2000]
+    assert [devices.asked(k, 200, CUDA) for k in (0, 65, 129, 200)] == [64, 128, 200, 200]
+    assert [devices.asked(k, 2000, CUDA) for k in (1025, 2000)] == [1025, 2000]
+    assert [devices.asked(k, 2000, torch.device("cpu")) for k in (0, 11, 2000)] == [0, 11, 2000]
 
 
 @pytest.mark.parametrize("width", [1, 40, 64, 90, 300])
 def test_the_best_scores_are_the_same_for_the_numbers_that_are_asked_on_cuda(monkeypatch, assume, width):
     assume(groups_per_rank=INF)
     assume(heap_from=0)  # by torch
-    monkeypatch.setattr(sorted_values, "asked", lambda k, width, _, real=sorted_values.asked: real(k, width, CUDA))
+    monkeypatch.setattr(devices, "asked", lambda k, width, _, real=devices.asked: real(k, width, CUDA))
     scores = some_scores(23, width, torch.float32, seed=width)
     for k in {k for k in (0, 1, 10, 39, 63, 64, 89, 128, 300) if k <= width}:
         want = scores.sort(dim=-1, descending=True).values[:, :k]
-        values, columns = topk.top_k(scores, k)
+        values, columns = counting.top_k(scores, k)
         assert torch.equal(values, want)
         assert torch.equal(scores.gather(1, columns), want)
-        assert torch.equal(topk.best_scores(scores, k), want)
+        assert torch.equal(counting.best_scores(scores, k), want)
         assert values.shape == want.shape
         assert values.is_contiguous()  # so that no longer rows stay in memory
         if k:  # -inf is not retrieved, and has no tie
             last = want[:, -1:]
-            assert (topk.Top.of(scores, k).last == (scores == last).sum(-1))[last[:, 0] > -INF].all()
+            assert (counting.Top.of(scores, k).last == (scores == last).sum(-1))[last[:, 0] > -INF].all()
 
 
 @pytest.mark.parametrize("k", [-1, 4])
 def test_top_k_refuses_a_k_that_there_is_not(k):
     with pytest.raises(ValueError, match=rf"0 \.\.\. 3.*got {k}"):
-        topk.top_k(torch.rand(2, 3), k)
+        counting.top_k(torch.rand(2, 3), k)
 
 
 def test_top_k_of_no_query():
-    values, columns = topk.top_k(torch.rand(0, 5000), 3)
+    values, columns = counting.top_k(torch.rand(0, 5000), 3)
     assert values.shape == columns.shape == (0, 3)
 
 
@@ -168,8 +169,8 @@ def test_the_best_of_parts_know_the_candidates_around_a_score(assume, dtype):
         own = torch.cat([scores, torch.full_like(scores[:, :2], 0.37)], dim=-1)
         greater, equal = (compare(scores.unsqueeze(1), own.unsqueeze(2)).sum(-1) for compare in (torch.gt, torch.eq))
         for k in (1, 2, 3, 5, 12, 40, 45):
-            parts = [topk.Top.of(scores[:, start:stop], k) for start, stop in pairwise(cut)]
-            top = topk.Top.nothing(30, k, dtype, scores.device)
+            parts = [counting.Top.of(scores[:, start:stop], k) for start, stop in pairwise(cut)]
+            top = counting.Top.nothing(30, k, dtype, scores.device)
             for part in reversed(parts):
                 top = top.merge(part)
             best = scores.sort(dim=-1, descending=True).values[:, :k]
@@ -188,7 +189,7 @@ def test_the_best_of_parts_know_the_candidates_around_a_score(assume, dtype):
 
 def test_the_best_of_as_many_scores_as_are_asked_for_are_all_of_them(monkeypatch):
     leave_values_unread(monkeypatch)
-    top = topk.Top.of(torch.tensor([[1.0, 2.0, 2.0], [3.0, 1.0, 1.0]]), 3)
+    top = counting.Top.of(torch.tensor([[1.0, 2.0, 2.0], [3.0, 1.0, 1.0]]), 3)
     assert top.scores.tolist() == [[2, 2, 1], [3, 1, 1]]
     assert top.last.tolist() == [1, 2]
 
@@ -526,9 +527,9 @@ def test_passes_of_the_kernel_decide_where_it_works(assume, monkeypatch, reason,
 
 def test_a_cpu_beside_a_device_has_no_kernel(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    fused.why_no_kernel.cache_clear()
-    assert fused.why_no_kernel(torch.device("cpu")) == "the scores are not on a CUDA device"
-    fused.why_no_kernel.cache_clear()
+    comparing.why_no_kernel.cache_clear()
+    assert comparing.why_no_kernel(torch.device("cpu")) == "the scores are not on a CUDA device"
+    comparing.why_no_kernel.cache_clear()
 
 
 def test_lists_whose_best_differ_are_not_sorted_whole(monkeypatch):
@@ -908,7 +909,7 @@ def test_the_compiled_kernel_counts_alike(monkeypatch, compiled):
     assert_stands(want[0], standing(batches[0][0], [{x: 1} if x >= 0 else {} for x in label.tolist()]))
     assert want[-1].errors.sum() == want[-2].errors.sum() == 7
     calls = []
-    monkeypatch.setattr(comparing, "fused", lambda *args: calls.append(args) or fused.fused(*args))
+    monkeypatch.setattr(comparing, "fused", lambda *args, real=comparing.fused: calls.append(args) or real(*args))
     compiled(True)
     for batch, ranking in zip(batches, want):
         assert_same(tr.Ranking.from_label(*batch), ranking)
@@ -920,14 +921,14 @@ def test_the_compiled_kernel_counts_alike(monkeypatch, compiled):
     finite = [own.among_finite for _, own in calls]
     assert not any(finite[: len(batches)])
     assert all(finite[len(batches) : len(batches) + 7])
-    assert fused.is_compiled()
+    assert comparing.is_compiled()
 
 
 def test_on_a_device_the_kernel_itself_searches_for_nan(monkeypatch, compiled):
     scores, label = some_scores(40, 50), torch.randint(-1, 50, (40,))
     scores[3, 7], scores[5, :9], scores[6] = NAN, -math.inf, NAN
     want = tr.Ranking.from_label(scores, label)
-    monkeypatch.setitem(fused._kernels, "_compare", fused._compare)
+    monkeypatch.setitem(comparing._kernels, "_compare", comparing._compare)
     monkeypatch.setattr(comparing, "find_nan", None)
     compiled(True)
     found = tr.Ranking.from_label(scores.as_subclass(Elsewhere), label)
@@ -942,19 +943,19 @@ def test_where_compiling_fails_the_eager_kernel_goes_on(monkeypatch, compiled):
 
     scores, label = some_scores(40, 50), torch.randint(-1, 50, (40,))
     want = tr.Ranking.from_label(scores, label)
-    monkeypatch.setitem(fused._kernels, "_compare_bits", fails)
+    monkeypatch.setitem(comparing._kernels, "_compare_bits", fails)
     compiled(True)
     with pytest.warns(UserWarning, match=r"torch\.compile failed.*no compiler here") as record:
         rankings = [tr.Ranking.from_label(scores, label) for _ in range(3)]
     assert len(record) == 1
     for ranking in rankings:
         assert_same(ranking, want)
-    assert not fused.is_compiled()
+    assert not comparing.is_compiled()
 
 
 def test_the_limit_of_compilations_is_named_and_the_next_request_goes_on(monkeypatch, compiled):
-    kernel = torch.compile(fused._compare, dynamic=True, fullgraph=True, backend="eager")
-    monkeypatch.setitem(fused._kernels, "_compare", kernel)
+    kernel = torch.compile(comparing._compare, dynamic=True, fullgraph=True, backend="eager")
+    monkeypatch.setitem(comparing._kernels, "_compare", kernel)
     label = torch.arange(5)
     batches = [some_scores(5, 50, dtype) for dtype in (torch.float64, torch.float16, torch.bfloat16)]
     want = [tr.Ranking.from_label(scores, label) for scores in batches]
@@ -967,11 +968,11 @@ def test_the_limit_of_compilations_is_named_and_the_next_request_goes_on(monkeyp
         assert len(record) == 1
         for one, ranking in zip(found, want):
             assert_same(one, ranking)
-        assert not fused.is_compiled()
+        assert not comparing.is_compiled()
     compiled(True)
     for scores, ranking in zip(batches, want):
         assert_same(tr.Ranking.from_label(scores, label), ranking)
-    assert fused.is_compiled()
+    assert comparing.is_compiled()
     torch._dynamo.reset()
 
 
@@ -1168,7 +1169,7 @@ def test_chunks_of_an_accelerator_are_a_multiple_of_those_of_a_cpu(assume, monke
 
 @pytest.mark.parametrize("spread", [False, True], ids=["", "spread over a group"])
 def test_scores_that_differ_from_their_prediction_are_counted_again(monkeypatch, tmp_path, spread):
-    monkeypatch.setattr(streaming, "_guess", lambda layout, row, item: torch.full_like(item, 0.25, dtype=torch.float32))
+    monkeypatch.setattr(catalogue, "_guess", lambda layout, row, item: torch.full_like(item, 0.25, dtype=torch.float32))
     g = torch.Generator().manual_seed(0)
     queries, items = (torch.randint(-3, 4, (number, 4), generator=g).float() for number in (20, 50))
     scores, label = queries @ items.T, torch.randint(50, (20,), generator=g)
@@ -1184,7 +1185,7 @@ def test_scores_that_differ_from_their_prediction_are_counted_again(monkeypatch,
 def test_the_best_scores_of_rows_that_are_longer_than_a_chunk_are_found_one_row_at_a_time(assume):
     scores = torch.randn(3, 9, generator=torch.Generator().manual_seed(0))
     assume(block=4)
-    assert torch.equal(topk.best_scores(scores, 2), scores.sort(descending=True).values[:, :2])
+    assert torch.equal(counting.best_scores(scores, 2), scores.sort(descending=True).values[:, :2])
 
 
 def test_flat_rows_are_joined_if_some_have_queries_in_another_order():

@@ -16,12 +16,10 @@ import torchrank as tr
 from tests.support import workers
 from tests.support.guarded import guarded
 from torchrank.engine import rank
-from torchrank.engine.comparing import count_equal
-from torchrank.engine.compiled import why_no_kernel
-from torchrank.engine.fused import _scores
+from torchrank.engine.catalogue import _scores
+from torchrank.engine.comparing import count_equal, why_no_kernel
+from torchrank.engine.counts import ScoreCounts, compared_dtype
 from torchrank.engine.plan import fused_precision
-from torchrank.engine.score_counts import ScoreCounts
-from torchrank.engine.thresholds import compared_dtype
 from torchrank.layouts.catalogues import embedded
 from torchrank.layouts.checks import Problem
 

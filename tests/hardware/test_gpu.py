@@ -9,7 +9,7 @@ import torch
 import torchrank as tr
 from tests.support.brute_force_ranks import NAN
 from torchrank import retrieval
-from torchrank.engine.compiled import is_compiled
+from torchrank.engine.comparing import is_compiled
 
 pytestmark = pytest.mark.xdist_group("gpu")
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from torchrank.hardware import sorted_values
+from torchrank.hardware import devices
 
 NUMBERS = torch.tensor([math.nan, -math.inf, math.inf, -0.0, 0.0, 1.0, 1.0, 2.5, -3.0])
 
@@ -29,23 +29,23 @@ def test_numbers_are_sorted_and_selected_as_by_plain_python(monkeypatch, assume,
         want = [sorted(row, key=lambda number: (math.isnan(number), number)) for row in x.tolist()]
         for k in (0, 1, 3, 13, 20, 40):
             if k <= width:
-                found = sorted_values.largest(x, k)
+                found = devices.largest(x, k)
                 assert found.dtype == dtype
                 assert equal(found, [row[::-1][:k] for row in want])
-        assert equal(sorted_values.ascending(x), want)
+        assert equal(devices.ascending(x), want)
         assert torch.equal(x.nan_to_num(7), kept.nan_to_num(7))
         if not dtype.is_floating_point:
             row = x.flatten()
-            sorted_values.sort_in_place(x)
+            devices.sort_in_place(x)
             assert x.tolist() == want
-            sorted_values.sort_in_place(row)
+            devices.sort_in_place(row)
             assert row.tolist() == sorted(kept.flatten().tolist())
 
 
 @pytest.mark.parametrize("numbers", [[], [0], [2, 0, 1], [3, 0], [5, 0, 9, 2], [7], [1, 2, 3]])
 def test_the_order_of_numbers_of_which_some_may_be_missing(numbers):
     want = sorted(range(len(numbers)), key=numbers.__getitem__)
-    assert sorted_values.order_of(torch.tensor(numbers, dtype=torch.int64)).tolist() == want
+    assert devices.order_of(torch.tensor(numbers, dtype=torch.int64)).tolist() == want
 
 
 def equal(x, want):

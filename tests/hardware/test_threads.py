@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import torchrank as tr
-from torchrank.hardware import load, threads
+from torchrank.hardware import threads
 from torchrank.retrieval import RetrievalMAP, RetrievalPrecisionRecallCurve
 
 
@@ -164,11 +164,11 @@ def test_threads_of_the_user_can_update_metrics_at_once(busy):
 def counts(monkeypatch):
     """A machine with four cores. Set what it counts, and move its clock on."""
     counts = {"running": 1, "own": 1, "now": 100.0}
-    monkeypatch.setattr(load, "_counted", (-math.inf, 0))
-    monkeypatch.setattr(load, "_running", lambda: counts["running"])
-    monkeypatch.setattr(load, "_own", lambda: counts["own"])
-    monkeypatch.setattr(load, "_quota", lambda: math.inf)
-    monkeypatch.setattr(load.time, "monotonic", lambda: counts["now"])
+    monkeypatch.setattr(threads, "_counted", (-math.inf, 0))
+    monkeypatch.setattr(threads, "_running", lambda: counts["running"])
+    monkeypatch.setattr(threads, "_own", lambda: counts["own"])
+    monkeypatch.setattr(threads, "_quota", lambda: math.inf)
+    monkeypatch.setattr(threads.time, "monotonic", lambda: counts["now"])
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 3, 4, 9}, raising=False)
     return counts
 
@@ -178,47 +178,47 @@ def counts(monkeypatch):
 )
 def test_a_core_is_free_if_no_thread_of_another_process_wants_it(counts, running, own, free):
     counts.update(running=running, own=own)
-    assert load.free_cores() == free
+    assert threads.free_cores() == free
 
 
 def test_no_more_cores_are_free_than_a_quota_allows(counts, monkeypatch):
-    monkeypatch.setattr(load, "_quota", lambda: 1.5)
-    assert load.free_cores() == 1.5
+    monkeypatch.setattr(threads, "_quota", lambda: 1.5)
+    assert threads.free_cores() == 1.5
     counts.update(running=5, now=200)
-    assert load.free_cores() == 0
+    assert threads.free_cores() == 0
 
 
 def test_a_system_without_affinity_has_all_its_cores(counts, monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: 7)
-    assert load.free_cores() == 7
+    assert threads.free_cores() == 7
 
 
 def test_threads_are_counted_at_the_first_batch_and_again_after_some_milliseconds(counts):
     counts["running"] = 3
-    assert load.free_cores() == 2
+    assert threads.free_cores() == 2
     counts["running"] = 1
-    assert load.free_cores() == 2
-    counts["now"] += 1.01 * load.HOLDS
-    assert load.free_cores() == 4
+    assert threads.free_cores() == 2
+    counts["now"] += 1.01 * threads.HOLDS
+    assert threads.free_cores() == 4
 
 
 @pytest.mark.parametrize(
     ("text", "running"), [(b"0.92 2.89 3.48 12/98 30201\n", 12), (b"", 0), (b"1 2\n", 0), (b"a b c d e", 0)]
 )
 def test_a_system_that_does_not_tell_has_no_others(monkeypatch, text, running):
-    monkeypatch.setattr(load, "open", lambda *args, **kwargs: io.BytesIO(text), raising=False)
-    assert load._running() == running
+    monkeypatch.setattr(threads, "open", lambda *args, **kwargs: io.BytesIO(text), raising=False)
+    assert threads._running() == running
 
 
 @pytest.mark.parametrize(("text", "cores"), [("max 100000", math.inf), ("150000 100000\n", 1.5), ("", math.inf)])
 def test_a_container_has_the_cores_of_its_quota(monkeypatch, text, cores):
-    monkeypatch.setattr(load, "open", lambda *args: io.StringIO(text), raising=False)
-    load._quota.cache_clear()
+    monkeypatch.setattr(threads, "open", lambda *args: io.StringIO(text), raising=False)
+    threads._quota.cache_clear()
     try:
-        assert load._quota() == cores
+        assert threads._quota() == cores
     finally:
-        load._quota.cache_clear()
+        threads._quota.cache_clear()
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/loadavg"), reason="this system does not tell")
@@ -227,7 +227,7 @@ def test_a_process_that_spins_wants_a_core_at_once():
     with subprocess.Popen(command, stdout=subprocess.PIPE) as spinning:
         try:
             spinning.stdout.readline()
-            assert any(load._running() > load._own() for _ in range(100))
+            assert any(threads._running() > threads._own() for _ in range(100))
         finally:
             spinning.kill()
 
@@ -247,7 +247,7 @@ def test_threads_of_this_process_are_its_own_whatever_their_names():
     thread.start()
     begun.wait()
     try:
-        assert any(load._own() > 1 for _ in range(1000))
+        assert any(threads._own() > 1 for _ in range(1000))
     finally:
         end.set()
         thread.join()
@@ -257,7 +257,7 @@ def test_a_system_without_a_list_of_threads_has_this_one(monkeypatch):
     def missing(*args, **kwargs):
         raise FileNotFoundError
 
-    monkeypatch.setattr(load, "open", missing, raising=False)
-    assert load._own() == 1
+    monkeypatch.setattr(threads, "open", missing, raising=False)
+    assert threads._own() == 1
     monkeypatch.setattr(os, "listdir", missing)
-    assert load._own() == 1
+    assert threads._own() == 1

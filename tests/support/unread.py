@@ -7,13 +7,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.support.simulated_device import reads
 from torchrank.engine import plan, sorting
-from torchrank.hardware import sorted_values
+from torchrank.hardware import devices
 
 
 def leave_values_unread(monkeypatch):
     """Take the branches of an accelerator: every shortcut that depends on values is left out, and so is numpy."""
     monkeypatch.setattr(Tensor, "is_cpu", False)
-    for module in plan, sorting, sorted_values:
+    for module in plan, sorting, devices:
         monkeypatch.setattr(module, "by_numpy", lambda device: False)
 
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from torchrank.engine.counting import top_k
 from torchrank.engine.plan import Plan
 from torchrank.engine.sorting import Descending, descending
-from torchrank.engine.topk import top_k
 from torchrank.hardware import costs
 from torchrank.hardware.devices import all_finite, every, put, widest_float
 from torchrank.layouts.canonical import DenseLayout, Need, Pairs

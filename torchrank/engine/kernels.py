@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from torchrank.engine.score_counts import ScoreCounts
+from torchrank.engine.counts import ScoreCounts
 
 # Programs of a kernel, if there is enough work: about four for each of the 132 processors of an H100.
 PROGRAMS = 2**9

@@ -17,12 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.engine.compiled import why_no_kernel
+from torchrank.engine.comparing import why_no_kernel
 from torchrank.engine.counting import Counting, cheapest
 from torchrank.engine.sorting import list_width
 from torchrank.hardware import costs
-from torchrank.hardware.devices import by_numpy
-from torchrank.hardware.sorted_values import selection
+from torchrank.hardware.devices import by_numpy, selection
 from torchrank.hardware.threads import GRAIN
 from torchrank.layouts.canonical import (
     CatalogueLayout,

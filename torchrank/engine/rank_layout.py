@@ -8,14 +8,10 @@ from typing import Any
 
 import torch
 
-from torchrank.engine.catalogue import rank_catalogue
+from torchrank.engine.catalogue import rank_catalogue, rank_embedded, rank_fused, rank_ids, rank_sparse, rank_streamed
 from torchrank.engine.dense import rank_dense
 from torchrank.engine.flat import rank_flat
-from torchrank.engine.fused import rank_fused
-from torchrank.engine.ids import rank_ids
 from torchrank.engine.plan import Plan, Strategy, chunks, plan
-from torchrank.engine.sparse import rank_sparse
-from torchrank.engine.streaming import rank_embedded, rank_streamed
 from torchrank.hardware.devices import autocast_off
 from torchrank.hardware.threads import in_batch
 from torchrank.layouts.canonical import ALL, FlatRows, Layout, Need

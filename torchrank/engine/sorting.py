@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware import costs
-from torchrank.hardware.devices import by_numpy, every, scalar
-from torchrank.hardware.sorted_values import ascending
+from torchrank.hardware.devices import ascending, by_numpy, every, scalar
 from torchrank.ranking.quantities import run_bounds, run_starts
 
 # Dtypes that are sorted by integer keys.

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.sorting import by_key, descending
-from torchrank.hardware.devices import every, widened, widest_float
-from torchrank.hardware.sorted_values import ascending
+from torchrank.hardware.devices import ascending, every, widened, widest_float
 from torchrank.ranking.quantities import Quantities, cached, run_bounds, run_starts
 
 # A bucket has 2 ** 5 elements, and a group 2 ** 5 buckets. Pairs are compared within buckets, and counted by buckets

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware import costs
-from torchrank.hardware.sorted_values import ascending
+from torchrank.hardware.devices import ascending
 
 # The label of a query that does not count, as in cross-entropy.
 IGNORED = -100

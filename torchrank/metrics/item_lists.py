@@ -12,9 +12,8 @@ from torch import Tensor
 
 import torchrank.state.sums as state
 from torchrank.engine.plan import chunks, cut
-from torchrank.hardware.devices import widest_float
+from torchrank.hardware.devices import ascending, widest_float
 from torchrank.hardware.graphs import eager
-from torchrank.hardware.sorted_values import ascending
 from torchrank.hardware.threads import in_batch
 from torchrank.layouts.arrange import Batch, arrange
 from torchrank.layouts.canonical import ALL, BLOCK, RankedIds

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from torchrank.hardware.devices import constant, every, running_sum, scalar
-from torchrank.hardware.sorted_values import largest
+from torchrank.hardware.devices import constant, every, largest, running_sum, scalar
 from torchrank.layouts.canonical import BLOCK
 from torchrank.names.arguments import integer, one_of
 from torchrank.ranking.intervals import (

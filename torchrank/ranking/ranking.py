@@ -15,9 +15,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from torchrank.hardware import costs
-from torchrank.hardware.devices import autocast_off, widened, widest_float
+from torchrank.hardware.devices import autocast_off, order_of, widened, widest_float
 from torchrank.hardware.graphs import eager
-from torchrank.hardware.sorted_values import order_of
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.canonical import ALL, Layout, Need, groups
 from torchrank.layouts.catalogues import Shard, embedded, progress_bar, streamed

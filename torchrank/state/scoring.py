@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine import rank
-from torchrank.hardware.devices import autocast_off, cached_tensors, constant, scalar
-from torchrank.hardware.sorted_values import order_of
+from torchrank.hardware.devices import autocast_off, cached_tensors, constant, order_of, scalar
 from torchrank.hardware.threads import in_batch
 from torchrank.layouts.arrange import Batch, arrange_batch, notice_scores
 from torchrank.layouts.canonical import FlatRows, RankedIds
