@@ -315,6 +315,28 @@ def test_on_an_accelerator_the_rankings_of_large_batches_of_labels_wait(make, mo
         assert [*parts[0], *parts[1]] == pytest.approx([*parts[2], *parts[3]], rel=1e-12)
 
 
+def test_a_batch_that_cannot_be_ranked_before_it_waits_loses_nothing(monkeypatch):
+    monkeypatch.setattr(waiting, "ROOM", {})
+    monkeypatch.setattr(waiting, "ROOM_OF_ACCELERATORS", 2**15)
+    batch = torch.arange(4900.0).view(7, 700), torch.arange(7)
+
+    def full(*_):
+        raise MemoryError
+
+    for before in (1, 3):
+        metric, alone = tr.MRR(), tr.MRR()
+        waited(metric, *[batch] * before)
+        waited(alone, *[batch] * before)
+        with monkeypatch.context() as patch:
+            patch.setattr(waiting, "ranking_for", full)
+            with pytest.raises(MemoryError):
+                metric.update(*batch)
+        assert metric.compute() == alone.compute()
+        assert metric.num_queries == 7 * before
+        metric.update(*batch)
+        assert metric.num_queries == 7 * before + 7
+
+
 def test_lists_do_not_wait_as_rankings_of_labels(monkeypatch):
     monkeypatch.setattr(waiting, "ROOM", {})
     monkeypatch.setattr(waiting, "ROOM_OF_ACCELERATORS", 2**15)

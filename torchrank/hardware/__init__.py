@@ -1,6 +1,6 @@
 """Threads of a CPU; float types, costs and constants of a device.
 
-Imports no other package of torchrank.
+Imports only `names` of the other packages.
 """
 
 from __future__ import annotations

@@ -65,13 +65,10 @@ def _own() -> int:
 
 P = ParamSpec("P")
 
-
 R = TypeVar("R")
-
 
 # torch cuts an operation into pieces if it has more elements than this.
 GRAIN = 2**15
-
 
 # Whether a batch may run with another number of threads than that of the caller.
 _flexible = True

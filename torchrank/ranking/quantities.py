@@ -36,7 +36,6 @@ from torchrank.ranking.intervals import (
 FURTHER = ("subtopics", "partly_judged", "changed", "costs")
 PER_ENTRY = ("first", "tied", "grade", "valid", *FURTHER)
 
-
 P = ParamSpec("P")
 
 T = TypeVar("T")
