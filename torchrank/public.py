@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from torchrank import extend, integrations, retrieval
 from torchrank.collection.collection import RankingCollection
+from torchrank.display import Table
 from torchrank.engine.comparing import use_compiled
 from torchrank.evaluation.agree import agree
 from torchrank.evaluation.evaluate import evaluate
@@ -21,7 +22,6 @@ from torchrank.ranking.ranking import Ranking
 from torchrank.statistics.compare import best_of, compare
 from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.intervals import queries_needed
-from torchrank.statistics.table import Table
 from torchrank.tables.pair_tables import Qrels, ReadingError, Run
 from torchrank.tables.sources import read_chunks, read_qrels, read_run
 from torchrank.wrappers.abstention import Abstention

@@ -8,7 +8,7 @@ import pytest
 from torchrank.cli import lists
 from torchrank.cli.commands import write
 from torchrank.cli.formats import fitted, formatted, width_of, wrapped
-from torchrank.statistics.table import Table
+from torchrank.display import Table
 
 #: what goes in a narrow terminal, the first first; the last columns of a table go last
 GROUPS = [

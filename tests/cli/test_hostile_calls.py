@@ -17,8 +17,8 @@ import pytest
 import torchrank as tr
 from tests.support import workers
 from torchrank.cli import commands, main
+from torchrank.display import Table, printable
 from torchrank.statistics import comparison
-from torchrank.statistics.table import Table, printable
 from torchrank.tables import files
 
 HOSTILE = "a\x1b]0;owned\x07\u202eb"

@@ -18,7 +18,7 @@ from tests.support.trec_files import files_of, two_runs
 from torchrank import cli
 from torchrank.cli import main
 from torchrank.evaluation import plots
-from torchrank.statistics.paired_tests import FAMILY_TESTS, PAIR_TESTS
+from torchrank.statistics.paired import FAMILY_TESTS, PAIR_TESTS
 
 
 @pytest.fixture

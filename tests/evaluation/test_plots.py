@@ -12,8 +12,8 @@ import torch
 
 import torchrank as tr
 from tests.support.optional import pyplot, stats
+from torchrank.display import COLOURS
 from torchrank.evaluation import plots
-from torchrank.statistics.drawing import COLOURS
 
 NAMES = ("_bm25", "cost_$x$ & $", "dense")
 

@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 import torchrank as tr
 from tests.support.trec_files import two_runs
 from torchrank.cli import main
+from torchrank.display import printable as clean
 from torchrank.evaluation import report as svg
 from torchrank.evaluation.evaluation import Evaluation
 from torchrank.evaluation.plots import Curve
 from torchrank.evaluation.report import escaped, listed, tag, verdict
 from torchrank.statistics.comparison import Effect
-from torchrank.statistics.table import printable as clean
 
 MEASURES = "ndcg@10 map mr"
 VOID = {"meta", "input", "br", "img", "link", "hr"}

@@ -12,7 +12,7 @@ import torchrank as tr
 from tests.support import looks
 from tests.support.optional import stats
 from torchrank.statistics.intervals import BETS, EFFECT, anytime_level, anytime_p, betting_interval, wilson
-from torchrank.statistics.pair_statistics import PairStatistics
+from torchrank.statistics.paired import PairStatistics
 
 
 def mixture(z, n, positive=False):

@@ -7,8 +7,7 @@ from tests.support.optional import by_scipy, stats
 from tests.support.system_values import named, only, values
 from torchrank.statistics.compare import compare
 from torchrank.statistics.comparison import comparison_of
-from torchrank.statistics.pair_statistics import paired_statistics
-from torchrank.statistics.paired_tests import FAMILY_TESTS, PAIR_TESTS
+from torchrank.statistics.paired import FAMILY_TESTS, PAIR_TESTS, paired_statistics
 
 
 def test_t_test_and_interval_are_those_of_scipy():

@@ -11,11 +11,11 @@ import torchrank as tr
 from tests.support.optional import by_scipy, pyplot
 from tests.support.system_values import Columns, named, values
 from torchrank.cli import main
+from torchrank.display import SUPERSCRIPTS
 from torchrank.statistics import comparison
 from torchrank.statistics.compare import compare
 from torchrank.statistics.comparison import COLUMNS, Column, Comparison, Head, Row
-from torchrank.statistics.pair_statistics import PairStatistics
-from torchrank.statistics.table import SUPERSCRIPTS
+from torchrank.statistics.paired import PairStatistics
 
 
 def two_measures():

@@ -4,8 +4,8 @@ import pytest
 
 from tests.support.cases import cases
 from tests.support.optional import stats
-from torchrank.statistics import distributions
-from torchrank.statistics.distributions import normal_cdf, normal_quantile, t_cdf, t_quantile
+from torchrank.statistics import intervals as distributions
+from torchrank.statistics.intervals import normal_cdf, normal_quantile, t_cdf, t_quantile
 
 DF = [1, 1.5, 2, 2.7, 3, 5, 9.3, 29, 59.9, 60.1, 100, 1234.5, 1e4, 1e5, 1e6, 1e7]
 PROBABILITIES = [1e-10, 1e-7, 1e-4, 0.01, 0.025, 0.1, 0.2499, 0.2501, 0.4, 0.49, 0.6, 0.9, 0.975, 1 - 1e-7, 1 - 1e-10]

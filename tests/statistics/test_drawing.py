@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 import torchrank as tr
+import torchrank.display as drawing
 from tests.support.optional import pyplot
-from torchrank.statistics import drawing
 from torchrank.statistics.comparison import Row
-from torchrank.statistics.pair_statistics import PairStatistics
+from torchrank.statistics.paired import PairStatistics
 
 
 def test_many_lines_differ_and_the_first_ones_in_every_respect():

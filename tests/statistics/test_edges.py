@@ -13,12 +13,11 @@ import torchrank as tr
 from tests.support import usual_defaults
 from tests.support.cases import cases
 from tests.support.optional import stats
+from torchrank.display import Score, Table, finite, printable
 from torchrank.statistics.compare import cluster_numbers, match
 from torchrank.statistics.comparison import comparison_of
-from torchrank.statistics.distributions import t_cdf, t_quantile
-from torchrank.statistics.intervals import check_share, queries_needed, welch, wilson
-from torchrank.statistics.pair_statistics import statistics_of_runs
-from torchrank.statistics.table import Score, Table, finite, printable
+from torchrank.statistics.intervals import check_share, queries_needed, t_cdf, t_quantile, welch, wilson
+from torchrank.statistics.paired import statistics_of_runs
 
 NAN = float("nan")
 ONE = {"q1": 0.5, "q2": 0.25, "q3": 1.0}

@@ -8,7 +8,7 @@ from tests.support.optional import stats
 from tests.support.system_values import named
 from torchrank.statistics.compare import compare
 from torchrank.statistics.intervals import detectable, queries_needed, t_interval, wilson
-from torchrank.statistics.pair_statistics import PairStatistics
+from torchrank.statistics.paired import PairStatistics
 
 
 def test_t_intervals_are_those_of_scipy_and_never_have_width_0():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.support.optional import by_scipy, stats
-from torchrank.statistics.paired_tests import FAMILY_TESTS, PAIR_TESTS, Drawing, correct, family_p, paired_p
+from torchrank.statistics.paired import FAMILY_TESTS, PAIR_TESTS, Drawing, correct, family_p, paired_p
 
 
 def differences(n=40, mean=0.03, seed=0):
@@ -119,7 +119,7 @@ def test_the_seed_gives_the_same_p_and_another_seed_another(test):
 
 
 def test_chunks_of_the_drawing_cover_all_replicates(monkeypatch):
-    monkeypatch.setattr("torchrank.statistics.paired_tests._CHUNK", 1000)
+    monkeypatch.setattr("torchrank.statistics.paired._CHUNK", 1000)
     assert sum(count for _, count in Drawing(777).chunks(40)) == 777
     assert paired_p(differences(200, 2.0), "randomization", Drawing(777)) == 1 / 778
     assert [count for _, count in Drawing(3).chunks(2000)] == [1, 1, 1]  # one replicate is always drawn

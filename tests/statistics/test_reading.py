@@ -10,7 +10,7 @@ from tests.support.optional import by_scipy
 from tests.support.system_values import Columns, named
 from torchrank.statistics.compare import compare
 from torchrank.statistics.comparison import comparison_of
-from torchrank.statistics.pair_statistics import PairStatistics
+from torchrank.statistics.paired import PairStatistics
 
 NAN = math.nan
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from torchrank.statistics.table import Score, Table
+from torchrank.display import Score, Table
 
 
 def example():

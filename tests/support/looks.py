@@ -5,8 +5,7 @@ import sys
 
 import numpy as np
 
-from torchrank.statistics.distributions import t_quantile
-from torchrank.statistics.intervals import BETS, anytime_level, queries_needed
+from torchrank.statistics.intervals import BETS, anytime_level, queries_needed, t_quantile
 
 LEVEL, LOOKS = 0.95, 100
 

@@ -76,7 +76,7 @@ def send(sendevent, name, **content):
 NEEDED = {
     "torchrank.evaluation.evaluation.Evaluation.plot": "matplotlib",
     "torchrank.evaluation.plots": "matplotlib",
-    "torchrank.statistics.paired_tests.tukey_p": "scipy",
+    "torchrank.statistics.paired.tukey_p": "scipy",
 }
 
 

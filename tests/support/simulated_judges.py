@@ -12,10 +12,10 @@ import sys
 import torch
 from torch import Tensor
 
+from torchrank.display import Table
 from torchrank.layouts.checks import Problem
 from torchrank.state.sums import summed
 from torchrank.statistics.intervals import t_interval, wilson
-from torchrank.statistics.table import Table
 from torchrank.wrappers.rectified import rectify
 
 #: values of people, and their probabilities; None = uniform on [0, 1], as of nDCG

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import torchrank as tr
-from torchrank.statistics.distributions import t_quantile
-from torchrank.statistics.intervals import betting_interval
+from torchrank.statistics.intervals import betting_interval, t_quantile
 
 NAN = float("nan")
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from torchrank.cli.formats import FORMATS, refused, show, width_of
+from torchrank.display import printable
 from torchrank.names.arguments import did_you_mean
 from torchrank.names.parse import OPTIONS
-from torchrank.statistics.table import printable
 from torchrank.version import __version__
 
 #: treatments of unjudged documents

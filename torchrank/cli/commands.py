@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from torchrank.cli import formats
+from torchrank.display import Table, printable
 from torchrank.statistics.comparison import Comparison, Gate, Verdict
-from torchrank.statistics.table import Table, printable
 from torchrank.tables.files import WRITERS, progress
 from torchrank.tables.id_columns import decode, encode
 from torchrank.tables.pair_tables import NothingInCommonError, Qrels, ReadingError

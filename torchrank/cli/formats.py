@@ -12,8 +12,7 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from torchrank.statistics.drawing import shortened
-from torchrank.statistics.table import Table, finite, printable
+from torchrank.display import Table, finite, printable, shortened
 
 #: ways out of errors that only Python has, and the calls that have them
 IN_PYTHON = {

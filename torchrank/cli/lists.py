@@ -9,12 +9,12 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from torchrank.display import Table
 from torchrank.names.arguments import MOST, did_you_mean
 from torchrank.names.labels import Label, read, split, write
 from torchrank.names.parse import ALWAYS, EXCEPT, LIBRARIES, Cell, parse_all, resolve
 from torchrank.names.parse import rows as table_rows
 from torchrank.names.registry import PARSE, TITLES, Known, described, known, plain, without_optional
-from torchrank.statistics.table import Table
 
 WIDTH = 100
 #: longer names do not widen the first column of a list

@@ -13,6 +13,7 @@ from torchmetrics import Metric, MetricCollection
 from torchmetrics.metric import jit_distributed_available
 
 from torchrank.collection.members import Member, Metrics, Pointwise, keyed
+from torchrank.display import COLUMN, Table, axes_of, draw_lines, log_axis, plainly, room_for, style
 from torchrank.hardware.graphs import eager
 from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.metrics.base import RankingMetric
@@ -26,8 +27,6 @@ from torchrank.state.scoring import Values, score_batch
 from torchrank.state.sums import Estimate, Interval, Method, estimate_table
 from torchrank.state.synchronisation import JointReduction, WorkersDifferError
 from torchrank.state.waiting import Waiting
-from torchrank.statistics.drawing import COLUMN, axes_of, draw_lines, log_axis, plainly, room_for, style
-from torchrank.statistics.table import Table
 
 
 def plot_results(values: Any, axes: Any) -> tuple[Any, Any]:

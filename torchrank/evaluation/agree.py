@@ -11,12 +11,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
+from torchrank.display import Table
 from torchrank.evaluation.evaluate import evaluate
 from torchrank.evaluation.evaluation import Evaluation
 from torchrank.evaluation.evaluator import MEASURES
 from torchrank.metrics.rank_correlation import KendallTau
 from torchrank.names.arguments import one_of
-from torchrank.statistics.table import Table
 from torchrank.tables.pair_tables import Duplicates
 from torchrank.tables.sources import read_qrels, stem
 from torchrank.wrappers.tallies import Suite, readable

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from torchrank.display import Score, Table
 from torchrank.evaluation import plots
 from torchrank.evaluation.plots import Curve, FirstRanks
 from torchrank.evaluation.report import first_table, report
@@ -20,7 +21,6 @@ from torchrank.state.sums import Interval
 from torchrank.statistics.compare import compare
 from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.intervals import check_share
-from torchrank.statistics.table import Score, Table
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.rectified import Rectified
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from torchrank.display import Table
 from torchrank.evaluation.evaluator import MEASURES, Evaluator, Options, Precision, Queries
 from torchrank.names.arguments import with_hints
 from torchrank.state.metric import QueryMean
 from torchrank.state.scoring import FILLS
 from torchrank.state.sums import Estimate, ExactSums, Interval, estimate, estimate_table
-from torchrank.statistics.table import Table
 from torchrank.tables.id_columns import SECOND, ObjectIds, mixed
 from torchrank.tables.pair_tables import Duplicates, NothingInCommonError, Qrels, Ties, no_common_query
 from torchrank.version import __version__

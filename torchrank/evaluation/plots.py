@@ -16,6 +16,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from torchrank.display import (
+    COLOURS,
+    HATCHES,
+    Table,
+    add_legend,
+    axes_of,
+    describe,
+    draw_intervals,
+    draw_lines,
+    log_axis,
+    room_for,
+    shortened,
+    style,
+)
 from torchrank.formulas.random_ranking import first_rank
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
@@ -23,9 +37,7 @@ from torchrank.metrics.precision_recall_curve import InterpolatedPrecision, PRCu
 from torchrank.names.arguments import imported, integer, one_of
 from torchrank.names.parse import parse
 from torchrank.ranking.ranking import Ranking
-from torchrank.statistics import drawing
-from torchrank.statistics.pair_statistics import PairStatistics, differences_of, paired_statistics
-from torchrank.statistics.table import Table
+from torchrank.statistics.paired import PairStatistics, differences_of, paired_statistics
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.tallies import values_of
 
@@ -260,9 +272,9 @@ def plot_cutoffs(
     label = label_over_k(measure)
     axes = _new(ax, [curve.run for curve in lines])
     mean = "" if "aggregation=" in label else "mean "
-    drawing.describe(axes, f"{label} over the cutoff", "cutoff k (rank)", f"{mean}{label} over {_queries(lines)}")
-    drawing.log_axis(axes, lines[0].x)
-    drawing.draw_lines(axes, _lines(lines))
+    describe(axes, f"{label} over the cutoff", "cutoff k (rank)", f"{mean}{label} over {_queries(lines)}")
+    log_axis(axes, lines[0].x)
+    draw_lines(axes, _lines(lines))
     return axes
 
 
@@ -274,8 +286,8 @@ def plot_precision_recall(rankings: Rankings, ax: Any = None, points: int = 11, 
     """
     lines = precision_recall(rankings, points, relevance_level)
     axes = _new(ax, [curve.run for curve in lines])
-    drawing.describe(axes, f"precision over recall, {_queries(lines)}", "recall", "mean interpolated precision")
-    drawing.draw_lines(axes, _lines(lines))
+    describe(axes, f"precision over recall, {_queries(lines)}", "recall", "mean interpolated precision")
+    draw_lines(axes, _lines(lines))
     axes.set_xlim(-0.02, 1.02)
     axes.set_ylim(0, 1.05 * max(max(curve.y) for curve in lines) or 1)  # also of flat curves
     return axes
@@ -290,7 +302,7 @@ def plot_ranks(rankings: Rankings, ax: Any = None, bins: Sequence[int] | None = 
     distributions = first_ranks(rankings, bins, relevance_level)
     axes = _new(ax, [ranks.run for ranks in distributions])
     numbers = [sum(ranks.counts) + ranks.not_retrieved for ranks in distributions]
-    drawing.describe(axes, "rank of the first relevant document", "rank", f"share of {queries_of(numbers)} (%)")
+    describe(axes, "rank of the first relevant document", "rank", f"share of {queries_of(numbers)} (%)")
     axes.set_xscale("log")
     lasts = distributions[0].bins
     edges = np.array([0.5, *(last + 0.5 for last in lasts)])
@@ -302,17 +314,17 @@ def plot_ranks(rankings: Rankings, ax: Any = None, bins: Sequence[int] | None = 
         share = 100 * counts / max(1.0, counts.sum())
         if len(distributions) > MOST_GROUPED:
             centre = np.sqrt(left * right)
-            drawn += axes.plot(centre[:-1], share[:-1], **drawing.style(n), markersize=4)
-            axes.plot(centre[-1:], share[-1:], **drawing.style(n), markersize=6)
+            drawn += axes.plot(centre[:-1], share[:-1], **style(n), markersize=4)
+            axes.plot(centre[-1:], share[-1:], **style(n), markersize=6)
             continue
         margin = 0.08 * np.log(right / left)  # on each side of a bin
         width = (np.log(right / left) - 2 * margin) / len(distributions)
         begin, end = (np.exp(np.log(left) + margin + place * width) for place in (n, n + 1))
-        look = {"color": drawing.COLOURS[n], "hatch": drawing.HATCHES[n], "edgecolor": "white", "linewidth": 0.5}
+        look = {"color": COLOURS[n], "hatch": HATCHES[n], "edgecolor": "white", "linewidth": 0.5}
         drawn.append(axes.bar(begin, share, end - begin, align="edge", **look))
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
-    drawing.add_legend(axes, drawn, [ranks.run for ranks in distributions])
+    add_legend(axes, drawn, [ranks.run for ranks in distributions])
     axes.axvline(math.sqrt(edges[-1] * gap), color="0.6", linewidth=0.8, linestyle=":")
     firsts = [1, *(last + 1 for last in lasts)]
     names = [f"{_rank(first)}-{_rank(last)}" if first < last else _rank(last) for first, last in zip(firsts, lasts)]
@@ -334,11 +346,11 @@ def plot_differences(
     """
     rows, pair = differences(a, b, measure)
     interval = pair.interval(level)
-    axes = drawing.axes_of(ax)
-    first, second = (drawing.shortened(name, most=28) for name in names)
+    axes = axes_of(ax)
+    first, second = (shortened(name, most=28) for name in names)
     direction = "" if pair.higher_is_better else " (lower is better)"
     title = f"{second} - {first}\n{outcome(pair)}"
-    drawing.describe(axes, title, "queries, the largest losses first", f"difference of {measure}{direction}")
+    describe(axes, title, "queries, the largest losses first", f"difference of {measure}{direction}")
     axes.axhline(0, color="0.4", linewidth=0.8)
     if not len(rows):
         axes.text(0.5, 0.5, "no query with a value in both", transform=axes.transAxes, ha="center")
@@ -351,12 +363,12 @@ def plot_differences(
         texts.append(f"its {100 * level:g} % interval [{interval[0]:+.4f}, {interval[1]:+.4f}]")
     edges, gains = np.arange(len(deltas) + 1) + 0.5, (deltas > 0) == pair.higher_is_better
     if len(deltas) > MOST_BARS:
-        axes.stairs(deltas, edges, baseline=None, color=drawing.COLOURS[0], linewidth=1.4)
+        axes.stairs(deltas, edges, baseline=None, color=COLOURS[0], linewidth=1.4)
     elif len(deltas) > MOST_APART:
-        for colour, chosen in zip(drawing.COLOURS, (gains, ~gains)):
+        for colour, chosen in zip(COLOURS, (gains, ~gains)):
             axes.stairs(np.where(chosen, deltas, 0.0), edges, fill=True, color=colour)
     else:
-        colours = [drawing.COLOURS[0 if gain else 1] for gain in gains]
+        colours = [COLOURS[0 if gain else 1] for gain in gains]
         axes.bar(range(1, len(deltas) + 1), deltas.tolist(), color=colours)
     axes.set_xlim(0.5 - 0.01 * len(deltas), len(deltas) + 0.5 + 0.01 * len(deltas))
     ticker = imported("matplotlib.ticker", "plot")
@@ -377,14 +389,14 @@ def plot_intervals(tables: Mapping[str, QueryTable], measure: str, ax: Any = Non
         one_of("measure", measure, table.labels)
         rows += [row for row in table.summary(level) if row["measure"] == measure]
         counts.append(int((~np.isnan(table.columns[measure])).sum()))
-    axes = drawing.axes_of(ax, height=1.2 + 0.3 * len(rows))
+    axes = axes_of(ax, height=1.2 + 0.3 * len(rows))
     queries = queries_of(counts)
     mean = "" if "aggregation=" in measure else "mean "
     lower = False in (table.higher_is_better[measure] for table in tables.values())
     direction = " (lower is better)" if lower else ""
-    drawing.describe(axes, "", f"{mean}{measure}{direction} over {queries}, {100 * level:g} % interval", "")
-    drawing.draw_intervals(
-        axes, list(map(drawing.shortened, tables)), *([row[name] for row in rows] for name in ("value", "low", "high"))
+    describe(axes, "", f"{mean}{measure}{direction} over {queries}, {100 * level:g} % interval", "")
+    draw_intervals(
+        axes, list(map(shortened, tables)), *([row[name] for row in rows] for name in ("value", "low", "high"))
     )
     axes.grid(axis="x", alpha=0.3)
     return axes
@@ -392,12 +404,12 @@ def plot_intervals(tables: Mapping[str, QueryTable], measure: str, ax: Any = Non
 
 def draw_over_k(lines: Mapping[str, Mapping[int, Sequence[float]]], label: str, axes: Any) -> Any:
     """Draw a line for each name through its values at k, each (value, low, high), with a band from low to high."""
-    drawing.describe(axes, "", "cutoff k (rank)", label)
-    drawing.log_axis(axes, [*next(iter(lines.values()))])
+    describe(axes, "", "cutoff k (rank)", label)
+    log_axis(axes, [*next(iter(lines.values()))])
     for number, points in enumerate(lines.values()):
         _, low, high = zip(*points.values())
-        axes.fill_between([*points], low, high, color=drawing.style(number)["color"], alpha=0.2, linewidth=0)
-    drawing.draw_lines(axes, {name: ([*points], next(zip(*points.values()))) for name, points in lines.items()})
+        axes.fill_between([*points], low, high, color=style(number)["color"], alpha=0.2, linewidth=0)
+    draw_lines(axes, {name: ([*points], next(zip(*points.values()))) for name, points in lines.items()})
     return axes
 
 
@@ -415,7 +427,7 @@ def panels(title: str, measures: Sequence[str], rows: int, draw: Callable[[str, 
     """
     columns = 1 + (len(measures) > 4)
     lines = -(-len(measures) // columns)
-    figure = drawing.axes_of(None, 7.2 * columns, 0.5 + (1.3 + 0.3 * rows) * lines).figure
+    figure = axes_of(None, 7.2 * columns, 0.5 + (1.3 + 0.3 * rows) * lines).figure
     figure.clear()
     figure.suptitle(title, x=0.01, ha="left", weight="bold").set_parse_math(False)
     for measure, axes in zip(measures, figure.subplots(lines, columns, squeeze=False).flat):
@@ -435,7 +447,7 @@ def panels(title: str, measures: Sequence[str], rows: int, draw: Callable[[str, 
 
 def _new(ax: Any, runs: Sequence[str]) -> Any:
     """The given axes, or new ones with room for the names of the runs."""
-    return drawing.axes_of(ax, 6.4 + drawing.room_for(runs))
+    return axes_of(ax, 6.4 + room_for(runs))
 
 
 def _lines(lines: Sequence[Curve]) -> dict[str, tuple[Sequence[float], Sequence[float]]]:

@@ -19,13 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from torchrank.display import Score, Table, cell, printable, shortened
 from torchrank.evaluation.plots import Curve, differences, label_over_k, outcome, queries_of, worst_first
 from torchrank.names.arguments import imported
 from torchrank.statistics.comparison import Comparison, Effect
-from torchrank.statistics.drawing import shortened
-from torchrank.statistics.pair_statistics import PairStatistics
-from torchrank.statistics.paired_tests import FAMILY_TESTS
-from torchrank.statistics.table import Score, Table, cell, printable
+from torchrank.statistics.paired import FAMILY_TESTS, PairStatistics
 from torchrank.version import __version__
 from torchrank.wrappers.query_table import QueryTable
 

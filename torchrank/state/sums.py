@@ -14,13 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torchrank.display import Table
 from torchrank.hardware.devices import constant, running_sum, widest_float
 from torchrank.layouts.checks import Problem
 from torchrank.names.arguments import one_of
 from torchrank.statistics.comparison import ANYTIME, BETTING, FEW_QUERIES
-from torchrank.statistics.distributions import normal_quantile
-from torchrank.statistics.intervals import anytime_level, t_interval, wilson
-from torchrank.statistics.table import Table
+from torchrank.statistics.intervals import anytime_level, normal_quantile, t_interval, wilson
 
 
 class Sum(IntEnum):

@@ -11,20 +11,23 @@ from typing import Any
 
 import numpy as np
 
+from torchrank.display import Table
 from torchrank.names.arguments import one_of, with_hints
 from torchrank.statistics.comparison import FEW_CLUSTERS, Comparison, check_settings, comparison_of
 from torchrank.statistics.intervals import check_share
-from torchrank.statistics.pair_statistics import PairStatistics, differences_of, paired_statistics, statistics_of_runs
-from torchrank.statistics.paired_tests import (
+from torchrank.statistics.paired import (
     FAMILY_TESTS,
     PAIR_TESTS,
     Drawing,
+    PairStatistics,
     correct,
+    differences_of,
     family_p,
     paired_p,
+    paired_statistics,
+    statistics_of_runs,
     unknown_test,
 )
-from torchrank.statistics.table import Table
 
 Array = np.ndarray
 

@@ -11,13 +11,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from torchrank.display import SUPERSCRIPTS, Score, Table, axes_of, describe, draw_intervals, finite, shortened
 from torchrank.names.arguments import one_of, with_texts
 from torchrank.names.parse import Named, parse_all
-from torchrank.statistics.drawing import axes_of, describe, draw_intervals, shortened
 from torchrank.statistics.intervals import check_share, detectable, queries_needed
-from torchrank.statistics.pair_statistics import AnytimeStatistics, PairStatistics
-from torchrank.statistics.paired_tests import FAMILY_TESTS, OTHER_NULLS, correct
-from torchrank.statistics.table import SUPERSCRIPTS, Score, Table, finite
+from torchrank.statistics.paired import FAMILY_TESTS, OTHER_NULLS, AnytimeStatistics, PairStatistics, correct
 
 _CONDITION = re.compile(r"\s*(\S.*?)\s*([<>])\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
 

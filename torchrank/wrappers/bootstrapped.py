@@ -10,6 +10,7 @@ from typing import Any, Literal, Unpack, get_args
 import torch
 from torch import Tensor
 
+from torchrank.display import Table
 from torchrank.hardware.threads import in_batch
 from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.names.arguments import integer, one_of
@@ -20,8 +21,7 @@ from torchrank.state.metric import Measure
 from torchrank.state.scoring import Values
 from torchrank.state.sums import NO_INTERVAL, Estimate, Interval, Sum, check
 from torchrank.state.waiting import bulk
-from torchrank.statistics.distributions import normal_quantile
-from torchrank.statistics.table import Table
+from torchrank.statistics.intervals import normal_quantile
 from torchrank.wrappers.tallies import (
     Members,
     PlainTally,

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import torchrank.state.sums as state
+from torchrank.display import Table
 from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.names.arguments import did_you_mean
 from torchrank.names.types import Array, Target
@@ -21,9 +22,7 @@ from torchrank.state.scoring import Values, score_batch
 from torchrank.state.sums import SIZE, Sum, estimate_table
 from torchrank.state.waiting import LOCK, bulk
 from torchrank.statistics.comparison import Comparison, comparison_of
-from torchrank.statistics.pair_statistics import TIE, PairStatistics
-from torchrank.statistics.paired_tests import tukey_p
-from torchrank.statistics.table import Table
+from torchrank.statistics.paired import TIE, PairStatistics, tukey_p
 from torchrank.wrappers.tallies import PlainTally, Suite, SuiteMetric, collection_of, is_plain_mean, measures_of
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torchrank.display import Table
 from torchrank.names.arguments import did_you_mean, imported
 from torchrank.names.parse import Named
 from torchrank.ranking.ranking import Ranking
@@ -30,7 +31,6 @@ from torchrank.state.sums import (
 from torchrank.statistics.compare import numbered_clusters
 from torchrank.statistics.comparison import FEW_CLUSTERS
 from torchrank.statistics.intervals import betting_interval, t_interval
-from torchrank.statistics.table import Table
 from torchrank.wrappers.tallies import Suite, collection_of, hash_ids, is_plain_mean, measures_of, values_of
 
 

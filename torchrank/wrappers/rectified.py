@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import torchrank.state.sums as state
+from torchrank.display import Table
 from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.layouts.checks import check_tensor
 from torchrank.names.arguments import warn
@@ -21,10 +22,8 @@ from torchrank.ranking.ranking import Ranking
 from torchrank.state.scoring import Status, Values
 from torchrank.state.sums import ROUNDING, Sum, check
 from torchrank.state.waiting import bulk
-from torchrank.statistics.distributions import t_quantile
-from torchrank.statistics.intervals import t_interval, wilson
-from torchrank.statistics.pair_statistics import PairStatistics
-from torchrank.statistics.table import Table
+from torchrank.statistics.intervals import t_interval, t_quantile, wilson
+from torchrank.statistics.paired import PairStatistics
 from torchrank.wrappers.compared import Compared, pair_sums, system_names
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.sliced import members_of, names_of

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
+from torchrank.display import Table
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.layouts.checks import tensor_of
@@ -18,9 +19,7 @@ from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.sums import NO_INTERVAL, Estimate, Interval, Sum, check, estimate_table
 from torchrank.state.waiting import bulk
-from torchrank.statistics.distributions import t_cdf
-from torchrank.statistics.intervals import t_interval, welch
-from torchrank.statistics.table import Table
+from torchrank.statistics.intervals import t_cdf, t_interval, welch
 from torchrank.wrappers.bootstrapped import Bootstrapped, BootstrapTally, difference_table, interval_of
 from torchrank.wrappers.tallies import PlainTally, Suite, SuiteMetric, collection_of, listed, measures_of
 

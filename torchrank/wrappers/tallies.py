@@ -16,6 +16,7 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 import torchrank.state.sums as state
 from torchrank.collection.collection import RankingCollection, plot_results
 from torchrank.collection.members import Metrics
+from torchrank.display import Table, plot_ends
 from torchrank.hardware.devices import scalar
 from torchrank.layouts.arrange import Batch
 from torchrank.layouts.checks import tensor_of
@@ -28,8 +29,6 @@ from torchrank.state.scoring import Status, Values, reduce, score_batch
 from torchrank.state.sums import SIZE, Estimate, Sum, estimate, estimate_table, from_sums
 from torchrank.state.synchronisation import all_reduce
 from torchrank.state.waiting import LOCK
-from torchrank.statistics.drawing import plot_ends
-from torchrank.statistics.table import Table
 
 # Constants of splitmix64 as signed integers, because torch multiplies int64 and wraps around.
 STEP = 0x9E3779B97F4A7C15 - 2**64

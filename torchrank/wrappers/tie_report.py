@@ -27,6 +27,7 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.state.sums as state
 from torchrank.collection.members import Metrics
+from torchrank.display import Table, plot_ends
 from torchrank.hardware.devices import running_sum, widest_float
 from torchrank.layouts.arrange import Batch, Options, arrange_batch, with_options
 from torchrank.layouts.canonical import BLOCK, DenseLayout, Need
@@ -41,8 +42,6 @@ from torchrank.state.scoring import Values, score_batch
 from torchrank.state.sums import MEANS, SIZE, Sum, from_sums
 from torchrank.state.synchronisation import all_reduce
 from torchrank.state.waiting import LOCK, bulk
-from torchrank.statistics.drawing import plot_ends
-from torchrank.statistics.table import Table
 from torchrank.wrappers.tallies import collection_of
 
 __all__ = ["TieReport", "difference_bounds"]
