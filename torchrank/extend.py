@@ -51,8 +51,7 @@ from torchrank.metrics import (
 )
 from torchrank.names.parameters import described, fixed, flag, integer, number, one_of, parameter
 from torchrank.ranking.intervals import ratio
-from torchrank.ranking.quantities import Gain
-from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.ranking import Gain, Ranking
 
 __all__ = [
     "BinaryMetric",

@@ -9,8 +9,7 @@ import torch
 import torchrank as tr
 from torchrank.formulas.gains import GAINS
 from torchrank.ranking.intervals import _is_fixed
-from torchrank.ranking.quantities import FEW_LEVELS
-from torchrank.ranking.ranking import Rankings, batch_order, numbered, together
+from torchrank.ranking.ranking import FEW_LEVELS, Rankings, batch_order, numbered, together
 
 
 def ragged(queries=60, width=30):

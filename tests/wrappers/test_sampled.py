@@ -13,7 +13,7 @@ import torchmetrics
 
 import torchrank as tr
 from tests.support.optional import stats
-from torchrank.ranking.quantities import chances_above
+from torchrank.ranking.ranking import chances_above
 from torchrank.wrappers import sampled_ranks
 from torchrank.wrappers.sampled_ranks import bias_variance, chances, likeliest
 

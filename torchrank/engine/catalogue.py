@@ -32,8 +32,7 @@ from torchrank.layouts.canonical import (
 from torchrank.layouts.catalogues import Shard
 from torchrank.layouts.checks import Problem, count
 from torchrank.layouts.conversions import found, listed_ids, removed
-from torchrank.ranking.quantities import depth_of
-from torchrank.ranking.ranking import Ranking, Tolerance
+from torchrank.ranking.ranking import Ranking, Tolerance, depth_of
 
 
 def removable(

@@ -24,7 +24,7 @@ from torchrank.engine.sorting import descending
 from torchrank.hardware import costs
 from torchrank.hardware.devices import all_finite, ascending, best, by_numpy, largest, selection
 from torchrank.layouts.catalogues import Shard
-from torchrank.ranking.quantities import run_bounds
+from torchrank.ranking.ranking import run_bounds
 
 
 def by_groups_pays(scores: Tensor, k: int) -> bool:

@@ -16,8 +16,7 @@ from torchrank.hardware.devices import all_finite, every, put, widest_float
 from torchrank.layouts.canonical import DenseLayout, Need, Pairs
 from torchrank.layouts.checks import Problem, count
 from torchrank.ranking.intervals import Intervals
-from torchrank.ranking.quantities import of_entries, run_bounds, run_starts
-from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.ranking import Ranking, of_entries, run_bounds, run_starts
 
 
 def rank_dense(plan: Plan, need: Need) -> Iterator[Ranking]:

@@ -15,8 +15,7 @@ from torchrank.hardware import costs
 from torchrank.hardware.devices import sort_in_place, widest_float
 from torchrank.layouts.canonical import FlatRows, Need, groups, octaves
 from torchrank.layouts.checks import Problem, count
-from torchrank.ranking.quantities import depth_of
-from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.ranking import Ranking, depth_of
 
 # The score of -inf as an integer, and the difference to its integer by `falling`, which has a sign.
 NOT_RETRIEVED, UNSIGNED = 0xFF800000, -(2**31)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchrank.hardware import costs
 from torchrank.hardware.devices import ascending, by_numpy, every, scalar
-from torchrank.ranking.quantities import run_bounds, run_starts
+from torchrank.ranking.ranking import run_bounds, run_starts
 
 # Dtypes that are sorted by integer keys.
 PACKED = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}

@@ -18,7 +18,7 @@ from torch import Tensor
 from torchrank.hardware.devices import running_sum, worth_reading
 from torchrank.layouts.canonical import BLOCK, groups
 from torchrank.ranking.intervals import only
-from torchrank.ranking.quantities import Quantities, depth_of
+from torchrank.ranking.ranking import Ranking, depth_of
 
 # Tie groups are long if stopping candidates times ranks of a list exceed this: the recursion over both gets slow.
 LONG = 2**14
@@ -43,7 +43,7 @@ class Reader:
         discount: function from ranks, float64, to discounts.
     """
 
-    def __init__(self, ranking: Quantities, chance: Tensor, discount: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, ranking: Ranking, chance: Tensor, discount: Callable[[Tensor], Tensor]) -> None:
         self.ranking, self.discount = ranking, discount
         self.stops = ranking.valid & (ranking.tied > 0) & (chance > 0)
         self.chance = only(self.stops, chance)

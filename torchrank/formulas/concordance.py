@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torchrank.engine.sorting import by_key, descending
 from torchrank.hardware.devices import ascending, every, widened, widest_float
-from torchrank.ranking.quantities import Quantities, cached, run_bounds, run_starts
+from torchrank.ranking.ranking import Ranking, cached, run_bounds, run_starts
 
 # A bucket has 2 ** 5 elements, and a group 2 ** 5 buckets. Pairs are compared within buckets, and counted by buckets
 # within groups.
@@ -133,7 +133,7 @@ class Orders:
 
 
 @cached
-def orders(ranking: Quantities) -> Orders:
+def orders(ranking: Ranking) -> Orders:
     """The order of the entries by grade, in descending order, beside their order in the ranking."""
     there, width = ranking.valid, ranking.first.shape[1]
     looks = there.is_cpu

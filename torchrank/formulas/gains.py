@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.names.arguments import number, one_of
-from torchrank.ranking.quantities import Gain, as_gain
+from torchrank.ranking.ranking import Gain, as_gain
 
 
 @dataclass(frozen=True)

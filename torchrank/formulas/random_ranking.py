@@ -20,8 +20,7 @@ from torchrank.layouts.checks import check_tensor, tensor_of
 from torchrank.names.arguments import one_of
 from torchrank.names.types import Array
 from torchrank.ranking.intervals import marked_rows, only, ratio
-from torchrank.ranking.quantities import cached
-from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.ranking import Ranking, cached
 
 EULER = 0.57721566490153286  # 1 + 1/2 + ... + 1/n = digamma(n + 1) + EULER
 

@@ -16,6 +16,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import widened
 from torchrank.layouts.canonical import CatalogueLayout, DenseLayout, FlatRows, JudgedItems, Layout, RankedIds
 from torchrank.layouts.checks import (
     Problem,
@@ -25,6 +26,7 @@ from torchrank.layouts.checks import (
     check_not_exchanged,
     check_tensor,
     comparable,
+    count,
     excluded_pairs,
     given_pairs,
     grades,
@@ -365,3 +367,24 @@ def notice_scores(layout: RankedIds) -> None:
             why = f"though no label is in its list and every label is the number of one of the {columns} columns"
     if why:
         warn(f"Read integer preds as ranked ids, {why}; if they are scores, pass preds.float()")
+
+
+def priced(layout: Layout, cost: Any, preds: Tensor) -> Layout:
+    """The layout of ``preds`` with the cost of each candidate, or of each id; counts those negative or not finite.
+
+    Raises:
+        ValueError: the costs have another shape.
+    """
+    assert isinstance(layout, CatalogueLayout | DenseLayout | RankedIds)
+    cost = widened(check_tensor(cost, "cost").detach().to(preds.device))
+    listed = layout.ids >= 0 if isinstance(layout, RankedIds) else layout.scores > -math.inf
+    if isinstance(layout, RankedIds) and cost.dim() == 1:  # an id without a cost gets NaN, a bad value
+        cost = torch.nn.functional.pad(cost, (0, 1), value=math.nan)[preds.long().clamp(0, len(cost))]
+    elif cost.shape not in (preds.shape, preds.shape[1:]):
+        raise ValueError(f"Expected cost in the shape of preds {list(preds.shape)}, got {list(cost.shape)}")
+    # The layout of empty lists has a column of padding.
+    cost = cost.expand(preds.shape) if preds.shape[1] else cost.new_zeros(listed.shape)
+    listed = listed if layout.mask is None else listed & layout.mask
+    good = cost.isfinite() & (cost >= 0)
+    errors = count(Problem.BAD_WEIGHTS, listed > good, layout.ignored, layout.errors)
+    return replace(layout, costs=torch.where(good, cost, 0.0), errors=errors)

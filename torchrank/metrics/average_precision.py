@@ -14,8 +14,7 @@ from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.parameters import one_of, parameter
 from torchrank.names.types import Described, GainOption
 from torchrank.ranking.intervals import only, per, ratio, row_sum
-from torchrank.ranking.quantities import Gain, cached
-from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.ranking import Gain, Ranking, cached
 
 __all__ = ["MAP", "YAAP"]
 

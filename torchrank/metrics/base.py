@@ -18,7 +18,7 @@ from torchrank.layouts.canonical import Need
 from torchrank.names.labels import quantity_of
 from torchrank.names.parameters import cutoff, one_of, parameter
 from torchrank.names.types import Aggregation, Array, EmptyAction, Pairs, Repeats, Target, Ties, Unjudged, call_of
-from torchrank.ranking.budgets import Cut, prefixes
+from torchrank.ranking.budgets import Cut, cutoffs, prefixes
 from torchrank.ranking.intervals import only, ratio
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.metric import Measure
@@ -248,7 +248,7 @@ class RankingMetric(Measure):
 
     def _of_each_cutoff(self, ranking: Ranking, relative: str) -> Values:
         """As :meth:`per_query`, for each cutoff."""
-        cuts, decided_by_ties = ranking.cutoffs(relative, self.label)
+        cuts, decided_by_ties = cutoffs(ranking, relative, self.label)
         parts = []
         for cut in cuts.masked_fill(decided_by_ties, -1).unique().tolist() or [1]:
             rows = (cuts == cut).logical_and(~decided_by_ties).nonzero().squeeze(-1)

@@ -14,8 +14,7 @@ from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import number, one_of
 from torchrank.ranking.intervals import only, ratio
-from torchrank.ranking.quantities import Gain, cached
-from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.ranking import Gain, Ranking, cached
 
 __all__ = ["ERR", "NERR"]
 

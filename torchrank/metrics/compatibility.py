@@ -15,8 +15,7 @@ from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import flag, number
 from torchrank.ranking.intervals import ratio
-from torchrank.ranking.quantities import cached, run_bounds, run_starts
-from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.ranking import Ranking, cached, run_bounds, run_starts
 
 __all__ = ["Compat"]
 

@@ -14,8 +14,7 @@ from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.rank_discount import Discount, RankDiscount
 from torchrank.names.types import EmptyAction
 from torchrank.ranking.intervals import ratio
-from torchrank.ranking.quantities import run_bounds, run_starts
-from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.ranking import Ranking, run_bounds, run_starts
 
 __all__ = ["EED", "EEL", "EER"]
 

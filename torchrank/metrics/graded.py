@@ -27,8 +27,7 @@ from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import number, one_of, parameter
 from torchrank.names.types import Described, EmptyAction, GainOption
 from torchrank.ranking.intervals import only, ratio, sum_over_ranks
-from torchrank.ranking.quantities import Gain
-from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.ranking import Gain, Ranking
 
 __all__ = ["ARP", "CG", "DCG", "NDCG", "PWA", "NormalizedGain"]
 

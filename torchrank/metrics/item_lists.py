@@ -22,7 +22,7 @@ from torchrank.layouts.conversions import HELD, found, listed_ids
 from torchrank.names.arguments import plain
 from torchrank.names.parameters import derived, fixed, integer, parameter
 from torchrank.names.types import Aggregation, Array, Pairs, Repeats, Target, call_of
-from torchrank.ranking.quantities import run_starts
+from torchrank.ranking.ranking import run_starts
 from torchrank.state.metric import Measure
 from torchrank.state.scoring import Status, Values, score_batch
 from torchrank.state.sums import Sum
@@ -136,7 +136,7 @@ class ListMetric(Measure):
         return 1
 
     def of_target(self, items: Tensor, grade: Tensor) -> Tensor | None:
-        """Quantities of the whole target of each list: [query, ...]; None if the measure reads none.
+        """Ranking of the whole target of each list: [query, ...]; None if the measure reads none.
 
         Args:
             items: int64 [query, entry], the ids of the target; negative = padding, or outside the catalogue.

@@ -12,7 +12,7 @@ from torchrank.metrics.item_lists import Catalogue, PerUserMetric, Recommended
 from torchrank.names.parameters import derived, described, flag, number
 from torchrank.names.types import Described
 from torchrank.ranking.intervals import ratio
-from torchrank.ranking.quantities import run_bounds, run_starts
+from torchrank.ranking.ranking import run_bounds, run_starts
 
 __all__ = ["CategoricalDiversity", "CategoryEntropy", "IntraListDiversity"]
 

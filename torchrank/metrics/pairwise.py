@@ -19,8 +19,7 @@ from torchrank.metrics.binary import BinaryMetric, nothing_irrelevant
 from torchrank.names.parameters import one_of, parameter
 from torchrank.names.types import Described, GainOption
 from torchrank.ranking.intervals import as_numbers, marked_rows, only, ratio
-from torchrank.ranking.quantities import Gain, cached, run_bounds, run_starts
-from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.ranking import Gain, Ranking, cached, run_bounds, run_starts
 from torchrank.state.scoring import Values
 
 __all__ = ["LRAP", "OPA", "CoverageError", "RankingLoss"]

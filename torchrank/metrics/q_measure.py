@@ -11,8 +11,7 @@ from torchrank.hardware.devices import running_sum
 from torchrank.metrics.graded import GradedMetric
 from torchrank.names.parameters import number, one_of
 from torchrank.ranking.intervals import as_numbers, only, ratio
-from torchrank.ranking.quantities import Gain, cached
-from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.ranking import Gain, Ranking, cached
 
 __all__ = ["QMeasure"]
 

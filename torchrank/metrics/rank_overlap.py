@@ -15,8 +15,7 @@ from torchrank.hardware.devices import running_sum
 from torchrank.metrics.rank_correlation import ComparingMetric
 from torchrank.names.parameters import integer, number, one_of
 from torchrank.ranking.intervals import ratio
-from torchrank.ranking.quantities import cached
-from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.ranking import Ranking, cached
 
 __all__ = ["LIP", "PMRR", "RBA", "RBO", "RBR", "Overlap"]
 

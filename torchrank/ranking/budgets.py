@@ -6,18 +6,16 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import running_sum, widened
-from torchrank.layouts.canonical import BLOCK, CatalogueLayout, DenseLayout, Layout, RankedIds
-from torchrank.layouts.checks import Problem, count
+from torchrank.hardware.devices import running_sum
+from torchrank.layouts.canonical import BLOCK
+from torchrank.names.labels import quantity_of
 from torchrank.ranking.intervals import only
-from torchrank.ranking.quantities import FURTHER, Quantities, run_starts
-
-R = TypeVar("R", bound=Quantities)
+from torchrank.ranking.ranking import FURTHER, Ranking, run_starts
 
 #: Sets of tied candidates, or orders of them, that are tried for a query: all sets of up to 11 candidates. If more than
 #: 1,024 candidates are tied, fewer orders are tried: at most MOST candidates of all orders bound time and memory.
@@ -25,24 +23,6 @@ DRAWS, MOST = 2**11, 2**21
 
 #: Sums of costs have rounding errors, so a budget pays for a little more.
 SLACK = 1 + 1e-9
-
-
-def priced(layout: Any, cost: Tensor, preds: Tensor) -> Layout:
-    """The layout of ``preds`` with their costs, counting costs of candidates that are negative or not finite.
-
-    Raises:
-        ValueError: the costs have another shape.
-    """
-    assert isinstance(layout, CatalogueLayout | DenseLayout | RankedIds)
-    if cost.shape not in (preds.shape, preds.shape[1:]):
-        raise ValueError(f"Expected cost in the shape of preds {list(preds.shape)}, got {list(cost.shape)}")
-    listed = layout.ids >= 0 if isinstance(layout, RankedIds) else layout.scores > -math.inf
-    cost = widened(cost.detach().to(listed.device)).expand(preds.shape)
-    cost = cost if preds.shape[1] else cost.new_zeros(listed.shape)  # the layout of empty lists has a column of padding
-    listed = listed if layout.mask is None else listed & layout.mask
-    good = cost.isfinite() & (cost >= 0)
-    errors = count(Problem.BAD_WEIGHTS, listed > good, layout.ignored, layout.errors)
-    return replace(layout, costs=torch.where(good, cost, 0.0), errors=errors)
 
 
 class Cut(NamedTuple):
@@ -56,7 +36,7 @@ class Cut(NamedTuple):
     group: Tensor
 
     @classmethod
-    def of(cls, ranking: Quantities, budget: float) -> Cut:
+    def of(cls, ranking: Ranking, budget: float) -> Cut:
         assert ranking.costs is not None
         retrieved = ranking.tied > 0
         spent = running_sum(torch.where(retrieved, ranking.costs, math.inf))
@@ -68,21 +48,30 @@ class Cut(NamedTuple):
         return cls(number, left, retrieved & ~paid & (ranking.first == first))
 
 
-def cutoffs(ranking: Quantities, budget: float) -> tuple[Tensor, Tensor]:
-    """The number of ranks whose costs add up to at most ``budget``, and whether the order of ties decides.
+def cutoffs(ranking: Ranking, quantity: str, label: str) -> tuple[Tensor, Tensor]:
+    """The cutoff of each query for "10%" or "2000tok", float64 [query]; and whether ties decide it, bool [query].
 
-    float64 and bool [query].
+    A budget ends the list before the first rank that costs too much. Ties decide a cutoff if it depends on the order of
+    tied candidates. ``label`` is the metric's.
     """
-    number, left, group = Cut.of(ranking, budget)
-    cost, left, number = ranking.costs, left.squeeze(-1), number.squeeze(-1).to(left.dtype)
-    assert cost is not None
+    wanted, unit = quantity_of(quantity)
+    if unit == "%":
+        cuts = (ranking.num_candidates * wanted / 100 - 1e-9).ceil().clamp_min(1)
+        if bool(cuts.isnan().any()):
+            raise ValueError(f"Expected the lengths of all lists for {label}, got none; pass num_candidates")
+        return cuts, torch.zeros_like(cuts, dtype=torch.bool)
+    cost = ranking.costs
+    if cost is None:
+        raise ValueError(f"Expected a ranking with costs for {label}; pass Ranking.from_scores(..., cost=...)")
+    number, left, group = Cut.of(ranking, wanted)
+    left, number = left.squeeze(-1), number.squeeze(-1).to(left.dtype)
     least = torch.where(group, cost, math.inf).amin(-1)
     most = torch.where(group, cost, -math.inf).amax(-1)
     more = torch.where(least == most, (left / least).floor(), 0)
     return number + more, (least < most) & (least <= left)
 
 
-def prefixes(ranking: R, budget: float, ties: str) -> Iterator[tuple[Tensor, Tensor, R]]:
+def prefixes(ranking: Ranking, budget: float, ties: str) -> Iterator[tuple[Tensor, Tensor, Ranking]]:
     """The rankings that tied candidates can have up to the budget, for queries whose ties decide the cutoff.
 
     A budget pays for the first candidates of a tie group, a set S. Given S, all orders of S are equally likely. So a
@@ -108,7 +97,7 @@ def prefixes(ranking: R, budget: float, ties: str) -> Iterator[tuple[Tensor, Ten
             waiting, size = [], 0
 
 
-def _sets(ranking: Quantities, cut: Cut) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def _sets(ranking: Ranking, cut: Cut) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """The sets of candidates of the tie group at the cut that the budget can pay for, in parts.
 
     For groups of n candidates with 2^n <= DRAWS each set S is tried. It is the first part of an order with probability
@@ -171,7 +160,7 @@ def _sets(ranking: Quantities, cut: Cut) -> Iterator[tuple[Tensor, Tensor, Tenso
                 yield queries[drawn], chance[some], ahead
 
 
-def _ahead(ranking: R, group: Tensor, ahead: Tensor) -> R:
+def _ahead(ranking: Ranking, group: Tensor, ahead: Tensor) -> Ranking:
     """A ranking in which some candidates of a tie group, ``ahead`` of the others, are all that a budget pays for."""
     assert ranking.costs is not None
     number = ahead.sum(-1, keepdim=True).to(ranking.first)

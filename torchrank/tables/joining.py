@@ -16,8 +16,7 @@ from torchrank.engine.flat import Entries
 from torchrank.layouts.canonical import IN_THE_POOL, OUTSIDE_THE_POOL
 from torchrank.layouts.checks import no_errors
 from torchrank.names.arguments import one_of, warn
-from torchrank.ranking.quantities import depth_of
-from torchrank.ranking.ranking import QueryNames, Ranking, Rankings
+from torchrank.ranking.ranking import QueryNames, Ranking, Rankings, depth_of
 from torchrank.tables.columns import error_of, of_both
 from torchrank.tables.id_columns import KeyIds, NumberIds, blocks, factorise, pair_hashes
 from torchrank.tables.pair_tables import Duplicates, PairTable, Parent, Qrels, ReadingError, Rows, Run, Ties

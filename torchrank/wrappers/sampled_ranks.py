@@ -23,8 +23,7 @@ from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.parameters import REQUIRED, flag, integer, one_of, parameter
 from torchrank.names.parse import parse
 from torchrank.names.types import Array
-from torchrank.ranking.quantities import chances_above
-from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.ranking import Ranking, chances_above
 from torchrank.state.scoring import Values
 from torchrank.state.sums import SIZE, Sum
 
