@@ -14,7 +14,7 @@ from torchmetrics.classification import BinaryAccuracy
 from torchmetrics.retrieval import RetrievalMRR
 
 import torchrank as tr
-from tests.support import layout_cases, usual_defaults
+from tests.support import layout_cases
 from torchrank.engine.plan import plan
 from torchrank.state import scoring
 
@@ -872,10 +872,6 @@ def test_metrics_of_a_collection_are_in_no_groups_of_torchmetrics():
     suite = tr.RankingCollection({"mrr": tr.MRR(), "one": BinaryAccuracy(), "other": BinaryAccuracy(threshold=0.4)})
     suite.update(torch.tensor([[0.1, 0.9]]), torch.tensor([[1, 0]]))
     assert suite.compute_groups == {}
-
-
-def test_arguments_that_are_left_out_have_the_usual_defaults():
-    usual_defaults.check("collection")
 
 
 def test_a_metric_with_an_update_of_its_own_gets_the_options_that_it_takes():

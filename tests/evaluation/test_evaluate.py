@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support import usual_defaults
 from tests.support.optional import pandas, pytrec_eval, sklearn_metrics, stats, tqdm
 from tests.support.trec_files import files_of, two_runs
 
@@ -685,10 +684,6 @@ def test_an_evaluation_has_the_doors_of_a_table_with_its_slices(tmp_path):
     assert len(whole.to_csv().splitlines()) == 2
     assert "by" not in whole.to_dict()
     assert "Slices" not in whole.to_html()
-
-
-def test_arguments_that_are_left_out_have_the_usual_defaults():
-    usual_defaults.check("evaluation")
 
 
 def test_a_reader_of_arrow_is_a_run_though_it_is_an_iterator():

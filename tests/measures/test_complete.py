@@ -12,7 +12,7 @@ import torch
 import torchrank as tr
 import torchrank.metrics
 from docs.measure_list import page
-from tests.support import usual_defaults
+from tests.support import usual_bounds
 from tests.support.descriptions import describe
 from tests.support.oracles import ORACLES
 from torchrank.metrics import ComparingMetric
@@ -42,12 +42,8 @@ def test_a_measure_has_all_its_pieces(measure):
 
 
 @pytest.mark.parametrize("measure", MEASURES, ids=lambda cls: cls.__name__)
-def test_parameters_have_the_usual_defaults_and_bounds_and_values_the_usual_range(measure):
-    usual_defaults.check_measure(measure)
-
-
-def test_arguments_of_functions_that_are_left_out_have_the_usual_defaults():
-    usual_defaults.check("formulas")
+def test_parameters_have_the_usual_bounds_and_values_the_usual_range(measure):
+    usual_bounds.check_measure(measure)
 
 
 def test_names_elsewhere_are_of_measures_and_libraries_that_are_there():

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support import usual_defaults
 from torchrank.layouts.canonical import Need
 from torchrank.ranking.ranking import Rankings
 
@@ -170,7 +169,3 @@ def test_a_sample_has_at_least_one_and_at_most_all_negatives(num, works):
             ranking.sampled(num)
     if num == 9:
         assert ranking.sampled(9, replacement=True).draw.replacement
-
-
-def test_arguments_that_are_left_out_have_the_usual_defaults():
-    usual_defaults.check("ranking")

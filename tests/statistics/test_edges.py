@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support import usual_defaults
 from tests.support.cases import cases
 from tests.support.optional import stats
 from torchrank.display import Score, Table, finite, printable
@@ -284,7 +283,3 @@ def test_equal_neighbours_of_the_first_column_are_one_cell_of_a_grouped_table():
         )
     assert Table({"a": []}).to_html(grouped=True).count("<tbody>") == 1
     assert 'id="x&amp;y"' in table.to_html("x&y") or "x&amp;y" in table.to_html("x&y")
-
-
-def test_arguments_that_are_left_out_have_the_usual_defaults():
-    usual_defaults.check("statistics")

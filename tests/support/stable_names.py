@@ -15,6 +15,8 @@ import torchrank as tr
 from torchrank.names.registry import measures
 
 LIST = Path(__file__).parents[1] / "docs/stable_names.txt"
+#: methods without an underscore that only this package calls
+INSIDE = {"add", "in_rank_order", "parts", "rank"}
 #: arguments of a measure that needs data on the catalogue
 CATALOGUES: list[dict[str, Any]] = [{}, {"num_items": 5}, {"interactions": torch.arange(1.0, 6.0)}]
 
@@ -41,7 +43,22 @@ def _public() -> Iterator[str]:
     for module in map(importlib.import_module, modules):
         own = [name for name, thing in vars(module).items() if getattr(thing, "__module__", None) == module.__name__]
         for name in getattr(module, "__all__", [name for name in own if not name.startswith("_")]):
-            yield " | ".join([f"name   {module.__name__}.{name}", *_arguments(getattr(module, name))])
+            thing = getattr(module, name)
+            yield " | ".join([f"name   {module.__name__}.{name}", *_arguments(thing)])
+            if isinstance(thing, type) and module is tr and _room(thing) != "torchrank.metrics":
+                yield from _defaults_of_methods(module.__name__, thing)
+
+
+def _room(cls: type) -> str:
+    return ".".join(cls.__module__.split(".")[:2])
+
+
+def _defaults_of_methods(module: str, cls: type) -> Iterator[str]:
+    """The arguments of the methods of a class that may be left out."""
+    own = {key for base in cls.__mro__ if _room(base) == _room(cls) for key in vars(base) if not key.startswith("_")}
+    for key in sorted(own - INSIDE):
+        if defaults := [one for one in _arguments(getattr(cls, key)) if "=" in one]:
+            yield " | ".join([f"name   {module}.{cls.__name__}.{key}", *defaults])
 
 
 def _arguments(thing: Any) -> list[str]:

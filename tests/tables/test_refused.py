@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support import usual_defaults
 from tests.support.cases import cases
 from torchrank.names.arguments import installed
 from torchrank.tables import id_columns, joining, sources
@@ -405,7 +404,3 @@ def test_a_line_of_the_largest_length_is_read_also_behind_an_empty_one(monkeypat
     assert tr.read_run(io.BytesIO(lines)).to_dict() == {"q1": {"b": 3, "a": 2}}
     with pytest.raises(ValueError, match="Expected lines of at most 13 bytes, got a longer one"):
         tr.read_run(io.BytesIO(lines + b"t"))
-
-
-def test_arguments_that_are_left_out_have_the_usual_defaults():
-    usual_defaults.check("tables")

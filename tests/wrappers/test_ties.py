@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import torchrank as tr
-from tests.support import usual_defaults
 from tests.support.cases import cases
 from torchrank.state.sums import Sum
 from torchrank.wrappers import tie_report
@@ -618,7 +617,3 @@ def test_a_tolerance_is_a_number_from_0_on_and_needs_scores():
 def test_a_generator_of_metrics_is_a_list_of_metrics(made):
     metrics = [tr.MRR(), tr.NDCG(top_k=2)]
     assert str(made(one for one in metrics)) == str(made(metrics))
-
-
-def test_arguments_that_are_left_out_have_the_usual_defaults():
-    usual_defaults.check("wrappers")

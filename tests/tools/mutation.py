@@ -1,4 +1,4 @@
-"""Faults of one token, and the tests that notice them: ``python tests/mutation.py engine --places 30 --seed 7``.
+"""Faults of one token, and the tests that notice them: ``python tests/tools/mutation.py engine --places 30 --seed 7``.
 
 Changes one token of a folder of ``torchrank`` at a time, in random places, and runs the tests of this folder until one
 fails: those that execute the place, the fastest first, then the rest of their files. If all of them pass, the tests of
@@ -40,8 +40,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-sys.path.append(str(ROOT / "tests"))
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(Path(__file__).parent))
 from mutants import Mutant, drawn, with_calls  # noqa: E402
 
 #: the folders of tests of each folder of ``torchrank``
