@@ -606,7 +606,7 @@ class Comparison:
                 Score(mean, join(mark for other, mark in marks.items() if other in beaten[system]), mean == best)
                 for system, mean in means.items()
             ]
-        note = f"A letter behind a mean: significantly better than the system of the letter ({self.alpha:g})."
+        note = f"A letter after a mean: significantly better than the system of the letter ({self.alpha:g})."
         return Table(columns, dict.fromkeys(self.measures, f".{digits}f"), [note, *self.table.notes])
 
     def detectable(self, power: float = 0.8, alpha: float = 0.05) -> Table:
