@@ -14,7 +14,7 @@ import torch
 
 from torchrank.collection.members import check_one_library, keyed, several
 from torchrank.metrics.incomplete_judgments import judged_within
-from torchrank.metrics.intent_aware import IntentMetric
+from torchrank.metrics.subtopics import IntentMetric
 from torchrank.names.arguments import did_you_mean, integer, one_of, warn
 from torchrank.names.labels import split
 from torchrank.names.parse import LIBRARIES, OPTIONS, parse_all

@@ -33,7 +33,7 @@ from torchrank.display import (
 from torchrank.formulas.random_ranking import first_rank
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
-from torchrank.metrics.precision_recall_curve import InterpolatedPrecision, PRCurve
+from torchrank.metrics.curves import InterpolatedPrecision, PRCurve
 from torchrank.names.arguments import imported, integer, one_of
 from torchrank.names.parse import parse
 from torchrank.ranking.ranking import Ranking

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from torchrank.formulas.gains import Logarithmic
+from torchrank.formulas.gains import RECIPROCAL, Logarithmic, OfRelevant, checked_weighing, gain_of
+from torchrank.formulas.random_ranking import CutoffTie, reciprocal_sums
 from torchrank.hardware.devices import scalar
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
-from torchrank.names.parameters import flag, number, one_of
-from torchrank.names.types import EmptyAction
+from torchrank.names.parameters import flag, integer, number, one_of, parameter
+from torchrank.names.types import Described, EmptyAction, GainOption
 from torchrank.ranking.intervals import only, per, ratio, row_sum
-from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.ranking import Gain, Ranking, cached
 
-__all__ = ["F1", "BinG", "FBeta", "FallOut", "Precision", "RPrecision", "Recall", "RelativePrecision", "SetAP"]
+__all__ = [
+    "F1",
+    "MAP",
+    "MCC",
+    "YAAP",
+    "Accuracy",
+    "BinG",
+    "FBeta",
+    "FallOut",
+    "Precision",
+    "RPrecision",
+    "Recall",
+    "RelativePrecision",
+    "SetAP",
+    "Utility",
+]
 
 
 class BinaryMetric(RankingMetric):
@@ -329,3 +346,361 @@ class BinG(BinaryMetric):
         single = ranking.each_positive(self.relevance_level)
         values = single.mean_discount(Logarithmic(2), None).reshape(ranking.first.shape)
         return self.per_relevant(ranking, values)
+
+
+class Table(NamedTuple):
+    """The margins of a query's contingency table and its hits, which determine all cells: float64 [query] each."""
+
+    #: (expected) relevant candidates in the first k ranks
+    hits: Tensor
+    #: candidates in the first k ranks of the list
+    chosen: Tensor
+    #: relevant candidates, retrieved or not
+    relevant: Tensor
+    #: the list and the relevant candidates not retrieved; or the size of the collection, if it is larger
+    all: Tensor
+
+
+class ConfusionMetric(BinaryMetric):
+    """Base of the measures of the contingency table at rank k.
+
+    The candidates in the first k ranks are chosen, or the whole list if it is shorter. The rest of the list is not
+    chosen, nor is any relevant candidate that was not retrieved. Given these numbers, the hits determine the table. The
+    measures are linear in the hits, so their expectation under ties is exact.
+
+    Args:
+        top_k: the first ``top_k`` ranks are chosen; None = all of the list.
+        collection_size: number of all candidates; None = the list and the relevant candidates that were not retrieved.
+
+    Raises:
+        ValueError: ``collection_size`` is neither None nor an integer >= 0.
+    """
+
+    collection_size: int | None = integer(default=None, least=0)
+
+    def need(self) -> Need:
+        return Need(relevant=True)  # relevant candidates of the whole list are counted
+
+    def table(self, ranking: Ranking) -> Table:
+        """The contingency table."""
+        relevant, listed = ranking.num_relevant(self.relevance_level), ranking.num_candidates
+        missing = relevant - ranking.hits(self.relevance_level, None)
+        all_candidates = listed + missing
+        if self.collection_size is not None:
+            all_candidates = all_candidates.clamp_min(self.collection_size)
+        return Table(self.hits(ranking), torch.minimum(self.length(ranking), listed), relevant, all_candidates)
+
+
+class Accuracy(ConfusionMetric):
+    r"""Accuracy at k, :math:`\frac{TP + TN}{N}`: the share of all N candidates on the right side of the cutoff.
+
+    Relevant candidates in the first k ranks and irrelevant ones behind them are on the right side. N counts the list
+    and the relevant candidates that were not retrieved; these are on the wrong side. Lists of ids contain no other
+    candidates, so pass ``collection_size`` with them. Without ``top_k`` the whole list is chosen, so only its relevant
+    candidates are on the right side. Under ``ties="expected"`` it is the exact expectation.
+
+    Two other measures have this name: the ``accuracy@k`` of sentence-transformers and BEIR is :class:`HitRate`, and
+    ir_measures' ``Accuracy`` is :class:`AUROC`.
+
+    Source:
+        RecTools, ``Accuracy``, in which a list shorter than k counts as k candidates.
+
+    Args:
+        collection_size: number of all candidates, listed or not; None, or a number below N, = N.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.Accuracy(top_k=1).score(torch.tensor([[0.9, 0.8, 0.7, 0.1]]), torch.tensor([[1, 0, 1, 0]]))
+        tensor([0.7500], dtype=torch.float64)
+    """
+
+    name = "accuracy"
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        hits, chosen, relevant, all_candidates = self.table(ranking)
+        return ratio(all_candidates - chosen - relevant + 2 * hits, all_candidates)
+
+
+class MCC(ConfusionMetric):
+    r"""Matthews correlation at k, :math:`\frac{TP \cdot TN - FP \cdot FN}{\sqrt{(TP+FP)(TP+FN)(TN+FP)(TN+FN)}}`.
+
+    The correlation between two properties of a candidate, relevant and in the first k ranks, from -1 to 1. It is taken
+    over the list and the relevant candidates that were not retrieved. It is 0 if one of the four sums is 0: without
+    ``top_k`` or ``collection_size``, this is so if all relevant candidates were retrieved. Lists of ids contain no
+    other candidates, so pass ``collection_size`` with them. Under ``ties="expected"`` it is the exact expectation.
+
+    Source:
+        Matthews, Comparison of the predicted and observed secondary structure of T4 phage lysozyme, Biochimica et
+        Biophysica Acta 405, 1975.
+
+    Args:
+        collection_size: number of all candidates, listed or not; None = the list and the relevant candidates that were
+            not retrieved, which is also the minimum.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.MCC(top_k=2).score(torch.tensor([[0.9, 0.8, 0.7, 0.1]]), torch.tensor([[1, 1, 0, 0]]))
+        tensor([1.], dtype=torch.float64)
+    """
+
+    name = "mcc"
+    value_range = (-1.0, 1.0)
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        hits, chosen, relevant, all_candidates = self.table(ranking)
+        # TP N - (TP + FP) (TP + FN) = TP TN - FP FN, so the margins and the hits are enough.
+        spread = ((chosen * (all_candidates - chosen)) * (relevant * (all_candidates - relevant))).sqrt()
+        return ratio(hits * all_candidates - chosen * relevant, spread)
+
+
+class Utility(ConfusionMetric):
+    r"""Linear utility of the first k ranks, :math:`a \, TP + b \, FP + c \, FN + d \, TN`.
+
+    a = ``hit``, b = ``false_alarm``, c = ``miss``, d = ``rejection``. The candidates in the first k ranks, or in the
+    whole list without ``top_k``, are shown to a user. By default, the user gains by each relevant candidate and loses
+    by each irrelevant one. A list shorter than k is shown as it is. FN and TN count the rest of the list and the
+    relevant candidates that were not retrieved or, with ``collection_size``, the rest of the collection. A query is
+    empty only if it has neither relevant candidates nor a list. Under ``ties="expected"`` it is the exact expectation.
+
+    Source:
+        trec_eval, ``utility`` with its coefficients in this order and ``-N collection_size``, by default 0.
+
+    Args:
+        top_k: the first ``top_k`` ranks are shown; None = all of the list.
+        hit: worth of a relevant candidate that is shown.
+        false_alarm: worth of an irrelevant candidate that is shown.
+        miss: worth of a relevant candidate that is not shown.
+        rejection: worth of an irrelevant candidate that is not shown.
+
+    Raises:
+        ValueError: a worth is not a finite number, or ``collection_size`` is neither None nor an integer >= 0.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.Utility(miss=-0.5).score(torch.tensor([[0.9, 0.8, 0.7, -torch.inf]]), torch.tensor([[1, 1, 0, 1]]))
+        tensor([0.5000], dtype=torch.float64)
+    """
+
+    name = "utility"
+    value_range = (-math.inf, math.inf)
+
+    hit: float = number(default=1)
+    false_alarm: float = number(default=-1)
+    miss: float = number(default=0)
+    rejection: float = number(default=0)
+
+    @property
+    def no_bounds_reason(self) -> str:
+        # Without a collection size, each unjudged candidate that was not retrieved adds a candidate if it is relevant.
+        known = self.collection_size is not None or not self.rejection
+        return "" if known else "whose number of candidates depends on the judgments unless collection_size is passed"
+
+    @property
+    def nonlinear_reason(self) -> str:
+        linear = not self.rejection and self.empty_target_action == "neg"
+        return (
+            ""
+            if linear
+            else ("whose lists matter beyond their sums unless rejection is 0 and empty_target_action is 'neg'")
+        )
+
+    def empty(self, ranking: Ranking) -> Tensor:
+        return super().empty(ranking) & (ranking.num_candidates == 0)
+
+    def numerator(self, ranking: Ranking) -> Tensor:
+        hits, chosen, relevant, all_candidates = self.table(ranking)
+        if self.collection_size is not None:
+            # As in trec_eval the size is used as it is, even if the list is longer.
+            all_candidates = torch.full_like(all_candidates, self.collection_size)
+        shown = self.hit * hits + self.false_alarm * (chosen - hits)
+        return shown + self.miss * (relevant - hits) + self.rejection * (all_candidates - chosen - relevant + hits)
+
+
+# Up to this rank, the expected precision of tied candidates is computed from differences, which lose a digit each time
+# that the rank grows by a factor of ten. The sums that are used behind it lose none, and take longer.
+FAR = 2**15
+
+
+class MAP(BinaryMetric):
+    r"""Average precision, whose mean over queries is MAP: :math:`AP@k = \frac{1}{N} \sum_{i \le k} rel_i \, P@i`.
+
+    ``normalize`` sets N. Ties follow McSherry and Najork, Computing information retrieval performance measures
+    efficiently in the presence of tied scores, ECIR 2008. With ``normalize="retrieved"``, a tie group at the cutoff
+    makes N random; AP is then averaged over the number of hits.
+
+    Source:
+        trec_eval; Buckley and Voorhees, Evaluating evaluation measure stability, SIGIR 2000.
+
+    Args:
+        normalize: the denominator N: "relevant", all R relevant candidates (trec_eval's ``map`` and ``map_cut``);
+            "min", min(R, k); "length", min(R, k, length of the list), as in LensKit; "k", k itself (without ``top_k``
+            the length of the list), an option of RecTools; "retrieved", the relevant candidates among the first k. With
+            ``top_k`` and expected ties, "retrieved" has no bounds over unjudged candidates.
+        gain: None, every relevant candidate has the same weight; or the weight of a relevant candidate by its grade:
+            "linear", "exponential", a callable or a table, as the gain of :class:`DCG`. Then :math:`AP@k =
+            \frac{\sum_{i \le k} gain_i \, rel_i \, P@i}{\sum_i gain_i \, rel_i}`. It requires ``normalize="relevant"``.
+            Weights of single candidates are grades with ``gain="linear"`` and a small ``relevance_level``. With a gain
+            ``ties="optimistic"`` is the order by descending grade, which need not be the best one: the candidate behind
+            has the higher precision.
+
+    Raises:
+        ValueError: ``gain`` is unknown, or given together with another ``normalize`` than "relevant"; or ``unjudged``
+            asks for bounds with a table or callable as gain, or with a gain and a ``relevance_level`` below 1.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> scores, target = torch.tensor([[0.9, 0.8, 0.7, 0.6, 0.5]]), torch.tensor([[1, 0, 1, 1, 0]])
+        >>> tr.MAP().score(scores, target)  # (1 + 2/3 + 3/4) / 3
+        tensor([0.8056], dtype=torch.float64)
+        >>> tr.MAP(gain="linear").score(scores, torch.tensor([[1, 0, 3, 1, 0]]))  # (1 * 1 + 3 * 2/3 + 1 * 3/4) / 5
+        tensor([0.7500], dtype=torch.float64)
+    """
+
+    name = "map"
+    monotone_behind = True
+
+    normalize: Literal["relevant", "min", "length", "k", "retrieved"] = one_of(default="relevant")
+    gain: Described[GainOption | None] = parameter(default=None, check=checked_weighing)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.gain is not None and self.normalize != "relevant":
+            raise ValueError(f"Expected normalize='relevant' together with gain={self.gain!r}, got {self.normalize!r}")
+
+    @property
+    def weighing(self) -> Gain:
+        """The function from grades to the weights of relevant candidates."""
+        return OfRelevant(gain_of(self.gain or "linear"), self.relevance_level)
+
+    def empty(self, ranking: Ranking) -> Tensor:
+        return super().empty(ranking) if self.gain is None else ranking.total_gain(self.weighing) == 0
+
+    @property
+    def no_bounds_reason(self) -> str:
+        # A candidate that gains most may lose more precision on its way up than the others win.
+        if self.gain is not None and not (self.weighing.monotone and self.relevance_level >= 1):
+            return "whose unjudged candidates may gain more than others that are relevant"
+        random = self.normalize == "retrieved" and self.top_k is not None and self.ties == "expected"
+        return "whose denominator is random if a tie group crosses the cutoff" if random else ""
+
+    def of_one_rank(self) -> bool:
+        return self.gain is None and (self.normalize != "k" or self.top_k is not None)
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        # The expectation of a ratio is not the ratio of expectations, so a random N needs a formula of its own.
+        if self.normalize == "retrieved" and self.top_k is not None and not ranking.untied:
+            return _precision_by_hits(ranking, self.relevance_level, self.top_k)
+        if self.gain is None:
+            return per(_sum_of_precisions(ranking, self.relevance_level, self.top_k), self.denominator(ranking))
+        values = precisions(ranking, self.relevance_level, self.top_k)
+        # All orders of a tie group are equally likely, so its relevant entries have the same expected precision.
+        return ratio((ranking.gains(self.weighing) * values).sum(-1), ranking.total_gain(self.weighing))
+
+    def denominator(self, ranking: Ranking) -> Tensor:
+        """The denominator N, if it is not random: float64 [query]."""
+        if self.normalize in ("retrieved", "k"):
+            return self.length(ranking) if self.normalize == "k" else self.hits(ranking)
+        relevant = ranking.num_relevant(self.relevance_level)
+        if self.normalize == "length":
+            relevant = torch.minimum(relevant, ranking.num_candidates)
+        return relevant if self.normalize == "relevant" or self.top_k is None else relevant.clamp_max(self.top_k)
+
+
+@cached
+def _sum_of_precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
+    """Expected sum of :func:`precisions`: float64 [query]."""
+    if ranking.untied:
+        return ranking.sum_up_to(top_k, precisions, level, None)
+    if (expected := ranking.relevant_ranks(level)) is not None:
+        return expected.precisions(top_k)
+    if not ranking.shares_sums(top_k) or ranking.depth > FAR:
+        return row_sum(precisions(ranking, level, top_k))
+    # All groups before the last one end before the cutoff.
+    sooner, up_to = ranking.before_and_up_to_last(top_k, precisions, level, None)
+    before, beside = ranking.before_and_in_last(top_k, Ranking.hit_numbers, level)
+    last = ranking.last_group(top_k)
+    harmonic = ranking.discount_in_last(RECIPROCAL, top_k)
+    rising = last.places - last.ranks.first * harmonic
+    total = (before + 1) * harmonic + ratio(beside - 1, last.ranks.tied - 1) * rising
+    return torch.where(last.complete, up_to, sooner + beside * total / last.ranks.number)
+
+
+@cached
+def precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
+    """Expected precision at the rank of each relevant entry, 0 beyond ``top_k``: float64 [query, entry].
+
+    An entry is tied in a group of n candidates, r of them relevant. a candidates precede the group, ``before`` of them
+    relevant. If the entry has rank j, j - a - 1 candidates of the group are before it. Each of these is relevant with
+    probability c = (r - 1) / (n - 1). So the expected precision at j is (before + 1 + c (j - a - 1)) / j.
+    """
+    if ranking.first.shape[1] == 1:  # a single relevant entry has precision 1 / rank
+        return only(ranking.hit(level), ranking.mean_discount(RECIPROCAL, top_k))
+    before, beside = ranking.relevant_before_and_in_tie(level)
+    if ranking.untied:
+        return (before + beside) * ranking.discount_sum(RECIPROCAL, top_k) * beside
+    c = ratio(beside - 1, ranking.tied - 1)
+    # The sum over the ranks j of the group, up to the cutoff.
+    harmonic, rising = _sums_over_ties(ranking, ranking.hit(level), top_k)
+    total = (before + 1) * harmonic + c * rising
+    # Each of the n ranks is equally likely, also a rank behind the cutoff, which contributes 0.
+    return only(ranking.hit(level), ratio(total, ranking.tied))
+
+
+def _sums_over_ties(ranking: Ranking, wanted: Tensor, top_k: int | None) -> tuple[Tensor, Tensor]:
+    """Sums of 1 / j and of (j - first) / j over an entry's ranks j up to ``top_k``: float64 [query, entry] each.
+
+    Entries that are not ``wanted``, bool [query, entry], may have other numbers.
+    """
+    inside = ranking.ranks_in_top_k(top_k)
+    if ranking.depth <= FAR:
+        harmonic = ranking.discount_sum(RECIPROCAL, top_k)
+        return harmonic, inside - ranking.first * harmonic
+    single, several = inside / ranking.first, wanted & (ranking.tied > 1)
+    if not single.is_cpu:
+        harmonic, rising = reciprocal_sums(ranking.first, inside)
+        return torch.where(several, harmonic, single), rising
+    rising = torch.zeros_like(single)
+    single[several], rising[several] = reciprocal_sums(ranking.first[several], inside[several])
+    return single, rising
+
+
+def _precision_by_hits(ranking: Ranking, level: float, top_k: int) -> Tensor:
+    """Expected AP divided by the number of hits in the first k: float64 [query].
+
+    A tie group at the cutoff makes the number of hits random, so this is a mean over that number.
+    """
+    # Entries before this tie group are in the first k for certain, with the same precision for every number of hits.
+    surely = ranking.hit(level) & (ranking.prob_in_top_k(top_k) == 1)
+    full = only(surely, precisions(ranking, level, top_k)).sum(-1)
+    # s places of the tie group are before the cutoff. Given h hits, they are a tie group of s candidates, h of them
+    # relevant, and the formula of `precisions` holds for it.
+    cut = CutoffTie.of(ranking, level, top_k)
+    h, s = cut.hits, cut.places
+    harmonic, rising = (cut.of_group(x) for x in _sums_over_ties(ranking, ranking.tied > 0, top_k))
+    c = ratio(h - 1, s - 1)
+    partial = ratio(h, s) * ((cut.before + 1) * harmonic + c * rising)
+    return (cut.chance * ratio(full.unsqueeze(-1) + partial, cut.before + h)).sum(-1)
+
+
+class YAAP(BinaryMetric):
+    r"""Yet another average precision, the log odds of AP: :math:`\ln \frac{1 + R \, AP}{1 + R - R \, AP}`.
+
+    With log odds, the mean over queries depends less on queries of middling precision. Under ``ties="expected"`` it is
+    the log odds of the expected average precision, not the expectation of the log odds.
+
+    Source:
+        Robertson, On smoothing average precision, ECIR 2012; trec_eval, ``yaap``.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.YAAP().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 1]]))  # ln((1 + 5/3) / (3 - 5/3))
+        tensor([0.6931], dtype=torch.float64)
+    """
+
+    name = "yaap"
+    value_range = (-math.inf, math.inf)
+    top_k: None = None
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        total = precisions(ranking, self.relevance_level, None).sum(-1)
+        return torch.log((1 + total) / (1 + ranking.num_relevant(self.relevance_level) - total))

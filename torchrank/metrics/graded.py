@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,10 +27,10 @@ from torchrank.layouts.checks import Problem, count
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import number, one_of, parameter
 from torchrank.names.types import Described, EmptyAction, GainOption
-from torchrank.ranking.intervals import only, ratio, sum_over_ranks
-from torchrank.ranking.ranking import Gain, Ranking
+from torchrank.ranking.intervals import as_numbers, only, ratio, sum_over_ranks
+from torchrank.ranking.ranking import Gain, Ranking, cached
 
-__all__ = ["ARP", "CG", "DCG", "NDCG", "PWA", "NormalizedGain"]
+__all__ = ["ARP", "CG", "DCG", "NDCG", "PWA", "RNDCG", "NDCGRel", "NormalizedGain", "QMeasure"]
 
 
 class GradedMetric(RankingMetric):
@@ -319,3 +320,282 @@ class NormalizedGain(GradedMetric):
         behind = middle + sum(between) / 2 - before - (beside + gains) / 2
         reached = only(gains != 0, gains / (2 + behind).log2()).sum(-1)
         return ratio(reached, ranking.total_gain(self.gain_function))
+
+
+# Gains with a smaller relative difference count as equal.
+ROUNDING = 1e-12
+
+
+class RNDCG(GradedMetric):
+    r"""NDCG averaged over the ranks at which the ideal order changes its grade, :math:`\frac{1}{m} \sum_j NDCG@R_j`.
+
+    :math:`R_j` is the number of judged candidates with one of the j largest positive gains; m is the number of such
+    ranks. As in trec_eval, the whole list counts as one more rank if it is longer than the number of relevant
+    candidates plus one. So the value is NaN for a list of unknown length. The discount is 1 / log2(1 + rank). The
+    measure is linear in the gains, so it is exact under ties.
+
+    Source:
+        trec_eval, ``Rndcg``.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.RNDCG().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[2, 0, 1]]))  # (1 + 2 / 2.6309) / 2
+        tensor([0.8801], dtype=torch.float64)
+    """
+
+    name = "rndcg"
+    value_range = (0.0, 1.0)
+    top_k: None = None
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        gain, discount = self.gain_function, Logarithmic(2)
+        best = ranking.ideal_order(gain, None)
+        # DCG and ideal DCG at every rank; the ranks R_j are selected below.
+        ranks = torch.arange(1, best.shape[1] + 1, dtype=best.dtype, device=best.device)
+        ideal = running_sum(best * discount(ranks))
+        reached = running_sum(ranking.gains_by_rank(gain, best.shape[1]) * discount(ranks))
+        # R_j are the ranks behind which the ideal order has a smaller gain.
+        fall = best - torch.nn.functional.pad(best[:, 1:], (0, 1))
+        ends = fall > ROUNDING * best  # a gain function can differ in the last digit for equal grades
+        longer = ranking.num_candidates > (best > 0).sum(-1) + 1
+        over_all_ranks = ratio((ranking.gains(gain) * ranking.mean_discount(discount, None)).sum(-1), ideal[:, -1])
+        total = only(ends, ratio(reached, ideal)).sum(-1) + only(longer, over_all_ranks)
+        return torch.where(ranking.num_candidates.isnan(), torch.nan, ratio(total, ends.sum(-1) + longer))
+
+
+@dataclass(frozen=True)
+class TimesRank:
+    """A discount times the rank."""
+
+    discount: Logarithmic
+
+    def __call__(self, rank: Tensor) -> Tensor:
+        return rank * self.discount(rank)
+
+
+class NDCGRel(GradedMetric):
+    r"""NDCG averaged over the ranks of the relevant candidates, :math:`\frac{1}{R} \sum_{i \in rel} NDCG@rank_i`.
+
+    R candidates have a gain above 0. One that was not retrieved adds the DCG of the whole list, divided by the ideal
+    DCG of all candidates. The discount is 1 / log2(1 + rank). Under ``ties="expected"`` it is the exact expectation.
+
+    Source:
+        trec_eval, ``ndcg_rel``.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.NDCGRel().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 1]]))  # (1 + 1.5 / 1.6309) / 2
+        tensor([0.9599], dtype=torch.float64)
+    """
+
+    name = "ndcgrel"
+    takes_unjudged_for = ("irrelevant", "condensed")
+    value_range = (0.0, 1.0)
+    top_k: None = None
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        gain, discount = self.gain_function, Logarithmic(2)
+        best = ranking.ideal_order(gain, None)
+        width = best.shape[1]
+        discounts = discount(torch.arange(1, width + 1, dtype=best.dtype, device=best.device))
+        sums = torch.nn.functional.pad(running_sum(discounts), (1, 0))
+        ideal = running_sum(best * discounts)
+        gains = ranking.gains(gain)
+        has_gain, reached = gains > 0, gains * ranking.mean_discount(discount, None)
+        # A tie group has n candidates, r of them relevant, and the gains S. ``above`` is the expected DCG before it,
+        # and D(p) the sum of the first p discounts d. The candidate at rank p of the group is relevant with probability
+        # r / n. DCG@p then contains its own gain, and gains of others of the group between D(a) and D(p - 1):
+        # E[relevant at p, DCG@p] = (r above + S d_p + pairs (D(p - 1) - D(a))) / n with pairs = S (r - 1) / (n - 1).
+        n, r, (above, _) = ranking.tied, ranking.before_and_in_tie(has_gain)[1], ranking.before_and_in_tie(reached)
+        total = ranking.before_and_in_tie(gains)[1]
+        pairs = ratio(total * (r - 1), n - 1)
+        # First the sums over all ranks of a group, to be divided by the ideal DCG of the whole list ...
+        span = ranking.discount_sum(discount, None)
+        between = (ranking.first + n - 1) * span - ranking.discount_sum(TimesRank(discount), None)
+        each = only(has_gain, above + ratio(total * span + pairs * between, n * r)).sum(-1)
+        # ... then the ranks at which the ideal DCG is still smaller. They are columns of the ideal order.
+        start = sums.take((ranking.first - 1).clamp(0, width).long())
+        per_rank = ranking.by_rank(r * above - pairs * start, width) + ranking.by_rank(total, width) * discounts
+        per_rank = per_rank + ranking.by_rank(pairs, width) * sums[:-1]
+        ideal_of_all, relevant = ideal[:, -1], (best > 0).sum(-1)
+        early = per_rank * (ratio(ideal_of_all.unsqueeze(-1), ideal) - 1)
+        missing = (relevant - has_gain.sum(-1)) * reached.sum(-1)
+        # Only rounding exceeds 1.
+        return ratio(each + early.sum(-1) + missing, ideal_of_all * relevant).clamp_max(1)
+
+
+# Sums over ranks are tabulated at least up to this rank, if ties reach it. Beyond the table a closed form is used.
+TABLE = 512
+
+
+class QMeasure(GradedMetric):
+    r"""Q-measure: average precision with graded gains.
+
+    :math:`\frac{1}{R} \sum_{i \in rel} \frac{C_i + \beta \, cg_i}{i + \beta \, cg^*_i}`, a sum over the ranks i of the
+    R candidates with a gain. :math:`C_i` is the number of such candidates among the first i, :math:`cg_i` the sum of
+    their gains. :math:`cg^*_i` is the same sum for the best order of all judged candidates. With a small beta the value
+    approaches average precision.
+
+    Under ``ties="expected"`` it is the exact mean over all orders of the tied candidates: given the rank i of a
+    candidate, the expected :math:`C_i` and :math:`cg_i` are linear in i. There are no bounds over unjudged candidates,
+    because the value can fall if a candidate with a small gain moves up.
+
+    Source:
+        Sakai, New performance metrics based on multigrade relevance: their application to question answering,
+        NTCIR-4, 2004; On the reliability of information retrieval metrics based on graded relevance, Information
+        Processing and Management 43(2), 2007.
+
+    Args:
+        beta: the weight of gains relative to counts; > 0.
+        normalize: the denominator of the sum: "relevant", R; "min", min(R, ``top_k``), as in NTCIREVAL.
+
+    Raises:
+        ValueError: ``beta`` is not a number > 0, or ``normalize`` is unknown.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.QMeasure().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 3]]))  # (2/4 + 6/7) / 2
+        tensor([0.6786], dtype=torch.float64)
+    """
+
+    name = "qmeasure"
+    takes_unjudged_for = ("irrelevant", "condensed")
+    value_range = (0.0, 1.0)
+
+    beta: float = number(default=1, above=0)
+    normalize: Literal["relevant", "min"] = one_of(default="relevant")
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        gain = self.gain_function
+        if ranking.untied:
+            value = ranking.sum_up_to(self.top_k, _blended_alone, gain, self.beta)
+        else:
+            value = self._of_ties(ranking)
+        number = _num_gaining(ranking, gain)
+        return ratio(value, number.clamp_max(self.top_k) if self.normalize == "min" and self.top_k else number)
+
+    def _of_ties(self, ranking: Ranking) -> Tensor:
+        """The sum of blended ratios, in a ranking with ties: float64 [query]."""
+        if ranking.shares_sums(self.top_k) and ranking.depth <= TABLE:
+            return _up_to_last(ranking, self.gain_function, self.beta, self.top_k)
+        return _blended_tied(ranking, self.gain_function, self.beta, self.top_k).sum(-1)
+
+
+@cached
+def _num_gaining(ranking: Ranking, gain: Gain) -> Tensor:
+    """Number of judged candidates with a gain above 0: float64 [query]."""
+    return (ranking.judged_gains(gain) > 0).sum(-1).to(ranking.first.dtype)
+
+
+def _blended_alone(ranking: Ranking, gain: Gain, beta: float) -> Tensor:
+    """The blended ratio of each entry with a gain, in a ranking without ties: float64 [query, entry]."""
+    gains = only(ranking.retrieved(), ranking.gains(gain))
+    gaining = gains > 0
+    start = running_sum(as_numbers(gaining, gains.dtype)) + beta * running_sum(gains)
+    ideal = beta * running_sum(ranking.ideal_order(gain, None))
+    return only(gaining, start / (ranking.first + _by_best_rank(ideal, ranking)))
+
+
+def _blended_tied(ranking: Ranking, gain: Gain, beta: float, top_k: int | None) -> Tensor:
+    """The expected blended ratio of each entry with a gain, 0 beyond ``top_k``: float64 [query, entry]."""
+    gains = only(ranking.retrieved(), ranking.gains(gain))
+    counts, gained = ranking.before_and_in_tie(gains > 0), ranking.before_and_in_tie(gains)
+    # The numerator of an entry at the first rank of its tie group, and its expected increase per further rank. At
+    # each further rank the entry has one more candidate before it: any of the others in the group, equally likely.
+    start = counts[0] + 1 + beta * (gained[0] + gains)
+    slope = ratio(counts[1] - 1 + beta * (gained[1] - gains), ranking.tied - 1)
+    return only(gains > 0, _blended(ranking, start, slope, _tables(ranking, gain, beta, top_k), top_k))
+
+
+def _up_to_last(ranking: Ranking, gain: Gain, beta: float, top_k: int) -> Tensor:
+    """The sum of :func:`_blended_tied`, from running sums over the entries and over the ranks: float64 [query]."""
+    sooner, up_to = ranking.before_and_up_to_last(top_k, _blended_tied, gain, beta, None)
+    count, counts = ranking.before_and_in_last(top_k, _gaining, gain)
+    gained, gains = ranking.before_and_in_last(top_k, Ranking.gains, gain)
+    # The numerators of all gaining entries of the group together.
+    last, both = ranking.last_group(top_k), counts + beta * gains
+    start = counts * (count + 1 + beta * gained) + beta * gains
+    slope = ratio((counts - 1) * both, last.ranks.tied - 1)
+    tables, above = _tables(ranking, gain, beta, None), last.ranks.first - 1
+    ends = torch.stack([above, above + last.places], -1).long().clamp_max_(tables.ideal.shape[1])
+    inverse, share = (x.gather(-1, ends).diff(dim=-1).squeeze(-1) for x in (tables.inverse, tables.share))
+    cut = ((start - slope * last.ranks.first) * inverse + slope * share) / last.ranks.number
+    return torch.where(last.complete, up_to, sooner + cut)
+
+
+@cached
+def _gaining(ranking: Ranking, gain: Gain) -> Tensor:
+    """1 for a retrieved entry with a gain, else 0: float64 [query, entry]."""
+    return as_numbers(ranking.retrieved() & (ranking.gains(gain) > 0), ranking.first.dtype)
+
+
+def _by_best_rank(x: Tensor, ranking: Ranking) -> Tensor:
+    """The element of ``x`` [query, rank] at the best rank of each entry, or its last one: [query, entry]."""
+    last, width = x.shape[1], ranking.first.shape[1]
+    if ranking.untied and ranking.complete and last == width:  # columns are ranks; entries not retrieved do not count
+        return x
+    return x.gather(-1, (ranking.first.clamp_max(last) - 1).clamp_min(0).long())
+
+
+class Tables(NamedTuple):
+    """The gains of the ideal order, and sums over the first ranks."""
+
+    #: float64 [query, rank]: beta times the sum of the gains up to each rank; beyond its last rank it is constant
+    ideal: Tensor
+    #: float64 [query, 1 + rank]: sums over ranks p of 1 / (p + ideal_p)
+    inverse: Tensor
+    #: float64 [query, 1 + rank]: sums over ranks p of p / (p + ideal_p)
+    share: Tensor
+
+
+@cached
+def _tables(ranking: Ranking, gain: Gain, beta: float, top_k: int | None) -> Tables:
+    ideal = beta * running_sum(ranking.ideal_order(gain, top_k))
+    # The closed form beyond the table loses digits if gains are very large. So the table is extended, up to the last
+    # tied rank or TABLE ranks.
+    longer = min(ranking.depth, top_k or TABLE, TABLE) - ideal.shape[1]
+    if longer > 0:
+        ideal = torch.cat([ideal, ideal[:, -1:].expand(-1, longer)], -1)
+    ranks = torch.arange(1, ideal.shape[1] + 1, dtype=ideal.dtype, device=ideal.device)
+    inverse, share = (torch.nn.functional.pad(running_sum(x / (ranks + ideal)), (1, 0)) for x in (1, ranks))
+    return Tables(ideal, inverse, share)
+
+
+def _blended(ranking: Ranking, start: Tensor, slope: Tensor, tables: Tables, top_k: int | None) -> Tensor:
+    """The mean of (start + slope (p - first)) / (p + ideal_p) over the ranks p of each entry, 0 beyond ``top_k``.
+
+    Args:
+        ranking: with ties as intervals of ranks, or resolved.
+        start: float64 [query, entry], the numerator at rank ``first``.
+        slope: float64 [query, entry], its increase per rank.
+        tables: sums over ranks, up to ``top_k``.
+        top_k: the last rank that counts; None = all ranks count.
+
+    Returns:
+        float64 [query, entry]; meaningless if an entry was not retrieved.
+    """
+    ideal, inverse, share = tables
+    last, constant = ideal.shape[1], ideal[:, -1:]
+    # The value at the first rank of an entry, which is its only rank without ties.
+    alone = start / (ranking.first + _by_best_rank(ideal, ranking))
+    if top_k is not None:
+        alone = only(ranking.first <= top_k, alone)
+    # Beyond the table ideal_p is a constant c: the sum of 1 / (p + c) is a difference of digamma functions, and
+    # p / (p + c) = 1 - c / (p + c).
+
+    def up_to(rank: Tensor) -> tuple[Tensor, Tensor]:
+        """Both sums over the ranks 1, ..., ``rank``."""
+        within = rank.clamp_max(last).long()
+        if ranking.depth <= last:  # no tied rank is beyond the table
+            return inverse.gather(-1, within), share.gather(-1, within)
+        beyond = torch.digamma(rank.clamp_min(last) + constant + 1) - torch.digamma(last + constant + 1)
+        rest = (rank - last).clamp_min(0) - constant * beyond
+        return inverse.gather(-1, within) + beyond, share.gather(-1, within) + rest
+
+    above = ranking.first - 1
+    end = above + ranking.ranks_in_top_k(top_k)
+    (inverse_end, share_end), (inverse_above, share_above) = up_to(end), up_to(torch.minimum(above, end))
+    inverses, shares = inverse_end - inverse_above, share_end - share_above
+    # start + slope (p - first) = (start - slope first) + slope p, so the two sums are enough.
+    several = (start - slope * ranking.first) * inverses + slope * shares
+    return torch.where(ranking.tied > 1, several / ranking.tied, alone)

@@ -1,32 +1,132 @@
-"""Base classes for measures of recommended lists: ranked ids, a catalogue, and a state of sums."""
+"""Base classes for measures of recommended lists: ranked ids, what is known of items, and a state of sums."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 import torchrank.state.sums as state
 from torchrank.engine.plan import chunks, cut
-from torchrank.hardware.devices import ascending, widest_float
+from torchrank.formulas.gains import Geometric, discount_of
+from torchrank.hardware.devices import ascending, widened, widest_float
 from torchrank.hardware.graphs import eager
 from torchrank.hardware.threads import in_batch
 from torchrank.layouts.arrange import Batch, arrange
 from torchrank.layouts.canonical import ALL, BLOCK, RankedIds
-from torchrank.layouts.checks import Problem, check_tensor, count, tensor_of
+from torchrank.layouts.checks import Problem, check_tensor, count, tensor_of, type_of
 from torchrank.layouts.conversions import HELD, found, listed_ids
 from torchrank.names.arguments import plain
-from torchrank.names.parameters import derived, fixed, integer, parameter
+from torchrank.names.parameters import derived, fixed, integer, number, one_of, parameter
 from torchrank.names.types import Aggregation, Array, Pairs, Repeats, Target, call_of
 from torchrank.ranking.ranking import run_starts
 from torchrank.state.metric import Measure
 from torchrank.state.scoring import Status, Values, score_batch
 from torchrank.state.sums import Sum
 from torchrank.state.waiting import bulk
+
+#: the worth of a rank, by name or from ranks
+Discount = Literal["none", "log2", "clipped", "reciprocal", "geometric"] | Callable[[Tensor], Tensor]
+
+
+class RankDiscount(Measure):
+    """A measure with a discount of the user's choice.
+
+    Args:
+        discount: the weight of a rank, such as its exposure or attention: "none", 1 at every rank; "log2", 1 / log2(1 +
+            rank); "clipped", 1 / log2(max(rank, 2)); "reciprocal", 1 / rank; "geometric", patience ** (rank - 1); or a
+            callable with a name, from ranks float64.
+        patience: the base of the geometric discount, > 0 and <= 1.
+
+    Raises:
+        ValueError: an unknown discount, a patience out of range, or a patience with another discount.
+    """
+
+    discount: Discount = one_of(default="none")
+    patience: float = number(default=0.5, above=0, most=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.discount != "geometric" and self.patience != self.declared["patience"].default:
+            raise ValueError(
+                f"Expected patience only with discount='geometric', got {self.patience} with {self.discount!r}"
+            )
+
+    @property
+    def discount_function(self) -> Callable[[Tensor], Tensor]:
+        """The function from ranks to discounts."""
+        return Geometric(self.patience) if self.discount == "geometric" else discount_of(self.discount)
+
+
+def item_numbers(name: str, values: Any) -> Tensor:
+    """A number for each item of the catalogue, checked: float64 [item].
+
+    Raises:
+        ValueError: it is not a 1-D tensor of one or more finite numbers >= 0.
+    """
+    if not isinstance(values, Tensor) or values.dim() != 1 or values.is_complex():
+        raise ValueError(
+            f"Expected {name} to be a tensor [item], a number for each item of the catalogue,"
+            f" got {kind_of(values, name)}"
+        )
+    numbers = widened(values.detach())
+    if not len(numbers) or not bool((numbers.isfinite() & (numbers >= 0)).all()):
+        raise ValueError(f"Expected {name} to be one or more finite numbers >= 0, got other values or none")
+    return numbers
+
+
+def item_flags(name: str, values: Any, true: str) -> Tensor:
+    """A flag for each item of the catalogue, checked: bool [item]. ``true`` names the items of True.
+
+    Raises:
+        TypeError: it is not a 1-D bool tensor.
+    """
+    if not isinstance(values, Tensor) or values.dim() != 1 or values.dtype != torch.bool:
+        raise TypeError(f"Expected {name} to be bool [item], True for {true}, got {kind_of(values, name)}")
+    return values
+
+
+def item_categories(values: Any, several: bool = True) -> Tensor:
+    """The categories of each item, checked: integer [item], or bool [item, category] if there can be ``several``.
+
+    Raises:
+        TypeError: another shape or dtype, no items, or no categories.
+    """
+    there = isinstance(values, Tensor) and values.numel() > 0
+    single = there and values.dim() == 1 and is_integer(values)
+    if not single and not (there and several and values.dim() == 2 and values.dtype == torch.bool):
+        wanted = "integer [item] or bool [item, category]" if several else "integer [item]"
+        raise TypeError(f"Expected categories to be {wanted}, got {kind_of(values, 'categories')}")
+    return values
+
+
+def item_embeddings(values: Any) -> Tensor:
+    """An embedding of each item, checked: floating [item, dimension].
+
+    Raises:
+        TypeError: another shape or dtype, or no items.
+        ValueError: a number is not finite.
+    """
+    if not isinstance(values, Tensor) or values.dim() != 2 or not values.is_floating_point() or not len(values):
+        raise TypeError(f"Expected embeddings to be floating [item, dimension], got {kind_of(values, 'embeddings')}")
+    if not bool(values.isfinite().all()):
+        raise ValueError("Expected embeddings to be finite numbers, got NaN or infinite ones")
+    return values
+
+
+def is_integer(x: Tensor) -> bool:
+    """Whether a tensor has an integer dtype; bool is none."""
+    return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
+
+
+def kind_of(x: object, name: str) -> str:
+    """For an error: the dtype and shape of a tensor; the type of any other object, and the call that converts it."""
+    return f"{x.dtype} {list(x.shape)}" if isinstance(x, Tensor) else type_of(x, name)
+
 
 #: attributes of a metric that describe its catalogue, by name
 Catalogue = Mapping[str, Any]

@@ -13,9 +13,8 @@ from torchrank.engine.sorting import by_key, descending
 from torchrank.formulas.gains import POSITIVE, checked_weighing, gain_of
 from torchrank.hardware.devices import running_sum
 from torchrank.layouts.canonical import Need
-from torchrank.metrics.average_precision import precisions
 from torchrank.metrics.base import RankingMetric
-from torchrank.metrics.binary import BinaryMetric, nothing_irrelevant
+from torchrank.metrics.binary import BinaryMetric, nothing_irrelevant, precisions
 from torchrank.names.parameters import one_of, parameter
 from torchrank.names.types import Described, GainOption
 from torchrank.ranking.intervals import as_numbers, marked_rows, only, ratio

@@ -4,35 +4,21 @@
 
 from typing import TYPE_CHECKING
 
-from torchrank.metrics.average_precision import *
-from torchrank.metrics.averaged_ndcg import *
 from torchrank.metrics.base import RankingMetric as RankingMetric
 from torchrank.metrics.beyond_accuracy import *
 from torchrank.metrics.binary import *
-from torchrank.metrics.calibration import *
-from torchrank.metrics.cascade import *
-from torchrank.metrics.catalogue_exposure import *
 from torchrank.metrics.compatibility import *
-from torchrank.metrics.confusion import *
 from torchrank.metrics.counts import *
-from torchrank.metrics.expected_exposure import *
+from torchrank.metrics.curves import *
 from torchrank.metrics.fairness import *
-from torchrank.metrics.generated_lists import *
 from torchrank.metrics.graded import *
 from torchrank.metrics.incomplete_judgments import *
-from torchrank.metrics.intent_aware import *
-from torchrank.metrics.item_costs import *
-from torchrank.metrics.list_diversity import *
-from torchrank.metrics.novelty import *
 from torchrank.metrics.pairwise import *
-from torchrank.metrics.popularity_bias import *
 from torchrank.metrics.positions import *
-from torchrank.metrics.precision_recall_curve import *
 from torchrank.metrics.propensity import *
-from torchrank.metrics.q_measure import *
 from torchrank.metrics.rank_correlation import *
 from torchrank.metrics.rank_overlap import *
-from torchrank.metrics.roc import *
+from torchrank.metrics.subtopics import *
 from torchrank.metrics.user_models import *
 
 if not TYPE_CHECKING:  # mypy takes every name if there is no list
