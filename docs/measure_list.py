@@ -12,7 +12,7 @@ from torchrank.names.registry import Description, known
 FAMILIES = {
     "Binary relevance": (
         "Each candidate is relevant or not. Are the relevant ones at the top?",
-        ("binary", "positions"),
+        ("binary",),
     ),
     "Graded relevance": (
         "Some candidates are better than others. Are the best at the top?",
@@ -20,15 +20,15 @@ FAMILIES = {
     ),
     "Models of users": (
         "A user reads from the top and may stop at any rank. How much does the user gain?",
-        ("user_models", "compatibility"),
+        ("user_models",),
     ),
     "Curves and pairs": (
         "All ranks have the same weight. How often is a relevant candidate above an irrelevant one?",
-        ("curves", "pairwise"),
+        ("curves",),
     ),
     "Incomplete data and counts": (
         "Only a part was judged, clicked or ranked. How much of the number can be trusted?",
-        ("incomplete_judgments", "counts", "propensity", "sampled_ranks"),
+        ("incomplete_judgments", "sampled_ranks"),
     ),
     "Diversity of subtopics": (
         "A query has several meanings. Does the list serve all of them?",
@@ -36,7 +36,7 @@ FAMILIES = {
     ),
     "Comparison of two rankings": (
         "Do two rankings agree?",
-        ("rank_correlation", "rank_overlap"),
+        ("rank_correlation",),
     ),
     "Lists of recommendations": (
         "Do the lists use the catalogue? Are they new, varied and surprising?",

@@ -104,10 +104,9 @@ from torchrank.layouts.arrange import arrange
 from torchrank.layouts.canonical import BLOCK, Need, groups
 from torchrank.layouts.checks import explain, tensor_of
 from torchrank.metrics.base import RankingMetric
-from torchrank.metrics.binary import MAP, FallOut, Precision, Recall, RPrecision
+from torchrank.metrics.binary import MAP, MRR, FallOut, HitRate, Precision, Recall, RPrecision
 from torchrank.metrics.curves import AUROC
 from torchrank.metrics.graded import NDCG
-from torchrank.metrics.positions import MRR, HitRate
 from torchrank.names.arguments import MOST
 from torchrank.ranking.ranking import Ranking, batch_order
 from torchrank.state.metric import KeepsRows, Rows

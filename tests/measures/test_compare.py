@@ -12,8 +12,8 @@ import torchrank as tr
 from tests.support import oracles_compare
 from tests.support.cases import cases
 from tests.support.optional import stats
-from torchrank.formulas.concordance import inversions, larger_before
 from torchrank.layouts.checks import Problem
+from torchrank.metrics.rank_correlation import inversions, larger_before
 
 
 def two_rankings(width, levels, seed=0, queries=5):

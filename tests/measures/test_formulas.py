@@ -15,8 +15,8 @@ from tests.support.cases import cases
 from torchrank.formulas import cascades, judgment_bounds
 from torchrank.formulas.cascades import _order, best_first
 from torchrank.formulas.random_ranking import SERIES, first_rank
-from torchrank.metrics import compatibility
-from torchrank.metrics.compatibility import Tail
+from torchrank.metrics import user_models
+from torchrank.metrics.user_models import Tail
 from torchrank.wrappers import sampled_ranks
 
 
@@ -180,7 +180,7 @@ def test_the_weight_of_a_common_candidate_is_the_series_from_its_depth_on(p, mon
     terms = [p ** (d - 1) / d for d in range(1, 400_000)]
     wanted = [math.fsum(terms[min(math.ceil(depth), 10**6) - 1 :]) for depth in depths]
     for block in (2**19, 16):  # a table of all ranks, or of those that occur
-        monkeypatch.setattr(compatibility, "BLOCK", block)
+        monkeypatch.setattr(user_models, "BLOCK", block)
         for some in (depths, depths[:-1], depths[:1], []):
             found = Tail(p)(torch.tensor(some, dtype=torch.float64)).tolist()
             assert found == pytest.approx(wanted[: len(some)], rel=1e-9, abs=1e-15)

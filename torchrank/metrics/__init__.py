@@ -3,10 +3,9 @@
 from typing import TYPE_CHECKING
 
 from torchrank.metrics import public
-from torchrank.metrics.binary import BinaryMetric
+from torchrank.metrics.binary import BinaryMetric, PositionMetric
 from torchrank.metrics.graded import GradedMetric
 from torchrank.metrics.item_lists import ExposureMetric, PerUserMetric
-from torchrank.metrics.positions import PositionMetric
 from torchrank.metrics.public import *  # noqa: F403
 from torchrank.metrics.rank_correlation import ComparingMetric
 from torchrank.metrics.subtopics import IntentMetric

@@ -7,17 +7,11 @@ from typing import TYPE_CHECKING
 from torchrank.metrics.base import RankingMetric as RankingMetric
 from torchrank.metrics.beyond_accuracy import *
 from torchrank.metrics.binary import *
-from torchrank.metrics.compatibility import *
-from torchrank.metrics.counts import *
 from torchrank.metrics.curves import *
 from torchrank.metrics.fairness import *
 from torchrank.metrics.graded import *
 from torchrank.metrics.incomplete_judgments import *
-from torchrank.metrics.pairwise import *
-from torchrank.metrics.positions import *
-from torchrank.metrics.propensity import *
 from torchrank.metrics.rank_correlation import *
-from torchrank.metrics.rank_overlap import *
 from torchrank.metrics.subtopics import *
 from torchrank.metrics.user_models import *
 
