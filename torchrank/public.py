@@ -19,8 +19,7 @@ from torchrank.names.labels import plain
 from torchrank.names.parse import parse, preset, required, resolve
 from torchrank.names.registry import measures
 from torchrank.ranking.ranking import Ranking
-from torchrank.statistics.compare import best_of, compare
-from torchrank.statistics.comparison import Comparison
+from torchrank.statistics.comparison import Comparison, best_of, compare
 from torchrank.statistics.intervals import queries_needed
 from torchrank.tables.pair_tables import Qrels, ReadingError, Run
 from torchrank.tables.sources import read_chunks, read_qrels, read_run

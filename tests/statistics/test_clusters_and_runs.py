@@ -6,7 +6,7 @@ import torch
 
 from tests.support.optional import stats
 from tests.support.system_values import by_id, named, only, values
-from torchrank.statistics.compare import compare
+from torchrank.statistics.comparison import compare
 from torchrank.statistics.paired import paired_statistics, statistics_of_runs
 
 

@@ -5,8 +5,7 @@ import pytest
 
 from tests.support.optional import by_scipy, stats
 from tests.support.system_values import named, only, values
-from torchrank.statistics.compare import compare
-from torchrank.statistics.comparison import comparison_of
+from torchrank.statistics.comparison import compare, comparison_of
 from torchrank.statistics.paired import FAMILY_TESTS, PAIR_TESTS, paired_statistics
 
 

@@ -13,8 +13,7 @@ from tests.support.system_values import Columns, named, values
 from torchrank.cli import main
 from torchrank.display import SUPERSCRIPTS
 from torchrank.statistics import comparison
-from torchrank.statistics.compare import compare
-from torchrank.statistics.comparison import COLUMNS, Column, Comparison, Head, Row
+from torchrank.statistics.comparison import COLUMNS, Column, Comparison, Row, compare
 from torchrank.statistics.paired import PairStatistics
 
 
@@ -202,7 +201,7 @@ def test_missing_matplotlib_is_named(monkeypatch):
 
 
 def test_one_entry_is_a_new_column_of_tables_the_report_and_the_help(monkeypatch, capsys):
-    column = Column("gain", "difference in the better direction", "+.2f", head=Head("Gain", "better is larger"))
+    column = Column("gain", "difference in the better direction", "+.2f", head="Gain", legend="better is larger")
     monkeypatch.setattr(comparison, "COLUMNS", (*COLUMNS, column))
     runs = {"x": {"q1": {"a": 2.0, "b": 1.0}, "q2": {"c": 1.0}}, "y": {"q1": {"b": 2.0, "a": 1.0}, "q2": {"c": 1.0}}}
     found = tr.evaluate({"q1": {"a": 1}, "q2": {"c": 1}}, runs, "mrr")

@@ -13,8 +13,7 @@ import torchrank as tr
 from tests.support.cases import cases
 from tests.support.optional import stats
 from torchrank.display import Score, Table, finite, printable
-from torchrank.statistics.compare import cluster_numbers, match
-from torchrank.statistics.comparison import comparison_of
+from torchrank.statistics.comparison import cluster_numbers, comparison_of, match
 from torchrank.statistics.intervals import check_share, queries_needed, t_cdf, t_quantile, welch, wilson
 from torchrank.statistics.paired import statistics_of_runs
 

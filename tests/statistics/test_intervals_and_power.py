@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.optional import stats
 from tests.support.system_values import named
-from torchrank.statistics.compare import compare
+from torchrank.statistics.comparison import compare
 from torchrank.statistics.intervals import detectable, queries_needed, t_interval, wilson
 from torchrank.statistics.paired import PairStatistics
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.support.system_values import Columns, by_id, named, only, values
-from torchrank.statistics.compare import compare
+from torchrank.statistics.comparison import compare
 
 
 def test_every_form_of_a_system_gives_the_same_comparison():
@@ -104,6 +104,9 @@ def test_systems_that_do_not_match_are_errors(systems, error, message):
     ("options", "message"),
     [
         ({"test": "student"}, "Expected test to be one of t,"),
+        ({"test": "wilcoxn"}, "did you mean 'wilcoxon'"),
+        ({"test": "randomised-tukey"}, "did you mean 'randomized-tukey'"),
+        ({"test": "permutation"}, "it is called 'randomization'"),
         ({"correction": "holms"}, "did you mean 'holm'"),
         ({"baseline": "bb"}, "Expected baseline to be one of 'a', 'b', 'c', got 'bb'"),
         ({"family": "al"}, "did you mean 'all'"),

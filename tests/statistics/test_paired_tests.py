@@ -243,10 +243,6 @@ def test_a_pair_without_a_test_is_not_counted_in_the_family():
 
 
 def test_unknown_names_are_errors_with_the_nearest_known_one():
-    with pytest.raises(ValueError, match="did you mean 'wilcoxon'"):
-        paired_p(differences(), "wilcoxn")
-    with pytest.raises(ValueError, match="did you mean 'randomized-tukey'"):
-        family_p(crossed(5, 3), "randomised-tukey")
     with pytest.raises(ValueError, match="did you mean 'holm'"):
         correct([0.1], "hölm")
     with pytest.raises(ValueError, match="zeros to be one of 'pratt', 'zsplit', got 'wilcox'"):

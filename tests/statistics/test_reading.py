@@ -8,8 +8,7 @@ import pytest
 from tests.support.cases import cases
 from tests.support.optional import by_scipy
 from tests.support.system_values import Columns, named
-from torchrank.statistics.compare import compare
-from torchrank.statistics.comparison import comparison_of
+from torchrank.statistics.comparison import compare, comparison_of
 from torchrank.statistics.paired import PairStatistics
 
 NAN = math.nan

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchrank.statistics.compare import compare
+from torchrank.statistics.comparison import compare
 
 
 @dataclass

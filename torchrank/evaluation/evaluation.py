@@ -18,8 +18,7 @@ from torchrank.names.arguments import integer
 from torchrank.names.parse import Named
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.sums import Interval
-from torchrank.statistics.compare import compare
-from torchrank.statistics.comparison import Comparison
+from torchrank.statistics.comparison import Comparison, compare
 from torchrank.statistics.intervals import check_share
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.rectified import Rectified

@@ -1,7 +1,7 @@
 """The report of an evaluation: one HTML file, which needs no network, no other file and no script to be read.
 
-Its charts are inline SVG. Colours are variables of the page. Dashes and the forms of markers tell lines apart without
-colours.
+Its charts are inline SVG, which the template writes. Colours are variables of the page. Dashes and the forms of markers
+tell lines apart without colours. So a report needs no matplotlib, and a chart says the number of each query.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import html
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -23,7 +22,7 @@ from torchrank.display import Score, Table, cell, printable, shortened
 from torchrank.evaluation.plots import Curve, differences, label_over_k, outcome, queries_of, worst_first
 from torchrank.names.arguments import imported
 from torchrank.statistics.comparison import Comparison, Effect
-from torchrank.statistics.paired import FAMILY_TESTS, PairStatistics
+from torchrank.statistics.paired import FAMILY_TESTS
 from torchrank.version import __version__
 from torchrank.wrappers.query_table import QueryTable
 
@@ -31,27 +30,6 @@ from torchrank.wrappers.query_table import QueryTable
 def first_table(evaluation: Any) -> QueryTable:
     """The values of the first run of an evaluation, which has the measures of all runs."""
     return next(iter(evaluation.tables.values()))
-
-
-def escaped(text: object) -> str:
-    """A text as content, or as the value of an attribute.
-
-    Example:
-        >>> escaped('<b title="x">')
-        '&lt;b title=&quot;x&quot;&gt;'
-    """
-    return html.escape(printable(str(text)))
-
-
-def tag(name: str, content: str = "", **attributes: object) -> str:
-    """An element. Its content is markup, its attributes are texts; None leaves an attribute out.
-
-    Example:
-        >>> tag("th", escaped("a & b"), scope="col", class_="n", id=None)
-        '<th scope="col" class="n">a &amp; b</th>'
-    """
-    given = [(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items() if value is not None]
-    return f"<{name}{''.join(f' {key}={chr(34)}{escaped(value)}{chr(34)}' for key, value in given)}>{content}</{name}>"
 
 
 def interval(low: float, high: float, spec: str = ".4f") -> str:
@@ -67,16 +45,16 @@ def interval(low: float, high: float, spec: str = ".4f") -> str:
 #: size of a chart, and its margins, in units of the drawing
 WIDTH, HEIGHT = 400, 250
 LEFT, RIGHT, TOP, BOTTOM = 52, 18, 10, 42
-#: the largest number of bars that have a text of their own, and of bars; and of steps in their place
-MOST_TEXTS, MOST_BARS, MOST_STEPS = 300, 2000, 800
-#: number of different styles of lines
-STYLES = 8
-#: most characters of a label, and the width of one
-LONGEST, _CHARACTER = 24, 6.3
+#: the largest number of bars, each with a text; and of steps in their place
+MOST_BARS, MOST_STEPS = 300, 800
+#: most characters of the name of a row, the width of one, and the height of a row
+LONGEST, CHARACTER, ROW = 24, 6.3, 26
+#: most pairs of runs with a chart of their own, for each measure
+MOST_PAIRS = 12
 
 
 @dataclass(frozen=True)
-class Scale:
+class Axis:
     """An axis: from numbers to places of the drawing.
 
     Attributes:
@@ -85,7 +63,7 @@ class Scale:
         start: the place of the beginning.
         end: the place of the end.
         log: whether places are those of logarithms.
-        integers: whether numbers are integers.
+        whole: whether numbers are integers.
     """
 
     low: float
@@ -93,263 +71,150 @@ class Scale:
     start: float
     end: float
     log: bool = False
-    integers: bool = False
+    whole: bool = False
 
-    def __call__(self, value: float) -> str:
+    @classmethod
+    def around(cls, values: Iterable[float], start: float, end: float, zero: bool = False, log: bool = False) -> Axis:
+        """An axis that holds some numbers, with some room; ``zero`` includes 0. Missing numbers are left out."""
+        shown = [0.0] * zero + [value for value in values if math.isfinite(value)]
+        low, high = min(shown), max(shown)
+        if log:
+            return cls(low, high if high > low else 10 * low, start, end, log)
+        room = 0.04 * (high - low) or 0.54 * (abs(low) if abs(low) > 1e-300 else 1.0)
+        return cls(low - room, high + room, start, end)
+
+    def __call__(self, value: float) -> float:
         """The place of a number."""
         low, high, value = (math.log(number) if self.log else number for number in (self.low, self.high, value))
-        return _short(self.start + (value - low) / (high - low) * (self.end - self.start))
+        return round(self.start + (value - low) / (high - low) * (self.end - self.start), 1)
 
-    def ticks(self, most: int = 6) -> list[float]:
-        """Round numbers from ``low`` to ``high``, at most about ``most``.
+    @property
+    def ticks(self) -> list[float]:
+        """Round numbers from ``low`` to ``high``, about six.
 
         Example:
-            >>> Scale(0, 10, 0, 100).ticks(), Scale(1, 100, 0, 100, log=True).ticks()
-            ([0.0, 2.0, 4.0, 6.0, 8.0, 10.0], [1, 2, 5, 10, 20, 50, 100])
+            >>> Axis(0, 10, 0, 100).ticks, Axis(1, 100, 0, 100, log=True).ticks
+            ([0.0, 2.0, 4.0, 6.0, 8.0, 10.0], [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0])
         """
         if self.log:
-            powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-            for digits in ((1, 2, 5), (1,)):
-                places = [digit * 10**power for power in powers for digit in digits]
-                ticks = [place for place in places if self.low <= place <= self.high]
-                if len(ticks) <= most + 4:
-                    break
-            return ticks or [self.low, self.high]
-        # the smallest of 1, 2, 2.5 and 5 times a power of 10 with at most so many steps
-        least = (self.high - self.low) / most
+            powers = 10.0 ** np.arange(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            places = np.outer(powers, (1, 2, 5)).ravel()
+            places = places[(self.low <= places) & (places <= self.high)]
+            ticks = places if len(places) <= 10 else np.intersect1d(places, powers)
+            return ticks.tolist() or [self.low, self.high]
+        # the smallest of 1, 2 and 5 times a power of 10 with at most six steps
+        least = (self.high - self.low) / 6 * (1 - 1e-9)
         power = 10.0 ** math.floor(math.log10(least))
-        step = next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= least * (1 - 1e-9))
-        step = math.ceil(step) if self.integers else step
-        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-        return [step * n for n in range(first, last + 1)]
+        step = next(digit * power for digit in (1, 2, 5, 10) if digit * power >= least)
+        step = max(step, 1.0) if self.whole else step
+        return [step * n for n in range(math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9) + 1)]
 
 
-def scale_of(values: Iterable[float], start: float, end: float, *, log: bool = False, zero: bool = False) -> Scale:
-    """An axis that holds some numbers, with some room; ``zero`` includes 0. Missing numbers are left out."""
-    shown = (0.0 if abs(value) <= 1e-300 else value for value in values)  # no tick is between smaller numbers
-    finite = [0.0] * zero + [value for value in shown if math.isfinite(value)]
-    low, high = min(finite), max(finite)
-    if log:
-        return Scale(low, high if high > low else low * 10, start, end, True)
-    room = 0.04 * (high - low) or 0.54 * (abs(low) or 1.0)
-    return Scale(low - room, high + room, start, end)
+@dataclass(frozen=True)
+class Chart:
+    """The places and texts of a chart, whose elements are in the template.
+
+    Attributes:
+        title: what readers hear who do not see it.
+        caption: its caption.
+        more: a line below the caption.
+        x: the horizontal axis.
+        y: the vertical axis; the places of the top and bottom of rows without numbers.
+        names: of the axes.
+        lines: for each run the path of its line, and (x, y, text) of each point.
+        bars: (kind, x, y, text) of each query with a difference.
+        width: of the bars.
+        steps: the path of a step curve in place of bars.
+        mean: the mean, and its text.
+        rows: for each difference its name, text, place, and those of its interval and value; None where there is none.
+    """
+
+    title: str
+    caption: str
+    more: str
+    x: Axis
+    y: Axis
+    names: tuple[str, str]
+    lines: Sequence[tuple[str, list[tuple[float, float, str]]]] = ()
+    bars: Sequence[tuple[str, float, float, str]] = ()
+    width: float = 0.0
+    steps: str = ""
+    mean: tuple[float, str] | None = None
+    rows: Sequence[Mapping[str, Any]] = ()
 
 
-def line_chart(curves: Sequence[Curve], title: str, x_label: str, y_label: str, *, log: bool = False) -> str:
+def line_chart(curves: Sequence[Curve], caption: str, x_name: str, y_name: str, title: str, log: bool = False) -> Chart:
     """A chart of lines, whose points show their numbers if the pointer rests on them; NaN interrupts a line."""
-    x = scale_of((place for curve in curves for place in curve.x), LEFT, WIDTH - RIGHT, log=log)
+    x = Axis.around((place for curve in curves for place in curve.x), LEFT, WIDTH - RIGHT, log=log)
     values = [y for curve in curves for y in curve.y if math.isfinite(y)]
     zero = not values or min(values) < 0.4 * max(values)
-    y = scale_of(values, HEIGHT - BOTTOM, TOP, zero=zero)
-    inner, place = _axes(x, y, x_label, y_label), x_label.split(" ")[0]
-    for n, curve in enumerate(curves):
-        path = marks = ""
+    y, place, lines = Axis.around(values, HEIGHT - BOTTOM, TOP, zero), x_name.split(" ")[0], []
+    for curve in curves:
+        path, points = "", []
         for a, b, before in zip(curve.x, curve.y, (math.nan, *curve.y)):
             if math.isfinite(b):
                 path += f"{'M' if math.isnan(before) else 'L'}{x(a)} {y(b)}"
-                text = _title(f"{curve.run}: {cell(b)} at {place} {a:g}")
-                marks += tag("path", text, d=_marker(n % STYLES, float(x(a)), float(y(b))))
-        drawn = tag("path", d=path, class_="line") + tag("g", marks, class_="marks")
-        inner += tag("g", drawn, class_=f"s{n % STYLES}")
-    return _chart(title, inner)
-
-
-def _marker(style: int, x: float, y: float, r: float = 3.2) -> str:
-    """The outline of a marker: a circle, square, triangle, diamond, or one of these upside down."""
-    if style % 4 == 0:
-        return f"M{_short(x - r)} {_short(y)}a{r} {r} 0 1 0 {2 * r} 0a{r} {r} 0 1 0 {-2 * r} 0z"
-    corners = (
-        ((-r, -r), (r, -r), (r, r), (-r, r)),
-        ((-r, r), (0, -1.2 * r), (r, r)),
-        ((0, -1.4 * r), (1.4 * r, 0), (0, 1.4 * r), (-1.4 * r, 0)),
-    )[style % 4 - 1]
-    sign = 1 if style < 4 else -1
-    return "M" + "L".join(f"{_short(x + a)} {_short(y + sign * b)}" for a, b in corners) + "z"
-
-
-def line_key(style: int) -> str:
-    """The sample of a line for a legend."""
-    style %= STYLES
-    inner = tag("path", d="M1 7H31", class_="line") + tag("g", tag("path", d=_marker(style, 16, 7)), class_="marks")
-    return tag("svg", tag("g", inner, class_=f"s{style}"), viewBox="0 0 32 14", class_="key", aria_hidden="true")
+                points.append((x(a), y(b), f"{curve.run}: {cell(b)} at {place} {a:g}"))
+        lines.append((path, points))
+    return Chart(title, caption, "", x, y, (x_name, y_name), lines=lines)
 
 
 def bar_chart(
-    values: Sequence[float],
-    names: Sequence[object],
-    title: str,
-    higher: bool = True,
-    mean: float = math.nan,
-    signed: bool = True,
-) -> str:
-    """The differences of queries in a given order: bars, or a step curve if there are many.
+    table: Table, column: str, caption: str, title: str, more: str, mean: float, higher: bool = True, sign: str = ""
+) -> Chart:
+    """The values or differences of queries in a given order: bars, or a step curve if there are many.
 
     Args:
-        values: the difference of each query, in the order of the chart.
-        names: the text of each query.
+        table: the id of each query, in the order of the chart, and its value.
+        column: the name of the column of values.
+        caption: its caption.
         title: the name of the chart.
+        more: a line below the caption.
+        mean: the mean of the values, drawn as a line.
         higher: whether a positive difference is a gain.
-        mean: the mean of the differences, drawn as a line.
-        signed: whether these are differences, printed with their signs; otherwise they are values.
+        sign: "+" for differences, which are printed with their signs.
     """
-    spec, y_label = ("+.4f", "difference") if signed else (".4f", "value")
-    x = Scale(0, len(values), LEFT, WIDTH - RIGHT, integers=True)
-    y = scale_of(values, HEIGHT - BOTTOM, TOP, zero=True)
-    texts = [f"{name}: {value:{spec}}" for name, value in zip(names, values)]
-    if len(values) > MOST_BARS:
-        # a step curve through some of the values, the first and the last among them
+    values, spec = table[column], f"{sign}.4f"
+    x = Axis(0, len(values), LEFT, WIDTH - RIGHT, whole=True)
+    y = Axis.around(values, HEIGHT - BOTTOM, TOP, zero=True)
+    bars, steps = [], ""
+    if len(values) > MOST_BARS:  # a step curve through some of the values, the first and the last among them
         positions = [round(n * (len(values) - 1) / (MOST_STEPS - 1)) for n in range(MOST_STEPS)]
-        path = f"M{LEFT} {y(values[0])}" + "".join(f"H{x(i)}V{y(values[i])}" for i in positions)
-        inner = tag("path", d=f"{path}H{WIDTH - RIGHT}", class_="steps")
+        steps = f"M{LEFT} {y(values[0])}{''.join(f'H{x(i)}V{y(values[i])}' for i in positions)}H{WIDTH - RIGHT}"
     else:
-        step, few, inner = (WIDTH - LEFT - RIGHT) / len(values), len(values) <= MOST_TEXTS, ""
-        for kind, sign in (("gain", 1 if higher else -1), ("loss", -1 if higher else 1)):
-            drawn = {at: f"M{x(at + 0.5)} {y(0)}V{y(value)}" for at, value in enumerate(values) if sign * value > 0}
-            bars = "".join(tag("path", _title(texts[at]), d=path) for at, path in drawn.items() if few)
-            width = _short(min(28.0, max(0.4, 0.8 * step if few else step)))
-            inner += tag("g", bars if few else tag("path", d="".join(drawn.values())), class_=kind, stroke_width=width)
-    inner += tag("path", d=f"M{LEFT} {y(0)}H{WIDTH - RIGHT}", class_="zero")
-    if math.isfinite(mean):
-        inner += tag("path", _title(f"mean {mean:{spec}}"), d=f"M{LEFT} {y(mean)}H{WIDTH - RIGHT}", class_="mean")
-    return _chart(title, _axes(x, y, "queries, sorted", y_label) + inner)
+        for at, (name, value) in enumerate(zip(table["id"], values)):
+            if value:
+                kind = "gain" if (value > 0) == higher else "loss"
+                bars.append((kind, x(at + 0.5), y(value), f"{name}: {value:{spec}}"))
+    return Chart(
+        title, caption, more, x, y, ("queries, sorted", "difference" if sign else "value"), bars=bars, steps=steps,
+        width=round(min(28.0, 0.8 * (WIDTH - LEFT - RIGHT) / len(values)), 1), mean=(y(mean), f"mean {mean:{spec}}"),
+    )  # fmt: skip
 
 
-def forest_chart(rows: Sequence[Effect], title: str, x_label: str) -> str:
+def forest_chart(rows: Sequence[Effect]) -> Chart:
     """A row for each difference: a point, and a line over its interval."""
-    step, top = 26, 8
-    longest = max(min(len(row.name), LONGEST) for row in rows)
-    left = 12 + _CHARACTER * longest
-    bottom = top + step * len(rows)
-    values = (value for row in rows for value in (row.value, row.low, row.high))
-    x = scale_of(values, left + 8, WIDTH - RIGHT, zero=True)
-    marks = _x_axis(x, bottom, top, x_label) + tag("path", d=f"M{x(0)} {top}V{bottom}", class_="zero")
-    for position, row in enumerate(rows):
-        y = top + step * (position + 0.5)
-        text = _title(f"{row.name}: {cell(row.value, '+.4f')} {interval(row.low, row.high, '+.4f')}")
-        name = escaped(shortened(row.name, LONGEST))
-        drawn = tag("text", name + text, x=_short(left), y=_short(y), dy=4, text_anchor="end")
-        if math.isfinite(row.high):
-            drawn += tag("path", text, d=f"M{x(row.low)} {_short(y)}H{x(row.high)}", class_="range")
-        if math.isfinite(row.value):
-            form = "dot" if row.significant else "dot hollow"
-            drawn += tag("path", text, d=_marker(0, float(x(row.value)), y, 4.5), class_=form)
-        marks += tag("g", drawn)
-    return _chart(title, marks, bottom + BOTTOM)
+    start = 20 + CHARACTER * max(min(len(row.name), LONGEST) for row in rows)
+    x = Axis.around((value for row in rows for value in row[3:6]), start, WIDTH - RIGHT, zero=True)
+    measure, more = rows[0].measure, "" if rows[0].higher_is_better else "lower is better"
+    placed = [
+        {
+            "name": shortened(row.name, LONGEST),
+            "text": f"{row.name}: {cell(row.value, '+.4f')} {interval(row.low, row.high, '+.4f')}",
+            "y": TOP + ROW * (n + 0.5),
+            "ends": (x(row.low), x(row.high)) if math.isfinite(row.high) else None,
+            "value": x(row.value) if math.isfinite(row.value) else None,
+            "significant": row.significant,
+        }
+        for n, row in enumerate(rows)
+    ]
+    title, y = f"{measure}: differences of runs, with intervals", Axis(0, 1, TOP + ROW * len(rows), TOP)
+    return Chart(title, measure, more, x, y, ("difference", ""), rows=placed)
 
 
-# ---- parts -----------------------------------------------------------------------------------------------------------
-
-
-def _chart(title: str, inner: str, height: float = HEIGHT) -> str:
-    return tag("svg", inner, viewBox=f"0 0 {WIDTH} {height:g}", role="img", aria_label=title)
-
-
-def _title(text: str) -> str:
-    return tag("title", escaped(text))
-
-
-def _axes(x: Scale, y: Scale, x_label: str, y_label: str) -> str:
-    left, bottom, digits = x.start, y.start, _digits(y.ticks())
-    grid = "".join(f"M{_short(left)} {y(tick)}H{_short(x.end)}" for tick in y.ticks())
-    texts = "".join(
-        tag("text", digits(tick), x=_short(left), y=y(tick), dx=-7, dy=4, text_anchor="end") for tick in y.ticks()
-    )
-    middle = (y.start + y.end) / 2
-    name = tag("text", escaped(y_label), transform=f"translate(13 {middle:g}) rotate(-90)", class_="name")
-    return _x_axis(x, bottom, None, x_label) + tag("path", d=grid, class_="grid") + texts + name
-
-
-def _x_axis(x: Scale, bottom: float, top: float | None, label: str) -> str:
-    """Ticks and their texts; lines up to ``top`` if it is given."""
-    ticks, length = x.ticks(), 4 if top is None else top - bottom
-    kind = "axis" if top is None else "grid"
-    digits = _digits(ticks)
-    paths = tag("path", d="".join(f"M{x(tick)} {_short(bottom)}v{_short(length)}" for tick in ticks), class_=kind)
-    base = tag("path", d=f"M{_short(x.start)} {_short(bottom)}H{_short(x.end)}", class_="axis")
-    texts = "".join(tag("text", digits(tick), x=x(tick), y=_short(bottom), dy=17, class_="tick") for tick in ticks)
-    name = tag("text", escaped(label), x=_short((x.start + x.end) / 2), y=_short(bottom), dy=37, class_="name")
-    return paths + base + texts + name
-
-
-def _digits(ticks: Sequence[float]) -> Callable[[float], str]:
-    """The format of ticks: as many decimals as they need."""
-    spread = max(map(abs, ticks))
-    for decimals in range(7):
-        if all(abs(round(tick, decimals) - tick) <= 1e-6 * spread for tick in ticks):
-            return lambda value: f"{value:.{decimals}f}"
-    return lambda value: f"{value:.2g}"
-
-
-def _short(place: float) -> str:
-    """A place with one decimal, without a needless one."""
-    return f"{place:.1f}".removesuffix(".0")
-
-
-#: most pairs of runs with a chart of their own, for each measure
-MOST_PAIRS = 12
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A chart, as markup, with its caption, and a line below the caption."""
-
-    caption: str
-    chart: str
-    more: str = ""
-
-
-@dataclass(frozen=True)
-class Part:
-    """Charts under one heading: in a row, or in sections that can be folded."""
-
-    heading: str
-    figures: Sequence[Figure] = ()
-    note: str = ""
-    #: the sample of a line, as markup, and the run that has it
-    keys: Sequence[tuple[str, str]] = ()
-    #: the name of each section, and its charts
-    folded: Sequence[tuple[str, Sequence[Figure]]] = ()
-
-
-def figures(evaluation: Any, comparison: Comparison | None) -> list[Part]:
-    """All charts, with headings; parts without a chart are left out."""
-    parts, labels = [], first_table(evaluation).labels
-    if comparison:
-        forests = []  # for each measure a row for each pair
-        for measure in comparison.measures:
-            rows = comparison.effects(measure)
-            chart = forest_chart(rows, f"{measure}: differences of runs, with intervals", "difference")
-            forests.append(Figure(measure, chart, "" if rows[0].higher_is_better else "lower is better"))
-        note = f"Filled dot: {comparison.significant}. Hollow dot: not. The intervals are not corrected."
-        parts.append(Part(f"Differences with {100 * comparison.level:g} % intervals", forests, note))
-    if evaluation.rankings:
-        keys = [(line_key(style), run) for style, run in enumerate(evaluation.runs)]
-        title = "Precision over recall"
-        chart = line_chart(evaluation.precision_recall(), title, "recall", "interpolated precision")
-        parts.append(Part("Curves", [*_cutoffs(evaluation), Figure(title, chart)], keys=keys))
-    if comparison:
-        sections = []  # charts of all queries, a chart for each pair, by measure
-        for measure in (label for label in comparison.measures if label in labels):
-            pairs = [row.pair for row in comparison.rows if row.pair.measure == measure]
-            more = f", the first {MOST_PAIRS} of {len(pairs)} pairs" if len(pairs) > MOST_PAIRS else ""
-            if charts := [_sorted_differences(evaluation, pair) for pair in pairs[:MOST_PAIRS] if pair.n]:
-                sections.append((measure + more, charts))
-        note = "The largest loss is on the left. The dashed line is the mean."
-        parts.append(Part("Differences of queries, sorted", note=note, folded=sections))
-    else:
-        charts, run = [], evaluation.runs[0]  # for each measure the values of the first run
-        for label in labels:
-            if len(values := worst_first(evaluation[run], label)):
-                mean, title = math.fsum(values["value"]) / len(values), f"{label} of queries, sorted"
-                chart = bar_chart(values["value"], values["id"], title, mean=mean, signed=False)
-                charts.append(Figure(label, chart, f"mean of values {mean:.4f}"))
-        parts.append(Part("Values of queries, sorted", charts))
-    return [part for part in parts if part.figures or part.folded]
-
-
-def _cutoffs(evaluation: Any) -> list[Figure]:
+def over_cutoffs(evaluation: Any) -> list[Chart]:
     """A chart for each measure that has a cutoff; cutoffs of one measure share their chart."""
-    charts: dict[str, Figure] = {}
+    charts: dict[str, Chart] = {}
     for label in first_table(evaluation).labels:
         try:
             family = label_over_k(label)
@@ -357,19 +222,35 @@ def _cutoffs(evaluation: Any) -> list[Figure]:
         except (TypeError, ValueError):  # a measure of the whole list, or one without a name of its own
             continue
         if curves and len(curves[0].x) > 1 and any(math.isfinite(y) for curve in curves for y in curve.y):
-            name = family.removesuffix("@k")
-            chart = line_chart(curves, f"{family} over the cutoff k", "k (logarithmic)", name, log=True)
-            charts[family] = Figure(family, chart)
+            names = "k (logarithmic)", family.removesuffix("@k")
+            charts[family] = line_chart(curves, family, *names, f"{family} over the cutoff k", log=True)
     return list(charts.values())
 
 
-def _sorted_differences(evaluation: Any, pair: PairStatistics) -> Figure:
-    rows, same = differences(evaluation[pair.a], evaluation[pair.b], pair.measure)
-    title = f"{pair.b} - {pair.a}"
-    chart = bar_chart(
-        rows["delta"], rows["id"], f"{pair.measure}: {title}, by query", pair.higher_is_better, same.difference
-    )
-    return Figure(title, chart, f"{outcome(same)}; mean {same.difference:+.4f}")
+def sorted_differences(evaluation: Any, comparison: Comparison) -> dict[str, list[Chart]]:
+    """For each measure, by its name in the report, a chart of the differences of all queries for each pair of runs."""
+    sections = {}
+    for measure in (label for label in comparison.measures if label in first_table(evaluation).labels):
+        pairs, charts = [row.pair for row in comparison.rows if row.pair.measure == measure], []
+        for pair in (pair for pair in pairs[:MOST_PAIRS] if pair.n):
+            table, same = differences(evaluation[pair.a], evaluation[pair.b], measure)
+            name, mean = f"{pair.b} - {pair.a}", same.difference
+            title, more = f"{measure}: {name}, by query", f"{outcome(same)}; mean {mean:+.4f}"
+            charts.append(bar_chart(table, "delta", name, title, more, mean, pair.higher_is_better, "+"))
+        if charts:
+            left = f", the first {MOST_PAIRS} of {len(pairs)} pairs" if len(pairs) > MOST_PAIRS else ""
+            sections[measure + left] = charts
+    return sections
+
+
+def sorted_values(table: QueryTable) -> list[Chart]:
+    """For each measure a chart of the values of all queries."""
+    charts = []
+    for label in table.labels:
+        if len(values := worst_first(table, label)):
+            mean, title = math.fsum(values["value"]) / len(values), f"{label} of queries, sorted"
+            charts.append(bar_chart(values, "value", label, title, f"mean of values {mean:.4f}", mean))
+    return charts
 
 
 def verdict(evaluation: Any, comparison: Comparison | None, level: float = 0.95) -> str:
@@ -446,19 +327,27 @@ def report(
                 f"Expected a comparison {kind} {', '.join(known)}, got one {'with' if kind == 'of' else kind}"
                 f" {unknown[0]!r}; pass the result of compare() of this evaluation"
             )
-    script = _file("page.js")
+    script, labels = _file("page.js"), first_table(evaluation).labels
+    queries = sorted({len(table) for table in evaluation.tables.values()})
     page = _template().render(
         title=title or f"Evaluation of {listed(evaluation.runs)}", version=__version__,
         style=_file("page.css").rstrip(), digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        verdict=verdict(evaluation, comparison, level), gates=gates,
-        about=_about(evaluation, comparison, about or {}), paper=comparison and evaluation.table(comparison),
-        summary=_summary(evaluation, evaluation.summary(level), level),
-        slices=slices and _summary(evaluation, slices, level), coverage=evaluation.coverage,
-        charts_of_runs=figures(evaluation, comparison),
+        verdict=verdict(evaluation, comparison, level), gates=gates, about=about or {}, runs=evaluation.runs,
+        labels=labels, means_over=evaluation.queries, queries=" to ".join(map(str, sorted({queries[0], queries[-1]}))),
+        paper=comparison and evaluation.table(comparison), comparison=comparison, tukey=FAMILY_TESTS, level=100 * level,
+        summary=_summary(evaluation, evaluation.summary(level), level), coverage=evaluation.coverage,
+        slices=slices and _summary(evaluation, slices, level), compared=comparison and _columns(comparison),
+        columns=_explained(comparison) if comparison else {},
+        forests=[forest_chart(comparison.effects(measure)) for measure in comparison.measures] if comparison else [],
+        curves=over_cutoffs(evaluation) if evaluation.rankings else [],
+        recall=evaluation.rankings and line_chart(
+            evaluation.precision_recall(), "Precision over recall", "recall", "interpolated precision",
+            "Precision over recall",
+        ),
+        differences=sorted_differences(evaluation, comparison) if comparison else {},
+        values=[] if comparison else sorted_values(first_table(evaluation)),
         all_queries=_queries(evaluation, comparison, MOST_ROWS, [0])[0],
-        worst=_queries(evaluation, comparison, worst), legend=_legend(comparison, level),
-        data=_data(evaluation, comparison), script=script, comparison=comparison and _columns(comparison),
-        warnings=comparison and comparison.warnings, notes=comparison and comparison.notes,
+        worst=_queries(evaluation, comparison, worst), data=_data(evaluation, comparison), script=script,
     )  # fmt: skip
     return f"{page}\n"
 
@@ -476,24 +365,6 @@ def _template() -> Any:
 
 
 # ---- sections --------------------------------------------------------------------------------------------------------
-
-
-def _about(evaluation: Any, comparison: Comparison | None, about: Mapping[str, str]) -> dict[str, str]:
-    counts = sorted({len(table) for table in evaluation.tables.values()})
-    which = "all judged queries" if evaluation.queries == "judged" else "the judged queries of each run"
-    lines = {
-        "Runs": ", ".join(evaluation.runs),
-        **about,
-        "Queries": f"{' to '.join(map(str, counts[:1] + counts[1:][-1:]))}, {which}",
-        "Measures": ", ".join(first_table(evaluation).labels),
-    }
-    if comparison:
-        lines["Test"] = comparison.test
-        lines["Correction"] = "by the test itself" if comparison.test in FAMILY_TESTS else comparison.correction
-        lines["Alpha"] = f"{comparison.alpha:g}"
-        lines["Baseline"] = comparison.baseline or "none, all pairs of runs"
-    lines["Version"] = f"torchrank {__version__}"
-    return lines
 
 
 def _summary(evaluation: Any, table: Table, level: float) -> Table:
@@ -520,15 +391,24 @@ def _summary(evaluation: Any, table: Table, level: float) -> Table:
 
 
 def _columns(comparison: Comparison) -> Table:
+    """The columns of the report, of which some have several of the comparison in a cell."""
     table, columns, formats = comparison.table, {}, {}
-    for column in comparison.columns:
-        if head := column.head:
-            title = head.title.format(level=100 * comparison.level)
-            columns[title], formats[title] = table[column.name], column.format
-            if head.columns:
-                parts = [[cell(value, table.formats.get(name, "")) for value in table[name]] for name in head.columns]
-                columns[title] = ["-" if "-" in texts else head.form.format(*texts) for texts in zip(*parts)]
-    return Table(columns, {title: spec for title, spec in formats.items() if spec})
+    for column in (column for column in comparison.columns if column.head):
+        title = column.head.format(level=100 * comparison.level)
+        columns[title] = table[column.name]
+        if column.cells:
+            parts = [[cell(value, table.formats.get(name, "")) for value in table[name]] for name in column.cells]
+            columns[title] = ["-" if "-" in texts else column.form.format(*texts) for texts in zip(*parts)]
+        elif column.format:
+            formats[title] = column.format
+    return Table(columns, formats)
+
+
+def _explained(comparison: Comparison) -> dict[str, str]:
+    """The explanation of each column of the report that has one."""
+    corrected = "p" if comparison.correction == "none" else "the corrected p"
+    facts = {"test": comparison.test, "corrected": corrected, "alpha": comparison.alpha}
+    return {column.head.lower(): column.legend.format(**facts) for column in comparison.columns if column.legend}
 
 
 def _queries(
@@ -559,27 +439,6 @@ def _renamed(table: Table, names: Sequence[str]) -> Table:
     columns = {name: table[column] for name, column in zip(unique, table.columns)}
     columns[unique[0]] = [str(query) for query in columns[unique[0]]]
     return Table(columns, {unique[3]: "+.4f"} if len(names) > 3 else {})
-
-
-def _legend(comparison: Comparison | None, level: float) -> dict[str, str]:
-    lines = {
-        "bold": "the best run of a measure, whether significantly or not",
-        "interval": f"with a probability of {100 * level:g} % such an interval contains the expected value over queries"
-        " like these; Student's t, or Wilson's for values of 0 and 1. An interval by Student's t can reach beyond the"
-        " range of the measure",
-        "empty": "queries without a value, which the mean leaves out; by default, a query without a relevant document"
-        " has the value 0",
-        "-": "no value",
-    }
-    if comparison:
-        corrected = "p" if comparison.correction == "none" else "the corrected p"
-        lines |= {"a, b": "the two runs that a row compares; every difference is b - a"}
-        facts = {"test": comparison.test, "corrected": corrected, "alpha": comparison.alpha}
-        for head in (column.head for column in comparison.columns if column.head and column.head.legend):
-            lines[head.title.lower()] = head.legend.format(**facts)
-    lines["judged"] = "queries of the judgments; missing: those that a run lacks"
-    lines["unjudged@k"] = "mean share of the first k documents that nobody has judged; they count as not relevant"
-    return lines
 
 
 # ---- rows of queries -------------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def t_cdf(x: float, df: float) -> float:
         raise ValueError(f"Expected degrees of freedom above 0, got {df}")
     if math.isnan(x) or math.isnan(df):
         return math.nan
-    if math.isinf(df):
+    if math.isinf(df) or math.isinf(x):
         return normal_cdf(x)
     tail = _above(abs(x), df) / (2 * _above(0.0, df))
     return tail if x <= 0 else 1 - tail

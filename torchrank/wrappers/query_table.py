@@ -28,8 +28,7 @@ from torchrank.state.sums import (
     estimate_table,
     from_sums,
 )
-from torchrank.statistics.compare import numbered_clusters
-from torchrank.statistics.comparison import FEW_CLUSTERS
+from torchrank.statistics.comparison import FEW_CLUSTERS, numbered_clusters
 from torchrank.statistics.intervals import betting_interval, t_interval
 from torchrank.wrappers.tallies import Suite, collection_of, hash_ids, is_plain_mean, measures_of, values_of
 
