@@ -32,7 +32,7 @@ from torchrank.wrappers.rectified import Rectified
 from torchrank.wrappers.sampled_ranks import SampledRanks
 from torchrank.wrappers.sampler import UnpaddedSampler
 from torchrank.wrappers.sliced import Sliced
-from torchrank.wrappers.tallies import hash_ids
+from torchrank.wrappers.suite_metric import hash_ids
 from torchrank.wrappers.tie_report import TieReport, difference_bounds
 
 __all__ = [

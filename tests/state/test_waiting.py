@@ -187,7 +187,7 @@ def numbers(metric):
         return {key: numbers(one) for key, one in metric.items()}
     if isinstance(metric, tr.PerQuery):
         return metric.compute().to_dict()
-    if hasattr(metric, "tally"):
+    if hasattr(metric, "num_parts"):
         found = {key: x.item() for key, x in metric.results(metric.sums).items()}
         return found | {"queries": metric.num_queries}
     if isinstance(metric, tr.TieReport):

@@ -16,9 +16,9 @@ import torchrank as tr
 from tests.support import workers
 from tests.support.optional import stats
 from tests.support.random_batches import batch, rng
-from torchrank.wrappers import bootstrapped
-from torchrank.wrappers.bootstrapped import interval_of
-from torchrank.wrappers.tallies import poisson_counts, splitmix64
+from torchrank.state.sums import SIZE
+from torchrank.wrappers import suite_metric
+from torchrank.wrappers.suite_metric import interval_of, poisson_counts, splitmix64
 
 BITS = 2**64
 
@@ -190,12 +190,12 @@ def test_replicates_have_the_same_bits_in_every_order_and_split(weights):
     states = []
     for pieces, order in itertools.product((1, 7), (None, torch.randperm(300, generator=rng(5)))):
         metric = booted(suite, scores, grades, ids, order=order, pieces=pieces, weights=weights)
-        states.append(metric.sums[metric.tally.num_plain :])
+        states.append(metric.sums[len(metric.metrics) * SIZE :])
     half = booted(suite, scores[:90], grades[:90], ids[:90], weights=None if weights is None else weights[:90])
     half.merge_state(
         booted(suite, scores[90:], grades[90:], ids[90:], weights=None if weights is None else weights[90:])
     )
-    states.append(half.sums[half.tally.num_plain :])
+    states.append(half.sums[len(half.metrics) * SIZE :])
     assert states[0].abs().sum() > 0
     assert all(torch.equal(states[0], other) for other in states[1:])
 
@@ -204,9 +204,9 @@ def test_replicates_have_the_same_bits_in_every_order_and_split(weights):
 def test_counts_are_drawn_for_some_queries_at_a_time_or_for_one(monkeypatch, most, sizes):
     values, drawn = torch.rand(9, generator=rng(), dtype=torch.float64), []
     want = with_values(values, replicates=12).sums
-    monkeypatch.setattr(bootstrapped, "MOST_COUNTS", most)
+    monkeypatch.setattr(suite_metric, "MOST_COUNTS", most)
     monkeypatch.setattr(
-        bootstrapped, "poisson_counts", lambda ids, *given: drawn.append(len(ids)) or poisson_counts(ids, *given)
+        suite_metric, "poisson_counts", lambda ids, *given: drawn.append(len(ids)) or poisson_counts(ids, *given)
     )
     assert torch.equal(with_values(values, replicates=12).sums, want)
     assert drawn == sizes
@@ -441,7 +441,7 @@ def test_copies_forward_and_checkpoints_have_the_same_state():
     restored = tr.Bootstrapped(["mrr", "ndcg"], 30)
     restored.persistent(True)
     restored.load_state_dict(metric.state_dict())
-    plain = metric.tally.num_plain
+    plain = len(metric.metrics) * SIZE
     for one in (metric, restored, pickle.loads(pickle.dumps(metric)), copy.deepcopy(metric), metric.clone()):
         assert torch.equal(one.sums[plain:], whole.sums[plain:])
         for row, same in zip(one.summary().rows, whole.summary().rows):
@@ -477,7 +477,7 @@ def test_the_interval_of_a_sum_is_that_of_the_mean_times_the_number_of_queries()
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_coarse_and_fine_parts_add_up_and_their_sums_do_not_depend_on_the_order(dtype):
     values, weights = torch.rand(2, 3, 100, dtype=dtype)
-    rows = bootstrapped._limbs(values, weights)
+    rows = suite_metric._limbs(values, weights)
     assert rows.shape == (12, 100)
     parts = rows.view(2, 2, 3, 100)
     torch.testing.assert_close(parts.sum(1), torch.stack([values, weights]), rtol=0, atol=1e-10)

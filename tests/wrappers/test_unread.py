@@ -6,8 +6,8 @@ import torch
 import torchrank as tr
 from tests.support.unread import leave_values_unread
 from torchrank.state import scoring
-from torchrank.wrappers import tallies
-from torchrank.wrappers.tallies import values_of
+from torchrank.wrappers import suite_metric
+from torchrank.wrappers.suite_metric import values_of
 
 SUITE = ["mrr", "mr", "ndcg@3", "map(aggregation=geometric)", "precision@2"]
 
@@ -50,7 +50,7 @@ def result(name):
 
 @pytest.mark.parametrize("name", WRAPPED)
 def test_a_wrapper_sums_values_in_its_way_only(name, monkeypatch):
-    assert tallies.reduce is scoring.reduce  # imported before the next line
+    assert suite_metric.reduce is scoring.reduce  # imported before the next line
     monkeypatch.setattr(scoring, "reduce", None)  # the sums of metrics by themselves
     filled(name)
     ranking = tr.Ranking.from_scores(torch.rand(3, 4), torch.ones(3, 4))

@@ -19,7 +19,7 @@ from torchrank.metrics.rank_correlation import KendallTau
 from torchrank.names.arguments import one_of
 from torchrank.tables.pair_tables import Duplicates
 from torchrank.tables.sources import read_qrels, stem
-from torchrank.wrappers.tallies import Suite, readable
+from torchrank.wrappers.suite_metric import Suite, readable
 
 
 def agree(

@@ -38,7 +38,7 @@ from torchrank.tables.pair_tables import Duplicates, Parent, Qrels, Ties
 from torchrank.tables.sources import Chunks, read_run, stem
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.rectified import of_tables
-from torchrank.wrappers.tallies import Suite
+from torchrank.wrappers.suite_metric import Suite
 
 
 @with_hints

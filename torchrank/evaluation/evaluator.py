@@ -35,7 +35,7 @@ from torchrank.tables.pair_tables import (
     no_common_query,
 )
 from torchrank.tables.sources import Chunks, QueryReturnsError, of_large, read_pairs, read_qrels, read_run
-from torchrank.wrappers.tallies import Suite, collection_of, measures_of, readable, values_of
+from torchrank.wrappers.suite_metric import Suite, collection_of, measures_of, readable, values_of
 
 Queries = Literal["judged", "both"]
 Precision = Literal["double", "single"]

@@ -19,7 +19,7 @@ from torchrank.state.sums import Estimate, ExactSums, Interval, estimate, estima
 from torchrank.tables.id_columns import SECOND, ObjectIds, mixed
 from torchrank.tables.pair_tables import Duplicates, NothingInCommonError, Qrels, Ties, no_common_query
 from torchrank.version import __version__
-from torchrank.wrappers.tallies import Suite, hash_ids
+from torchrank.wrappers.suite_metric import Suite, hash_ids
 
 # Groups of queries, by the hash of their ids, in which the queries of all parts are counted.
 BUCKETS = 256

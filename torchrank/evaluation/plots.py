@@ -39,7 +39,7 @@ from torchrank.names.parse import parse
 from torchrank.ranking.ranking import Ranking
 from torchrank.statistics.paired import PairStatistics, differences_of, paired_statistics
 from torchrank.wrappers.query_table import QueryTable
-from torchrank.wrappers.tallies import values_of
+from torchrank.wrappers.suite_metric import values_of
 
 #: the rankings of runs by name
 Rankings = Mapping[str, Ranking]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any, Literal, Unpack, get_args
 
 import numpy
@@ -19,7 +18,7 @@ from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.scoring import Values
 from torchrank.state.waiting import bulk
-from torchrank.wrappers.tallies import PlainTally, Suite, SuiteMetric, collection_of, measures_of
+from torchrank.wrappers.suite_metric import Suite, SuiteMetric
 
 #: the confidence in a list, from its scores
 Confidence = Literal["max", "std", "diff1"]
@@ -78,18 +77,18 @@ class Abstention(SuiteMetric):
 
     def __init__(self, suite: Suite, confidence: Confidence = "max", **kwargs: Any) -> None:
         one_of("confidence", confidence, get_args(Confidence))
-        collection = collection_of(suite, kwargs)
-        measures = measures_of(collection, "Abstention", means=True)
-        for key, metric in measures.items():
+        super().__init__(suite, f"abstention({confidence}) ", **kwargs)
+        self.confidence = confidence
+        for key, metric in self.metrics.items():
             if not metric.higher_is_better or not all(map(math.isfinite, metric.value_range)):
                 raise ValueError(
                     f"Expected bounded measures, higher is better, in Abstention, got {key!r}; leave it out"
                 )
-        self.confidence = confidence
+
+    @property
+    def num_counters(self) -> int:
         # queries without a confidence; then for each metric its queries, and the weight and the value in each bin
-        self.num_counters = 1 + len(measures) * (1 + 2 * (BINS + VALUE_BINS))
-        super().__init__(PlainTally(measures), 1, f"abstention({confidence}) ", **kwargs)
-        self.suite = collection
+        return 1 + len(self.metrics) * (1 + 2 * (BINS + VALUE_BINS))
 
     @bulk
     @with_options
@@ -112,7 +111,9 @@ class Abstention(SuiteMetric):
         """
         batch = Batch(preds, target, **options)
         by_query = self._of_scores(batch) if confidence is None else check_tensor(tensor_of(confidence), "confidence")
-        self.add(batch, counters=partial(self._bins, by_query))
+        values = self.scored(batch)
+        self.add(self._bins(by_query, values), self.sums_of(values))
+        self.notice_cut(batch.indexes)
 
     def _of_scores(self, batch: Batch) -> Tensor:
         """The confidence in each list, float [query]."""
@@ -144,7 +145,7 @@ class Abstention(SuiteMetric):
         bits = confidence.to(torch.float16).view(torch.int16).long()
         place = torch.where(bits < 0, -bits - BINS // 2, bits) + BINS // 2
         bins = [confidence.isnan().sum().reshape(1)]
-        for metric, value, weight in zip(self.tally.metrics.values(), values.values, values.final_weights):
+        for metric, value, weight in zip(self.metrics.values(), values.values, values.final_weights):
             low, high = metric.value_range
             share = ((value - low) / (high - low)).nan_to_num().clamp(0, 1)
             wv = torch.where(weight > 0, weight * value, 0.0)
@@ -153,20 +154,20 @@ class Abstention(SuiteMetric):
                 bins += [torch.zeros(size, dtype=x.dtype, device=x.device).scatter_add_(0, at, x) for x in (weight, wv)]
         return torch.cat(bins)
 
-    def check(self, counters: Tensor) -> None:
-        if missing := int(counters[0]):
+    def check(self, sums: Tensor) -> None:
+        if missing := int(sums[0]):
             raise ValueError(f"Expected confidence to be numbers, got NaN for {missing} queries; give each query one")
 
     def results(self, sums: Tensor) -> dict[str, Tensor]:
         results: dict[str, Tensor] = {}
-        bins = sums[1 : self.num_counters].view(len(self.tally.metrics), -1)
+        bins = sums[1 : self.num_counters].view(len(self.metrics), -1)
         for (key, value), row in zip(super().results(sums).items(), bins):
             row = row[1:] * (row[0] / row[1 : 1 + BINS].sum())  # weights with a mean of 1
             weight, total, value_weight, value_total = row.split((BINS, BINS, VALUE_BINS, VALUE_BINS))
             area, best = (_area_of_abstention(*counts) for counts in ((weight, total), (value_weight, value_total)))
             flat = total.sum() / weight.sum() * float(RATES[-1])
             spread = torch.where(best - flat > 1e-12 * flat.abs(), best - flat, math.nan)
-            risk = self.tally.metrics[key].value_range[1] * weight - total
+            risk = self.metrics[key].value_range[1] * weight - total
             results |= {key: value, f"{key}/nauc": (area - flat) / spread, f"{key}/aurc": _area_of_risk(weight, risk)}
         return results
 

@@ -18,12 +18,12 @@ from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.names.arguments import did_you_mean
 from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.scoring import Values, score_batch
+from torchrank.state.scoring import Values
 from torchrank.state.sums import SIZE, Sum, estimate_table
-from torchrank.state.waiting import LOCK, bulk
+from torchrank.state.waiting import bulk
 from torchrank.statistics.comparison import Comparison, comparison_of
 from torchrank.statistics.paired import TIE, PairStatistics, tukey_p
-from torchrank.wrappers.tallies import PlainTally, Suite, SuiteMetric, collection_of, is_plain_mean, measures_of
+from torchrank.wrappers.suite_metric import Suite, SuiteMetric, is_plain_mean
 
 
 class Pair(IntEnum):
@@ -98,17 +98,14 @@ class Compared(SuiteMetric):
 
     def __init__(self, suite: Suite, systems: Sequence[str], anytime: bool = False, **kwargs: Any) -> None:
         names, self.anytime = system_names(systems), anytime
-        self._begin(suite, names, len(names), f"compared({','.join(names)})", kwargs)
+        self._begin(suite, names, f"compared({','.join(names)})", len(names), kwargs)
 
-    def _begin(
-        self, suite: Suite, systems: list[str], groups: int, definition: str, kwargs: dict[str, Any], counters: int = 0
-    ) -> None:
-        """Make the state: the sums of all pairs of systems, ``counters`` numbers, then the sums of ``groups``."""
+    def _begin(self, suite: Suite, systems: list[str], definition: str, num_parts: int, kwargs: dict[str, Any]) -> None:
+        """Make the state: the sums of all pairs of systems, then those of each part."""
         self.systems, user = systems, type(self).__name__
         self.pairs = list(itertools.combinations(range(len(systems)), 2))
-        collection = collection_of(suite, kwargs)
-        metrics = measures_of(collection, user, means=True)
-        for key, metric in metrics.items():
+        SuiteMetric.__init__(self, suite, definition, num_parts, **kwargs)
+        for key, metric in self.metrics.items():
             if not is_plain_mean(metric):
                 raise ValueError(
                     f"Expected arithmetic means over queries in {user}, got {key!r}; leave it out, or take the mean"
@@ -118,9 +115,10 @@ class Compared(SuiteMetric):
                     f"Expected queries with one weight for all systems in {user}, got {key!r}, which weighs them by"
                     " their lists; take average='query', or leave it out"
                 )
-        self.num_counters = len(metrics) * len(self.pairs) * PAIR_SIZE + counters
-        SuiteMetric.__init__(self, PlainTally(metrics), groups, definition, **kwargs)
-        self.suite = collection
+
+    @property
+    def num_counters(self) -> int:
+        return len(self.metrics) * len(self.pairs) * PAIR_SIZE
 
     # ---- add ---------------------------------------------------------------------------------------------------
 
@@ -138,10 +136,9 @@ class Compared(SuiteMetric):
                 systems have different numbers of queries.
         """
         batches = self._batches(preds, target, options)
-        with torch.no_grad():
-            systems = self._scored(batches)
-            pairs = [pair_sums(systems[a], systems[b]) for a, b in self.pairs]
-            self._add([*pairs, *(self.tally.sums(values, None, [None]) for values in systems)])
+        systems = self._scored(batches)
+        pairs = [pair_sums(systems[a], systems[b]) for a, b in self.pairs]
+        self.add(*pairs, *map(self.sums_of, systems))
         self.notice_cut(batches[0].indexes)
 
     def _batches(self, preds: Any, target: Any, options: Mapping[str, Any]) -> list[Batch]:
@@ -166,40 +163,33 @@ class Compared(SuiteMetric):
 
     def _scored(self, batches: Sequence[Batch]) -> list[Values]:
         """The values [metric, query] of each system."""
-        metrics = list(self.tally.metrics.values())
-        systems = [Values.stack(score_batch(metrics, batch, total=False)) for batch in batches]
+        systems = list(map(self.scored, batches))
         sizes = {name: values.num_queries for name, values in zip(self.systems, systems)}
         if len(set(sizes.values())) > 1:
             raise ValueError(f"Expected the same queries for all systems, got different numbers of them: {sizes}")
         return systems
 
-    def _add(self, parts: Sequence[Tensor]) -> None:
-        """Add the sums of a batch to the state."""
-        sums = torch.cat([part.flatten() for part in parts])
-        with LOCK:
-            self._set("sums", state.add(self.sums, sums))
-
     # ---- results -----------------------------------------------------------------------------------------------
 
     def results(self, sums: Tensor) -> dict[str, Tensor]:
         shown: dict[str, Tensor] = {}
-        values, pairs = [self.tally.values(part) for part in self.parts(sums)], self._pairs(sums)
+        values, pairs = [self.values_of(part) for part in self.parts(sums)], self._pairs(sums)
         names = [f"{self.systems[b]}-{self.systems[a]}" for a, b in self.pairs]
-        for n, key in enumerate(self.tally.metrics):
+        for n, key in enumerate(self.metrics):
             shown |= {f"{key}/{name}": result[key] for name, result in zip(self.systems, values)}
             shown |= {f"{key}/{name}": state.mean(pair[n, :SIZE]) for name, pair in zip(names, pairs)}
         return shown
 
     def _pairs(self, sums: Tensor) -> Tensor:
         """The sums of each pair: float [pair, metric, PAIR_SIZE]."""
-        size = len(self.pairs), len(self.tally.metrics), PAIR_SIZE
+        size = len(self.pairs), len(self.metrics), PAIR_SIZE
         return sums[: math.prod(size)].view(size)
 
     def summary(self, level: float = 0.95, method: str | None = None) -> Table:
         """A table with a row for every metric and system, over the queries of all workers, see :meth:`comparison`."""
         method = method or ("anytime" if self.anytime else "auto")
-        parts = [self.tally.estimates(part, level, method) for part in self.parts(self.of_all_workers())]
-        keys = [(key, name, estimates) for key in self.tally.metrics for name, estimates in zip(self.systems, parts)]
+        parts = [self.estimates_of(part, level, method) for part in self.parts(self.of_all_workers())]
+        keys = [(key, name, estimates) for key in self.metrics for name, estimates in zip(self.systems, parts)]
         return estimate_table({f"{key}/{name}": estimates[key] for key, name, estimates in keys}, level, method=method)
 
     @property
@@ -264,7 +254,7 @@ class Compared(SuiteMetric):
         rows: list[PairStatistics] = []
         p_values: list[float] = []
         turned = [self.systems[b] == baseline for _, b in self.pairs]
-        for n in range(len(self.tally.metrics)):
+        for n in range(len(self.metrics)):
             statistics = [self._statistics(sums, number, n, turn) for number, turn in enumerate(turned)]
             p = _tukey(statistics, len(self.systems)) if test == "tukey" else [pair.p for pair in statistics]
             for pair, p_value in zip(statistics, p):
@@ -297,7 +287,7 @@ class Compared(SuiteMetric):
         With ``turned`` those of the second system against the first.
         """
         a, b = (self.systems[n] for n in self.pairs[pair])
-        key, measure = list(self.tally.metrics.items())[metric]
+        key, measure = list(self.metrics.items())[metric]
         sums = self._pairs(sums)[pair, metric]
         more = {kind: float(sums[SIZE + kind]) for kind in Pair}
         if turned:

@@ -23,7 +23,7 @@ from torchrank.state.scoring import Status, Values, score_batch
 from torchrank.state.synchronisation import DIGEST, WorkersDifferError, all_gather, appended, place_in
 from torchrank.state.waiting import LOCK, bulk
 from torchrank.wrappers.query_table import QueryTable
-from torchrank.wrappers.tallies import Suite, check_ids, collection_of, measures_of
+from torchrank.wrappers.suite_metric import Suite, check_ids, collection_of, measures_of
 
 #: the lists of the state, each [query, column]; the last two have no column as long as all queries count alike, the
 #: first has one, and those of :func:`_words` as soon as an id is a text; the first column of the last says whether a

@@ -30,7 +30,7 @@ from torchrank.state.sums import (
 )
 from torchrank.statistics.comparison import FEW_CLUSTERS, numbered_clusters
 from torchrank.statistics.intervals import betting_interval, t_interval
-from torchrank.wrappers.tallies import Suite, collection_of, hash_ids, is_plain_mean, measures_of, values_of
+from torchrank.wrappers.suite_metric import Suite, collection_of, hash_ids, is_plain_mean, measures_of, values_of
 
 
 class Column(QueryMean):

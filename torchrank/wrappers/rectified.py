@@ -27,7 +27,7 @@ from torchrank.statistics.paired import PairStatistics
 from torchrank.wrappers.compared import Compared, pair_sums, system_names
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.sliced import members_of, names_of
-from torchrank.wrappers.tallies import Suite
+from torchrank.wrappers.suite_metric import Suite
 
 #: Queries on which the judge is taken to know nothing, beside those of people: a perfect agreement on few queries can
 #: be luck. Chosen by the simulation of `tests.support.simulated_judges`, and as many as Agresti and Coull (1998) add.
@@ -205,8 +205,11 @@ class Rectified(Compared):
         self.strata = [""] if strata is None else names_of(strata)
         subjects = len(names) + len(names) * (len(names) - 1) // 2
         definition = f"rectified({','.join(names)};{','.join(self.strata)})"
-        # One counter: queries in no stratum, or in several.
-        self._begin(suite, names, subjects * len(Kind) * len(self.strata), definition, kwargs, 1)
+        self._begin(suite, names, definition, subjects * len(Kind) * len(self.strata), kwargs)
+
+    @property
+    def num_counters(self) -> int:
+        return super().num_counters + 1  # queries in no stratum, or in several
 
     @bulk
     @with_options
@@ -235,19 +238,18 @@ class Rectified(Compared):
         if judged is not None and human is None:
             raise ValueError("Expected the grades of people with judged, got none; pass human=, or drop judged")
         batches = self._batches(preds, target, options)
-        with torch.no_grad():
-            judge = self._scored(batches)
-            if human is None:
-                people = judge
-                judged = torch.zeros(judge[0].num_queries, dtype=torch.bool, device=judge[0].values.device)
-            else:
-                of_people, grades = (human, None) if isinstance(human, Ranking | Mapping) else (preds, human)
-                try:
-                    people = self._scored(self._batches(of_people, grades, options))
-                except (TypeError, ValueError) as error:
-                    error.add_note("target is human= here, the grades of people: one row for each query of preds")
-                    raise
-            self.add_values(judge, people, judged, strata)
+        judge = self._scored(batches)
+        if human is None:
+            people = judge
+            judged = torch.zeros(judge[0].num_queries, dtype=torch.bool, device=judge[0].values.device)
+        else:
+            of_people, grades = (human, None) if isinstance(human, Ranking | Mapping) else (preds, human)
+            try:
+                people = self._scored(self._batches(of_people, grades, options))
+            except (TypeError, ValueError) as error:
+                error.add_note("target is human= here, the grades of people: one row for each query of preds")
+                raise
+        self.add_values(judge, people, judged, strata)
         self.notice_cut(batches[0].indexes)
 
     def _batches(self, preds: Any, target: Any, options: Mapping[str, Any]) -> list[Batch]:
@@ -283,8 +285,7 @@ class Rectified(Compared):
         kinds = [_kinds(one, other) for one, other in zip(judge, people)]
         pairs = [pair_sums(kinds[a][Kind.HUMAN], kinds[b][Kind.HUMAN]) for a, b in self.pairs]
         kinds += [_kinds(*(_difference(x[a], x[b]) for x in (judge, people))) for a, b in self.pairs]
-        sums = (self.tally.sums(one, None, inside.unbind(1)) for found in kinds for one in found)
-        self._add([*pairs, outside, *sums])
+        self.add(*pairs, outside, *(self.sums_of(one, inside.unbind(1)) for found in kinds for one in found))
 
     # ---- results -----------------------------------------------------------------------------------------------
 
@@ -293,8 +294,8 @@ class Rectified(Compared):
         """Number of queries of this worker, empty ones included; within ``sync_context()`` of all workers."""
         return int(self.parts(state.read(self.sums))[: len(self.strata), Sum.QUERIES].sum())
 
-    def check(self, counters: Tensor) -> None:
-        if (outside := int(counters[-1])) > 0:
+    def check(self, sums: Tensor) -> None:
+        if (outside := int(sums[self.num_counters - 1])) > 0:
             names = ", ".join(self.strata)
             got = f"{outside} in none or in several{self.example}; pass strata=, names or positions"
             raise ValueError(f"Expected each query in one of the strata {names}, got {got}")
@@ -309,8 +310,8 @@ class Rectified(Compared):
 
     def _rectified(self, sums: Tensor) -> dict[str, Rectification]:
         """The results [subject] of each metric by its key."""
-        parts = self.tally.of_metrics(self.parts(sums).unflatten(0, (len(self.subjects), len(Kind), len(self.strata))))
-        return {key: rectify(part, self.tally.metrics[key].scored_of(part)) for key, part in parts.items()}
+        parts = self.of_metrics(self.parts(sums).unflatten(0, (len(self.subjects), len(Kind), len(self.strata))))
+        return {key: rectify(part, self.metrics[key].scored_of(part)) for key, part in parts.items()}
 
     def results(self, sums: Tensor) -> dict[str, Tensor]:
         found = self._rectified(sums).items()
@@ -347,7 +348,7 @@ class Rectified(Compared):
         for key, name, one in self._of_all(len(self.systems)):
             value, error, effective = float(one.value), float(one.variance.sqrt()), float(one.effective)
             low, high = t_interval(value, error, float(one.df), level)
-            if method != "t" and one.zero_or_one and self.tally.metrics[key].value_range == (0, 1):
+            if method != "t" and one.zero_or_one and self.metrics[key].value_range == (0, 1):
                 low, high = wilson(min(max(value, 0.0), 1.0), effective, level)
             row = {"measure": f"{key}{name}", "value": value, "standard error": error, "low": low, "high": high}
             numbers = one.number.sum(1).int().tolist()

@@ -20,8 +20,8 @@ from torchrank.ranking.ranking import Ranking
 from torchrank.state.sums import NO_INTERVAL, Estimate, Interval, Sum, check, estimate_table
 from torchrank.state.waiting import bulk
 from torchrank.statistics.intervals import t_cdf, t_interval, welch
-from torchrank.wrappers.bootstrapped import Bootstrapped, BootstrapTally, difference_table, interval_of
-from torchrank.wrappers.tallies import PlainTally, Suite, SuiteMetric, collection_of, listed, measures_of
+from torchrank.wrappers.bootstrapped import Bootstrapped, difference_table
+from torchrank.wrappers.suite_metric import Suite, SuiteMetric, check_ids, interval_of, listed
 
 #: the name of the queries outside of a slice
 REST = "rest"
@@ -67,16 +67,17 @@ class Sliced(SuiteMetric):
     """
 
     asks_for = "slices"
-    #: queries of slices that do not exist, and queries in more than one slice
-    num_counters = 2
 
     def __init__(self, suite: Suite | Bootstrapped, slices: Sequence[str] | int, **kwargs: Any) -> None:
         self.names = names_of(slices)
-        collection = collection_of(suite.suite if isinstance(suite, Bootstrapped) else suite, kwargs)
-        measures = measures_of(collection, "Sliced", means=True)
-        tally = suite.tally.of(measures) if isinstance(suite, Bootstrapped) else PlainTally(measures)
-        super().__init__(tally, 1 + len(self.names), f"sliced({','.join(self.names)}) ", **kwargs)
-        self.suite = collection
+        bootstrap = suite.bootstrap if isinstance(suite, Bootstrapped) else None
+        suite = suite.suite if isinstance(suite, Bootstrapped) else suite
+        definition = f"sliced({','.join(self.names)}) "
+        super().__init__(suite, definition, 1 + len(self.names), bootstrap, **kwargs)
+
+    @property
+    def num_counters(self) -> int:
+        return 2  # queries of slices that do not exist, and queries in more than one slice
 
     @bulk
     @with_options
@@ -105,25 +106,30 @@ class Sliced(SuiteMetric):
             slices = [None if group is None else str(group) for group in preds.groups]
         members, counters, unknown = members_of(slices, self.names)
         self._unknown = self._unknown if unknown is None else unknown
-        self.add(Batch(preds, target, **options), query_ids, [None, *members.T], counters)
+        batch = Batch(preds, target, **options)
+        values, ids = self.scored(batch), None
+        queries, device = values.num_queries, values.values.device
+        if len(members) != queries:
+            raise ValueError(f"Expected slices of {queries} queries, as in preds, got {len(members)}")
+        if self.bootstrap is not None or query_ids is not None:
+            ids, _ = check_ids(query_ids, queries, device, "Sliced")
+        self.add(counters, self.sums_of(values, [None, *members.to(device).unbind(1)], ids))
+        self.notice_cut(batch.indexes)
 
     # ---- results -----------------------------------------------------------------------------------------------
 
     def results(self, sums: Tensor) -> dict[str, Tensor]:
-        per_part = [self.tally.values(part) for part in self.parts(sums)]
+        per_part = [self.results_of(part) for part in self.parts(sums)]
         result: dict[str, Tensor] = {}
-        for key in self.tally.metrics:
-            total, *slices = (
-                {k: v for k, v in values.items() if k == key or k.startswith(f"{key}/")} for values in per_part
-            )
-            result |= total
-            for name, values in zip(self.names, slices):
-                result |= {f"{key}/{name}{k.removeprefix(key)}": v for k, v in values.items()}
-            result[f"{key}/{MACRO}"] = torch.stack([values[key] for values in slices]).nanmean()
+        for key in self.metrics:
+            ends = [end for end in ("", "/low", "/high") if f"{key}{end}" in per_part[0]]
+            for name, values in zip(["", *(f"/{name}" for name in self.names)], per_part):
+                result |= {f"{key}{name}{end}": values[f"{key}{end}"] for end in ends}
+            result[f"{key}/{MACRO}"] = torch.stack([values[key] for values in per_part[1:]]).nanmean()
         return result
 
-    def check(self, counters: Tensor) -> None:
-        if (outside := int(counters[0])) > 0:
+    def check(self, sums: Tensor) -> None:
+        if (outside := int(sums[0])) > 0:
             raise ValueError(
                 f"Expected slices among {', '.join(self.names)}, or positions from 0 to {len(self.names) - 1}, negative"
                 f" for none, got others for {outside} {'query' if outside == 1 else 'queries'}{self.example}; give"
@@ -132,11 +138,8 @@ class Sliced(SuiteMetric):
 
     def estimates(self, level: float | None = None, method: str = "auto") -> dict[str, dict[str, Estimate]]:
         """The estimates of each slice by key, over the queries of all workers; the name of all queries is ""."""
-        parts, level = self.parts(self.of_all_workers()), self._level(level)
-        return {name: self.tally.estimates(part, level, method) for name, part in zip(["", *self.names], parts)}
-
-    def _level(self, level: float | None) -> float:
-        return self.tally.level if level is None else level
+        parts, level = self.parts(self.of_all_workers()), self.level if level is None else level
+        return {name: self.estimates_of(part, level, method) for name, part in zip(["", *self.names], parts)}
 
     def summary(self, level: float | None = None, method: str | None = None) -> Table:
         """A table with a row for every metric and slice, and for the mean over slices, over all workers.
@@ -146,30 +149,26 @@ class Sliced(SuiteMetric):
         and if a query is in several slices, because their values are not independent then. With a bootstrap both come
         from the replicates.
         """
-        level = self._level(level)
-        parts, overlap = self._parts()
-        estimates = [self.tally.estimates(part, level, method or "auto") for part in parts]
+        level, method = self.level if level is None else level, method or "auto"
+        sums = self.of_all_workers()
+        parts = self.parts(sums)
+        estimates = [self.estimates_of(part, level, method) for part in parts]
         rows: dict[str, Estimate] = {}
-        for key in self.tally.metrics:
+        for key in self.metrics:
             total, *slices = (by_key[key] for by_key in estimates)
             rows |= {key: total} | {f"{key}/{name}": estimate for name, estimate in zip(self.names, slices)}
             macro = _macro(slices, level)
-            if isinstance(self.tally, BootstrapTally):
-                known = [part for part in parts[1:] if not bool(PlainTally.values(self.tally, part)[key].isnan())]
+            if self.bootstrap is not None:
+                known = [part for part in parts[1:] if not bool(self.values_of(part)[key].isnan())]
                 if known:  # error and interval from the replicates in which each slice has a value
-                    values = torch.stack([self.tally.replicate_values(part)[key] for part in known]).mean(0)
-                    value, how = values.new_tensor(macro.value), method or self.tally.method
-                    low, high, error = (float(x) for x in interval_of(value, values, level, how))
+                    values = torch.stack([self.replicates_of(part)[key] for part in known]).mean(0)
+                    how = self.bootstrap.method if method == "auto" else method
+                    low, high, error = map(float, interval_of(values.new_tensor(macro.value), values, level, how))
                     macro = replace(macro, standard_error=error, interval=Interval(low, high))
-            elif overlap or method == "anytime":
+            elif int(sums[1]) or method == "anytime":
                 macro = replace(macro, standard_error=math.nan, interval=NO_INTERVAL)
             rows[f"{key}/{MACRO}"] = macro
-        return estimate_table(rows, level, method=method or "auto")
-
-    def _parts(self) -> tuple[Tensor, int]:
-        """The sums [group, size] over all workers, and the number of queries in several slices."""
-        sums = self.of_all_workers()
-        return self.parts(sums), int(sums[1])
+        return estimate_table(rows, level, method=method)
 
     def worst(self, min_queries: int = 2, level: float | None = None) -> Table:
         """The slice with the worst value of each metric, with an interval that holds for all slices at once.
@@ -190,16 +189,16 @@ class Sliced(SuiteMetric):
         Raises:
             ValueError: no slice has so many queries.
         """
-        level = self._level(level)
+        level = self.level if level is None else level
         check(level, "auto")
         integer("min_queries", min_queries, least=1, or_none=False)
         parts = self.parts(self.of_all_workers())[1:]
         large = [n for n, part in enumerate(parts) if int(part[Sum.QUERIES]) >= min_queries]
         if not large:
             raise ValueError(f"Expected a slice with {min_queries} queries or more, got none; lower min_queries")
-        estimates = [self.tally.estimates(parts[n], 1 - (1 - level) / len(large), "auto") for n in large]
+        estimates = [self.estimates_of(parts[n], 1 - (1 - level) / len(large), "auto") for n in large]
         rows, names = {}, []
-        for key, metric in self.tally.metrics.items():
+        for key, metric in self.metrics.items():
             worst = max if metric.higher_is_better is False else min
             scored = [n for n, by_key in enumerate(estimates) if not math.isnan(by_key[key].value)]
             if scored:
@@ -232,22 +231,30 @@ class Sliced(SuiteMetric):
         """
         if one == other:
             raise ValueError(f"Expected two different slices, got {one!r} twice; compare with another one, or 'rest'")
-        level = self._level(level)
-        parts, overlap = self._parts()
+        level, sums = self.level if level is None else level, self.of_all_workers()
+        parts, overlap = self.parts(sums), int(sums[1])
         first = parts[self._at(one)]
         second = parts[0] - first if other == REST else parts[self._at(other)]
-        for key, sums in self.tally.of_metrics(second).items() if other == REST else ():
-            if not self.tally.metrics[key].scored_of(sums) > 0:
-                sums.zero_()  # nothing is outside of the slice: a difference of sums is rounded
-        if isinstance(self.tally, BootstrapTally):
-            return difference_table(self.tally, first, second, level, self.tally.method, (one, other))
+        if other == REST:
+            for key, rest in self.of_metrics(second).items():
+                if not self.metrics[key].scored_of(rest) > 0:
+                    rest.zero_()  # nothing is outside of the slice: a difference of sums is rounded
+        if self.bootstrap is not None:
+            return difference_table(self, first, second, level, self.bootstrap.method, (one, other))
         if overlap and other != REST:
             raise ValueError(
                 f"Expected slices without common queries, got {overlap} queries in several of all slices; compare"
                 " with 'rest', or give Sliced a Bootstrapped suite"
             )
-        noise = parts[0] if other == REST else torch.zeros_like(first)
-        return _welch(self.tally, first, second, level, (one, other), noise)
+        a, b = (self.estimates_of(part, level, "t") for part in (first, second))
+        if other == REST:  # a spread of less than 1e-6 of the values is the rounding of the difference of sums
+            for key, total in self.of_metrics(parts[0]).items():
+                weight = self.of_metrics(second)[key][Sum.W]
+                if b[key].standard_error * weight < 1e-6 * total[Sum.SQUARES].sqrt():
+                    b[key] = replace(b[key], standard_error=0.0)
+        rows = [_compared(key, a[key], b[key], (one, other), level) for key in self.metrics]
+        note = f"difference: a - b; low and high: {100 * level:g} % confidence interval, Welch's t test"
+        return Table.of_rows(rows, {"p": ".2g"}, [note])
 
     def _at(self, name: str) -> int:
         if name not in self.names:
@@ -323,24 +330,12 @@ def _macro(slices: list[Estimate], level: float) -> Estimate:
     return Estimate(value, error, interval, queries, empty, scored, effective)
 
 
-def _welch(
-    tally: PlainTally, first: Tensor, second: Tensor, level: float, names: tuple[str, str], total: Tensor
-) -> Table:
-    """Welch's t test. A spread below 1e-6 of the values counts as 0 if ``second`` is a difference of ``total``."""
-    estimates = [tally.estimates(part, level, "t") for part in (first, second)]
-    for key, sums in tally.of_metrics(total).items():
-        error, weight = estimates[1][key].standard_error, tally.of_metrics(second)[key][Sum.W]
-        if error * weight < 1e-6 * sums[Sum.SQUARES].sqrt():
-            estimates[1][key] = replace(estimates[1][key], standard_error=0.0)
-    rows: list[dict[str, Any]] = []
-    for key in tally.metrics:
-        a, b = (part[key] for part in estimates)
-        difference = a.value - b.value
-        error, df = welch([(part.standard_error**2, part.effective) for part in (a, b)])
-        low, high = t_interval(difference, error, df, level)
-        p = 2 * t_cdf(-abs(difference) / error, df) if error > 0 else math.nan
-        compared = {"measure": key, "a": names[0], "b": names[1], "mean_a": a.value, "mean_b": b.value}
-        compared |= {"difference": difference, "standard error": error, "low": low, "high": high, "p": p}
-        rows.append(compared | {"queries_a": a.queries, "queries_b": b.queries})
-    note = f"difference: a - b; low and high: {100 * level:g} % confidence interval, Welch's t test"
-    return Table.of_rows(rows, {"p": ".2g"}, [note])
+def _compared(key: str, a: Estimate, b: Estimate, names: tuple[str, str], level: float) -> dict[str, Any]:
+    """A row of Welch's t test of the difference of two estimates."""
+    difference = a.value - b.value
+    error, df = welch([(part.standard_error**2, part.effective) for part in (a, b)])
+    low, high = t_interval(difference, error, df, level)
+    p = 2 * t_cdf(-abs(difference) / error, df) if error > 0 else math.nan
+    row = {"measure": key, "a": names[0], "b": names[1], "mean_a": a.value, "mean_b": b.value}
+    row |= {"difference": difference, "standard error": error, "low": low, "high": high, "p": p}
+    return row | {"queries_a": a.queries, "queries_b": b.queries}

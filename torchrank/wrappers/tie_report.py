@@ -42,7 +42,7 @@ from torchrank.state.scoring import Values, score_batch
 from torchrank.state.sums import MEANS, SIZE, Sum, from_sums
 from torchrank.state.synchronisation import all_reduce
 from torchrank.state.waiting import LOCK, bulk
-from torchrank.wrappers.tallies import collection_of
+from torchrank.wrappers.suite_metric import collection_of
 
 __all__ = ["TieReport", "difference_bounds"]
 
