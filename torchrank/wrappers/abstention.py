@@ -112,7 +112,7 @@ class Abstention(SuiteMetric):
         batch = Batch(preds, target, **options)
         by_query = self._of_scores(batch) if confidence is None else check_tensor(tensor_of(confidence), "confidence")
         values = self.scored(batch)
-        self.add(self._bins(by_query, values), self.sums_of(values))
+        self.add(self._bins(by_query, values), self._sums_of(values))
         self.notice_cut(batch.indexes)
 
     def _of_scores(self, batch: Batch) -> Tensor:

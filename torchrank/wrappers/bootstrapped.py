@@ -113,7 +113,7 @@ class Bootstrapped(SuiteMetric):
         batch = Batch(preds, target, **options)
         values = self.scored(batch)
         ids, _ = check_ids(query_ids, values.num_queries, values.values.device, "Bootstrapped")
-        self.add(self.sums_of(values, ids=ids))
+        self.add(self._sums_of(values, ids=ids))
         self.notice_cut(batch.indexes)
 
     def intervals(self, level: float | None = None, method: Percentiles | None = None) -> dict[str, Interval]:

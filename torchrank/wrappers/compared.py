@@ -138,7 +138,7 @@ class Compared(SuiteMetric):
         batches = self._batches(preds, target, options)
         systems = self._scored(batches)
         pairs = [pair_sums(systems[a], systems[b]) for a, b in self.pairs]
-        self.add(*pairs, *map(self.sums_of, systems))
+        self.add(*pairs, *map(self._sums_of, systems))
         self.notice_cut(batches[0].indexes)
 
     def _batches(self, preds: Any, target: Any, options: Mapping[str, Any]) -> list[Batch]:

@@ -285,7 +285,7 @@ class Rectified(Compared):
         kinds = [_kinds(one, other) for one, other in zip(judge, people)]
         pairs = [pair_sums(kinds[a][Kind.HUMAN], kinds[b][Kind.HUMAN]) for a, b in self.pairs]
         kinds += [_kinds(*(_difference(x[a], x[b]) for x in (judge, people))) for a, b in self.pairs]
-        self.add(*pairs, outside, *(self.sums_of(one, inside.unbind(1)) for found in kinds for one in found))
+        self.add(*pairs, outside, *(self._sums_of(one, inside.unbind(1)) for found in kinds for one in found))
 
     # ---- results -----------------------------------------------------------------------------------------------
 

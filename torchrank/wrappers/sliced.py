@@ -113,7 +113,7 @@ class Sliced(SuiteMetric):
             raise ValueError(f"Expected slices of {queries} queries, as in preds, got {len(members)}")
         if self.bootstrap is not None or query_ids is not None:
             ids, _ = check_ids(query_ids, queries, device, "Sliced")
-        self.add(counters, self.sums_of(values, [None, *members.to(device).unbind(1)], ids))
+        self.add(counters, self._sums_of(values, [None, *members.to(device).unbind(1)], ids))
         self.notice_cut(batch.indexes)
 
     # ---- results -----------------------------------------------------------------------------------------------

@@ -455,7 +455,7 @@ class SuiteMetric(SummedMetric):
         """The values [metric, query] of a batch."""
         return Values.stack(score_batch(list(self.metrics.values()), batch, total=False))
 
-    def sums_of(self, values: Values, parts: Sequence[Members] = (None,), ids: Tensor | None = None) -> Tensor:
+    def _sums_of(self, values: Values, parts: Sequence[Members] = (None,), ids: Tensor | None = None) -> Tensor:
         """The sums over each part of the queries, from their values [metric, query]: float [part, size]."""
         metrics, each = list(self.metrics.values()), []
         for members in parts:
