@@ -15,7 +15,6 @@ from torchrank.hardware import costs
 from torchrank.hardware.devices import all_finite, every, put, widest_float
 from torchrank.layouts.canonical import DenseLayout, Need, Pairs
 from torchrank.layouts.checks import Problem, count
-from torchrank.ranking.intervals import Intervals
 from torchrank.ranking.ranking import Ranking, of_entries, run_bounds, run_starts
 
 
@@ -104,8 +103,8 @@ class _Lists(NamedTuple):
         # Columns after ``reach`` are needed for ties with this rank, and for candidates that are not retrieved.
         order = self.order[:, : reach if self.untied and self.retrieved is None else None]
         dtype = widest_float(order.device)
-        return Ranking.of_intervals(
-            self._intervals(order.shape[1], dtype),
+        return Ranking(
+            *self._ranks(order.shape[1], dtype),
             self.grade.gather(-1, order),
             order.new_ones((), dtype=torch.bool).expand(order.shape) if mask is None else mask.gather(-1, order),
             self.lengths.to(dtype),
@@ -120,8 +119,8 @@ class _Lists(NamedTuple):
             costs=None if self.costs is None else of_entries(self.costs, order),
         )
 
-    def _intervals(self, width: int, dtype: torch.dtype) -> Intervals:
-        """The ranks of ``width`` entries of each list, in a floating dtype."""
+    def _ranks(self, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """The first rank, and the number of ranks, of ``width`` entries of each list, in a floating dtype."""
         retrieved = None if self.retrieved is None else self.retrieved[:, :width]
         lengths = self.lengths.unsqueeze(-1)
         if self.untied:
@@ -129,10 +128,11 @@ class _Lists(NamedTuple):
             # the strides: the ranks of all queries are expanded from one row.
             first = torch.arange(1, width + 1, dtype=dtype, device=lengths.device).expand(len(lengths), -1)
             if retrieved is None or every(retrieved[:, -1:]):
-                return Intervals(first, first.new_ones(()).expand(first.shape))
-            return Intervals(torch.where(retrieved, first, (lengths + 1).to(dtype)), retrieved.to(dtype))
-        ends = run_bounds(self.begins)
-        return Intervals.between(ends if retrieved is None else torch.where(retrieved, ends, lengths), dtype)
+                return first, first.new_ones(()).expand(first.shape)
+            return torch.where(retrieved, first, (lengths + 1).to(dtype)), retrieved.to(dtype)
+        bounds = run_bounds(self.begins)
+        before, last = bounds if retrieved is None else torch.where(retrieved, bounds, lengths)
+        return (before + 1).to(dtype), (last - before).to(dtype)
 
 
 def _retrieved(ordered: Tensor, scores: Tensor, finite: bool) -> tuple[Tensor | None, Tensor]:

@@ -62,10 +62,7 @@ class Reader:
         The sum over i <= ``top_k`` of discount(i) (S_{i-1} - S_i): float64 [query].
         """
         ranking = self.ranking
-        if ranking.shares_sums(top_k):
-            _, total = ranking.last_group(top_k).before_and_up_to(self._running_alone)
-        else:
-            total = (self.alone * ranking.mean_discount(self.discount, top_k)).sum(-1)
+        total = (self.alone * ranking.mean_discount(self.discount, top_k)).sum(-1)
         if ranking.untied or not len(total):
             return total
         # The tables have a column for each rank, so the last rank of a tie group that matters bounds their size.
@@ -86,11 +83,6 @@ class Reader:
         if not worth_reading(self.go, self.go.shape[1]):
             return self.ranking.depth, 0
         return depth_of(self.ranking.first, only(self.stops, self.ranking.tied)), int(self.crowded.sum(-1).max())
-
-    @functools.cached_property
-    def _running_alone(self) -> Tensor:
-        """float64 [query, entry]: running sums of the expected discounts at entries without a tie."""
-        return running_sum(self.alone * self.ranking.mean_discount(self.discount, None))
 
     def _in_groups(self, ranks: int) -> Tensor:
         """Expected discount of stopping within tie groups, at the first ranks: float64 [query]."""

@@ -334,8 +334,6 @@ def hit(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     """Probability that a candidate graded at or above ``level`` is among the first ``top_k``: float64 [query]."""
     if ranking.untied or ranking.first.shape[1] == 1:
         return ranking.hits(level, top_k).clamp_max(1)
-    if (expected := ranking.relevant_ranks(level)) is not None:
-        return 1 - expected.missed[:, :top_k][:, -1]
     first = _first_group(ranking, level)
     n, r, s = first.tied, first.relevant, first.places(top_k)
     value = s / n.clamp_min(1)
@@ -394,10 +392,9 @@ def reciprocal_rank(ranking: Ranking, level: float, top_k: int | None) -> Tensor
         return anywhere if top_k is None else only(ranking.hits(level, top_k) > 0, anywhere)
     if ranking.first.shape[1] == 1:
         return _alone(ranking, level, top_k)
-    if (expected := ranking.relevant_ranks(level)) is not None:
-        return expected.reciprocal(top_k)
     first = _first_group(ranking, level)
-    value = only(first.relevant == 1, ranking.mean_discount_of(first.above + 1, first.tied, RECIPROCAL, top_k))
+    value = ranking.discount_sum_of(first.above + 1, first.tied, RECIPROCAL, top_k) / first.tied.clamp_min(1)
+    value = only(first.relevant == 1, value)
     # Only queries with several relevant candidates in that group need the longer formula.
     rows = marked_rows((first.relevant > 1).unsqueeze(-1))
     n, r, s, above = (x[rows] for x in (first.tied, first.relevant, first.places(top_k), first.above))

@@ -627,18 +627,7 @@ def _sum_of_precisions(ranking: Ranking, level: float, top_k: int | None) -> Ten
     """Expected sum of :func:`precisions`: float64 [query]."""
     if ranking.untied:
         return ranking.sum_up_to(top_k, precisions, level, None)
-    if (expected := ranking.relevant_ranks(level)) is not None:
-        return expected.precisions(top_k)
-    if not ranking.shares_sums(top_k) or ranking.depth > FAR:
-        return row_sum(precisions(ranking, level, top_k))
-    # All groups before the last one end before the cutoff.
-    sooner, up_to = ranking.before_and_up_to_last(top_k, precisions, level, None)
-    before, beside = ranking.before_and_in_last(top_k, Ranking.hit_numbers, level)
-    last = ranking.last_group(top_k)
-    harmonic = ranking.discount_in_last(RECIPROCAL, top_k)
-    rising = last.places - last.ranks.first * harmonic
-    total = (before + 1) * harmonic + ratio(beside - 1, last.ranks.tied - 1) * rising
-    return torch.where(last.complete, up_to, sooner + beside * total / last.ranks.number)
+    return row_sum(precisions(ranking, level, top_k), top_k)
 
 
 @cached
@@ -654,12 +643,13 @@ def precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     before, beside = ranking.relevant_before_and_in_tie(level)
     if ranking.untied:
         return (before + beside) * ranking.discount_sum(RECIPROCAL, top_k) * beside
-    c = ratio(beside - 1, ranking.tied - 1)
+    # Other entries than relevant ones get any numbers, and are left out in the end.
+    c = (beside - 1) / (ranking.tied - 1).clamp_min(1)
     # The sum over the ranks j of the group, up to the cutoff.
     harmonic, rising = _sums_over_ties(ranking, ranking.hit(level), top_k)
     total = (before + 1) * harmonic + c * rising
     # Each of the n ranks is equally likely, also a rank behind the cutoff, which contributes 0.
-    return only(ranking.hit(level), ratio(total, ranking.tied))
+    return ranking.hit_numbers(level) * total / ranking.tied.clamp_min(1)
 
 
 def _sums_over_ties(ranking: Ranking, wanted: Tensor, top_k: int | None) -> tuple[Tensor, Tensor]:

@@ -27,7 +27,7 @@ from torchrank.layouts.checks import Problem, count
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import number, one_of, parameter
 from torchrank.names.types import Described, EmptyAction, GainOption
-from torchrank.ranking.intervals import as_numbers, only, ratio, sum_over_ranks
+from torchrank.ranking.intervals import as_numbers, only, ratio, row_sum, sum_over_ranks
 from torchrank.ranking.ranking import Gain, Ranking, cached
 
 __all__ = ["ARP", "CG", "DCG", "NDCG", "PWA", "RNDCG", "NDCGRel", "NormalizedGain", "QMeasure"]
@@ -470,15 +470,9 @@ class QMeasure(GradedMetric):
         if ranking.untied:
             value = ranking.sum_up_to(self.top_k, _blended_alone, gain, self.beta)
         else:
-            value = self._of_ties(ranking)
+            value = row_sum(_blended_tied(ranking, gain, self.beta, self.top_k), self.top_k)
         number = _num_gaining(ranking, gain)
         return ratio(value, number.clamp_max(self.top_k) if self.normalize == "min" and self.top_k else number)
-
-    def _of_ties(self, ranking: Ranking) -> Tensor:
-        """The sum of blended ratios, in a ranking with ties: float64 [query]."""
-        if ranking.shares_sums(self.top_k) and ranking.depth <= TABLE:
-            return _up_to_last(ranking, self.gain_function, self.beta, self.top_k)
-        return _blended_tied(ranking, self.gain_function, self.beta, self.top_k).sum(-1)
 
 
 @cached
@@ -505,28 +499,6 @@ def _blended_tied(ranking: Ranking, gain: Gain, beta: float, top_k: int | None) 
     start = counts[0] + 1 + beta * (gained[0] + gains)
     slope = ratio(counts[1] - 1 + beta * (gained[1] - gains), ranking.tied - 1)
     return only(gains > 0, _blended(ranking, start, slope, _tables(ranking, gain, beta, top_k), top_k))
-
-
-def _up_to_last(ranking: Ranking, gain: Gain, beta: float, top_k: int) -> Tensor:
-    """The sum of :func:`_blended_tied`, from running sums over the entries and over the ranks: float64 [query]."""
-    sooner, up_to = ranking.before_and_up_to_last(top_k, _blended_tied, gain, beta, None)
-    count, counts = ranking.before_and_in_last(top_k, _gaining, gain)
-    gained, gains = ranking.before_and_in_last(top_k, Ranking.gains, gain)
-    # The numerators of all gaining entries of the group together.
-    last, both = ranking.last_group(top_k), counts + beta * gains
-    start = counts * (count + 1 + beta * gained) + beta * gains
-    slope = ratio((counts - 1) * both, last.ranks.tied - 1)
-    tables, above = _tables(ranking, gain, beta, None), last.ranks.first - 1
-    ends = torch.stack([above, above + last.places], -1).long().clamp_max_(tables.ideal.shape[1])
-    inverse, share = (x.gather(-1, ends).diff(dim=-1).squeeze(-1) for x in (tables.inverse, tables.share))
-    cut = ((start - slope * last.ranks.first) * inverse + slope * share) / last.ranks.number
-    return torch.where(last.complete, up_to, sooner + cut)
-
-
-@cached
-def _gaining(ranking: Ranking, gain: Gain) -> Tensor:
-    """1 for a retrieved entry with a gain, else 0: float64 [query, entry]."""
-    return as_numbers(ranking.retrieved() & (ranking.gains(gain) > 0), ranking.first.dtype)
 
 
 def _by_best_rank(x: Tensor, ranking: Ranking) -> Tensor:

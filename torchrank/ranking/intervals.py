@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -51,9 +49,14 @@ def per(total: Tensor, number: Tensor) -> Tensor:
     return total / number.clamp_min(1)
 
 
-def row_sum(x: Tensor) -> Tensor:
-    """Sums over the last dimension; a view if it has one element."""
-    return x.squeeze(-1) if x.shape[-1] == 1 else x.sum(-1)
+def row_sum(x: Tensor, top_k: int | None = None) -> Tensor:
+    """Sums over the last dimension, a view if it has one element; as running sums if there is a cutoff.
+
+    ``x`` is 0 beyond the cutoff. So a sum has the same digits whether it is read from running sums or not.
+    """
+    if x.shape[-1] == 1:
+        return x.squeeze(-1)
+    return x.sum(-1) if top_k is None or not x.is_cpu else running_sum(x)[..., -1]
 
 
 def number_of(where: Tensor, dtype: torch.dtype) -> Tensor:
@@ -74,82 +77,10 @@ def marked_rows(where: Tensor) -> Tensor:
 NEAR = 2**8
 
 
-@dataclass(frozen=True, eq=False)
-class Intervals:
-    """Intervals of ranks, [first, first + tied - 1] each; empty if ``tied`` is 0."""
-
-    first: Tensor
-    tied: Tensor
-
-    @classmethod
-    def between(cls, ends: Tensor, dtype: torch.dtype) -> Intervals:
-        """Intervals in a floating dtype, given by their :attr:`ends`."""
-        # A number of a floating dtype turns integers into this dtype in the same operation.
-        made = cls(ends[0] + scalar(1, dtype, ends.device), (ends[1] - ends[0]).to(dtype))
-        vars(made)["ends"] = ends
-        return made
-
-    @functools.cached_property
-    def number(self) -> Tensor:
-        """Number of ranks, at least 1."""
-        return self.tied.clamp_min(1)
-
-    @functools.cached_property
-    def alone(self) -> Tensor:
-        """bool: a single rank."""
-        return self.tied == 1
-
-    @functools.cached_property
-    def ends(self) -> Tensor:
-        """The last rank before an interval, and its own last rank: first - 1 and first - 1 + tied, int64 [2, ...]."""
-        above = self.first - 1
-        return torch.stack([above, above + self.tied]).long()
-
-
-@dataclass(frozen=True, eq=False)
-class LastGroup:
-    """The last tie group of each query that begins at or before a cutoff. Only this group may end behind it.
-
-    A group without ranks belongs to a query without candidates.
-    """
-
-    #: its ranks: float64 [query] each
-    ranks: Intervals
-    #: float64 [query]: number of its ranks up to the cutoff
-    places: Tensor
-    #: the columns where its entries start and stop: int64 [query, 2]
-    columns: Tensor
-
-    @functools.cached_property
-    def share(self) -> Tensor:
-        """float64 [query]: probability that a candidate of the group is at or before the cutoff."""
-        return self.places / self.ranks.number
-
-    @functools.cached_property
-    def complete(self) -> Tensor:
-        """bool [query]: the group ends at or before the cutoff."""
-        return self.places == self.ranks.tied
-
-    @functools.cached_property
-    def _inside(self) -> tuple[Tensor, Tensor]:
-        """Whether columns precede the two ends, bool, and the last of them, int64: [query, 2] each."""
-        return self.columns > 0, (self.columns - 1).clamp_min_(0)
-
-    def up_to_cutoff(self, running: Tensor) -> Tensor:
-        """Expected sums over the entries up to the cutoff, from running sums [query, entry]: float64 [query]."""
-        before, up_to = self.before_and_up_to(running)
-        return before * (1 - self.share) + up_to * self.share
-
-    def before_and_in(self, running: Tensor) -> tuple[Tensor, Tensor]:
-        """Sums over the entries before, and in, the group, from running sums [query, entry]: float64 [query] each."""
-        before, up_to = self.before_and_up_to(running)
-        return before, up_to - before
-
-    def before_and_up_to(self, running: Tensor) -> tuple[Tensor, Tensor]:
-        """Sums over the entries before, and up to the end of, the group, as :meth:`before_and_in`."""
-        some, last = self._inside
-        before, up_to = only(some, running.gather(-1, last)).unbind(-1)
-        return before, up_to
+def rank_bounds(first: Tensor, tied: Tensor) -> Tensor:
+    """The rank before each interval of ranks, and its last rank: int64 [2, ...]."""
+    before = first - 1
+    return torch.stack([before, before + tied]).long()
 
 
 def discount_table(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -253,65 +184,3 @@ def sum_over_ranks(values: Callable[[Tensor], Tensor], last: int, dtype: torch.d
     for start in range(1, last + 1, BLOCK):
         total = total + values(torch.arange(start, min(start + BLOCK, last + 1), dtype=dtype, device=device)).sum()
     return total
-
-
-@dataclass(frozen=True, eq=False)
-class RelevantRanks:
-    """The relevant candidates at each rank: the columns of a ranking are its ranks, padding last.
-
-    A rank belongs to a tie group of n candidates, r of them relevant, whose orders are equally likely. All tensors are
-    floating [query, rank].
-    """
-
-    #: number of relevant candidates before the group
-    before: Tensor
-    #: r; 0 in padding
-    relevant: Tensor
-    #: the ranks of the group; none in padding
-    group: Intervals
-
-    @functools.cached_property
-    def _passed(self) -> Tensor:
-        """Number of ranks of the group before each rank."""
-        return self._ranks - self.group.first
-
-    @property
-    def _ranks(self) -> Tensor:
-        """1, 2, ...: [rank]."""
-        return ranks(self.before.shape[1], self.before.dtype, self.before.device)
-
-    @functools.cached_property
-    def hits(self) -> Tensor:
-        """Expected number of relevant candidates up to each rank."""
-        # The division first, so that the end of a group has an integer.
-        return torch.addcmul(self.before, self.relevant, (self._passed + 1) / self.group.number)
-
-    @functools.cached_property
-    def missed(self) -> Tensor:
-        """Probability that no candidate up to each rank is relevant."""
-        left = (self.group.tied - self._passed).clamp_min(1)
-        return ((left - self.relevant) / left).clamp_min(0).cumprod(-1)
-
-    def reciprocal(self, top_k: int | None) -> Tensor:
-        """Expected 1 / rank of the first relevant candidate, 0 beyond ``top_k``: floating [query]."""
-        missed = self.missed[:, :top_k]
-        missed_before = torch.nn.functional.pad(missed[:, :-1], (1, 0), value=1.0)
-        return ((missed_before - missed) / self._ranks[:top_k]).sum(-1)
-
-    def precisions(self, top_k: int | None) -> Tensor:
-        """Expected sum of the precisions at the relevant ranks up to ``top_k``: floating [query].
-
-        If the candidate at a rank is relevant, each of the n - 1 others is with probability (r - 1) / (n - 1).
-        """
-        fields = (self.before, self.relevant, self.group.tied, self.group.number, self._passed)
-        before, relevant, tied, number, passed = (x[:, :top_k] for x in fields)
-        up_to = torch.addcmul(before + 1, (relevant - 1) / (tied - 1).clamp_min(1), passed)
-        # Rounded as for a query without ties, which may be in a batch with ties or not.
-        values = up_to * (1 / self._ranks[:top_k]) * (relevant / number)
-        return values.sum(-1) if top_k is None or not values.is_cpu else running_sum(values)[:, -1]
-
-
-@constant
-def ranks(number: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """1, 2, ..., ``number``: floating [number]."""
-    return torch.arange(1, number + 1, dtype=dtype, device=device)

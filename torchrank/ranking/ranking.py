@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Concatenate, ParamSpec, TypeGuard, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -36,9 +36,6 @@ from torchrank.layouts.conversions import found as position_of
 from torchrank.names.arguments import integer, number, one_of
 from torchrank.names.types import Array, Pairs, Repeats
 from torchrank.ranking.intervals import (
-    Intervals,
-    LastGroup,
-    RelevantRanks,
     as_numbers,
     either,
     first_discounts,
@@ -47,6 +44,7 @@ from torchrank.ranking.intervals import (
     only,
     prefix_differences,
     prefix_sums,
+    rank_bounds,
     ratio,
     row_sum,
 )
@@ -1119,13 +1117,6 @@ class Ranking:
                 taken[name] = x[queries]
         return replace(self, **taken)
 
-    @classmethod
-    def of_intervals(cls, ranks: Intervals, *fields: Any, **others: Any) -> Ranking:
-        """A ranking of entries with these intervals of ranks, which cache what is computed from them."""
-        ranking = cls(ranks.first, ranks.tied, *fields, **others)
-        vars(ranking)["_intervals_of_entries"] = ranks
-        return ranking
-
     def __getstate__(self) -> dict[str, Any]:
         # Some keys of the cache are functions that cannot be pickled, so a copy begins with an empty cache.
         # Cached properties are left out too: some depend on strides, which can differ in a copy.
@@ -1306,9 +1297,8 @@ class Ranking:
     @of_ranks
     def prob_in_top_k(self, top_k: int | None) -> Tensor:
         """float64 [query, entry]: probability that an entry is among the first ``top_k``."""
-        if self.untied:
-            return self.ranks_in_top_k(top_k)
-        return self._of_interval(lambda ranks: _ranks_up_to(ranks.first, ranks.tied, top_k) / ranks.number)
+        inside = self.ranks_in_top_k(top_k)
+        return inside if self.untied else inside / self.tied.clamp_min(1)
 
     @of_ranks
     def ranks_in_top_k(self, top_k: int | None) -> Tensor:
@@ -1317,9 +1307,7 @@ class Ranking:
 
     def ranks_within(self, cut: Tensor | int | None) -> Tensor:
         """:meth:`ranks_in_top_k` for a cutoff that may differ between queries: [query, 1]."""
-        if self.untied and cut is not None:
-            return only(self.first <= cut, self.tied)
-        return _ranks_up_to(self.first, self.tied, cut)
+        return self.tied if cut is None else torch.minimum((cut + 1 - self.first).clamp_min_(0), self.tied)
 
     def sum_up_to(self, top_k: int | None, piece: Callable[..., Tensor], *args: Any) -> Tensor:
         """float64 [query]: (expected) sum of ``piece(self, *args)`` over the entries up to a rank.
@@ -1327,80 +1315,17 @@ class Ranking:
         ``piece`` must be a function of a module or of this class, because it is a key of the cache. It returns float64
         [query, entry], and 0 for entries that were not retrieved.
         """
-        # Queries with and without ties are summed in the same way, so that a value does not depend on other queries.
-        if self.shares_sums(top_k):
-            running = self._running(piece, *args)
-            if not self.untied:
-                return self.last_group(top_k).up_to_cutoff(running)
-            if self.in_columns:
-                return running[:, :top_k][:, -1]
-            has_entry, last = self._last_up_to(top_k)
-            return only(has_entry, running.gather(-1, last)).squeeze(-1)
-        x = piece(self, *args)
         if top_k is None:
-            return row_sum(x)
-        return row_sum(only(self.first <= top_k, x) if self.untied else x * self.prob_in_top_k(top_k))
-
-    def shares_sums(self, top_k: int | None) -> TypeGuard[int]:
-        """Whether sums up to a cutoff are read from running sums, which all cutoffs share.
-
-        Not on an accelerator, where a new sum costs less than the kernels of running sums.
-        """
-        return top_k is not None and self.first.shape[1] > 1 and self.first.is_cpu
-
-    @cached
-    def last_group(self, top_k: int) -> LastGroup:
-        """The last tie group that begins at or before a rank."""
-        has_entry, last = self._last_up_to(top_k)
-        first, tied = self.first.gather(-1, last).squeeze(-1), self.tied.gather(-1, last).squeeze(-1)
-        tied = only(has_entry.squeeze(-1), tied)
-        if self.complete:
-            start = (first - 1).long().unsqueeze(-1)
-            stop = start + tied.long().unsqueeze(-1)
-        else:
-            start, stop = (x.gather(-1, last) for x in self.run_bounds())
-        # If all entries are behind the rank, there is no group.
-        columns = only(has_entry, torch.cat([start, stop], -1))
-        return LastGroup(Intervals(first, tied), _ranks_up_to(first, tied, top_k), columns)
-
-    @cached
-    def _last_up_to(self, top_k: int) -> tuple[Tensor, Tensor]:
-        """Whether entries begin at or before a rank, bool, and the column of the last such entry, int64: [query, 1]."""
-        if self.complete:  # columns are ranks
-            number = self._num_retrieved.clamp_max(top_k)
-        else:
-            number = (self.retrieved() & (self.first <= top_k)).sum(-1, keepdim=True)
-        return number > 0, (number - 1).clamp_min(0)
-
-    @cached_property
-    def _num_retrieved(self) -> Tensor:
-        """int64 [query, 1]: number of retrieved entries."""
-        return (self.tied > 0).sum(-1, keepdim=True)
-
-    def before_and_in_last(self, top_k: int, piece: Callable[..., Tensor], *args: Any) -> tuple[Tensor, Tensor]:
-        """Sums of ``piece(self, *args)`` over the entries before, and in, :meth:`last_group`: float64 [query] each."""
-        return self.last_group(top_k).before_and_in(self._running(piece, *args))
-
-    def before_and_up_to_last(self, top_k: int, piece: Callable[..., Tensor], *args: Any) -> tuple[Tensor, Tensor]:
-        """As :meth:`before_and_in_last`, over the entries before, and up to the end of, :meth:`last_group`."""
-        return self.last_group(top_k).before_and_up_to(self._running(piece, *args))
-
-    @cached
-    def discount_in_last(self, discount: Callable[[Tensor], Tensor], top_k: int) -> Tensor:
-        """float64 [query]: sum of the discount over the ranks of :meth:`last_group` up to ``top_k``."""
-        return self._discount_sum(self.last_group(top_k).ranks, discount, top_k)
+            return row_sum(piece(self, *args))
+        if self.in_columns and self.first.is_cpu:  # all cutoffs share the running sums
+            return self._running(piece, *args)[:, :top_k][:, -1]
+        x = piece(self, *args)
+        return row_sum(only(self.first <= top_k, x) if self.untied else x * self.prob_in_top_k(top_k), top_k)
 
     @cached
     def _running(self, piece: Callable[..., Tensor], *args: Any) -> Tensor:
         """float64 [query, entry]: running sums of ``piece(self, *args)``."""
         return running_sum(piece(self, *args))
-
-    @cached
-    def relevant_ranks(self, level: float) -> RelevantRanks | None:
-        """The expected relevant candidates at each rank, if there are ties and the columns are ranks; else None."""
-        if self.untied or not self.complete or not self.first.shape[1]:
-            return None
-        return RelevantRanks(*self.relevant_before_and_in_tie(level), self._intervals_of_entries)
 
     @cached
     def hit_numbers(self, level: float) -> Tensor:
@@ -1410,11 +1335,6 @@ class Ranking:
     @cached
     def hits(self, level: float, top_k: int | None) -> Tensor:
         """float64 [query]: (expected) number of relevant candidates among the first ``top_k``."""
-        if self.in_columns and self.shares_sums(top_k):
-            # A sum of the first columns is faster than running sums, and a sum of integers is the same in any order.
-            return number_of(self.hit(level)[:, :top_k], self.first.dtype)
-        if top_k is not None and (expected := self.relevant_ranks(level)) is not None:
-            return expected.hits[:, :top_k][:, -1]
         return self.sum_up_to(top_k, Ranking.hit_numbers, level)
 
     def hits_by_rank(self, level: float, ranks: int) -> Tensor:
@@ -1479,7 +1399,7 @@ class Ranking:
     def run_bounds(self) -> Tensor:
         """The columns where each entry's tie group starts and stops: int64 [2, query, entry]."""
         if self.complete:  # columns are ranks, so the interval of ranks gives the columns
-            return self._intervals_of_entries.ends
+            return rank_bounds(self.first, self.tied)
         return run_bounds(run_starts(self.first))
 
     @cached
@@ -1488,16 +1408,13 @@ class Ranking:
         missing = (self.num_candidates + 1).unsqueeze(-1)
         return either(self.retrieved(), torch.add(self.first, self.tied - 1, alpha=0.5), missing)
 
+    @cached
     def mean_discount(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: (expected) ``discount(rank)``, 0 beyond ``top_k`` and if not retrieved."""
         if self.in_columns:  # all queries have the ranks 1, 2, ...
-            size, like = self.first.shape, self.first
-            return first_discounts(discount, top_k, size[1], like.dtype, like.device).expand(size)
-        return self.discount_sum(discount, top_k) if self.untied else self._mean_over_tie(discount, top_k)
-
-    @cached
-    def _mean_over_tie(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
-        return self._of_interval(lambda ranks: self._discount_sum(ranks, discount, top_k) / ranks.number)
+            return self._discounts(discount, top_k, self.first.shape[1]).expand(self.first.shape)
+        total = self.discount_sum(discount, top_k)
+        return total if self.untied else total / self.tied.clamp_min(1)
 
     @of_ranks
     def discount_sum(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
@@ -1505,53 +1422,35 @@ class Ranking:
         if self.untied:
             inside = self.tied > 0 if top_k is None else (self.tied > 0) & (self.first <= top_k)
             return only(inside, discount(self.first.clamp_min(1)))
-        return self._of_interval(lambda ranks: self._discount_sum(ranks, discount, top_k))
+        bounds = self.run_bounds() if self.complete else None
+        return self.discount_sum_of(self.first, self.tied, discount, top_k, bounds)
 
-    def mean_discount_of(
-        self, first: Tensor, tied: Tensor, discount: Callable[[Tensor], Tensor], top_k: int | None
+    def discount_sum_of(
+        self,
+        first: Tensor,
+        tied: Tensor,
+        discount: Callable[[Tensor], Tensor],
+        top_k: int | None,
+        bounds: Tensor | None = None,
     ) -> Tensor:
-        """As :meth:`mean_discount`, for other intervals of ranks in the same lists: float64, shaped like ``first``."""
-        ranks = Intervals(first, tied)
-        return self._discount_sum(ranks, discount, top_k) / ranks.number
-
-    def _discount_sum(self, ranks: Intervals, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
+        """As :meth:`discount_sum`, for other intervals of ranks in the same lists: float64, shaped like ``first``."""
         # The sum over a tie group is a difference of prefix sums. An entry without ties gets its discount directly,
         # because the table of prefix sums ends at ``depth``, and the rank of the entry may be larger.
         limit = self.depth if top_k is None else min(top_k, self.depth)
-        of_group = prefix_differences(discount, limit, ranks.ends.clamp(0, limit), self.first.dtype)
-        if self.complete:  # no rank is behind the columns
-            table = first_discounts(discount, top_k, self.first.shape[1] + 1, self.first.dtype, self.first.device)
-            return torch.where(ranks.alone, table.take(ranks.ends[0]), of_group)
-        alone = ranks.alone if top_k is None else ranks.alone & (ranks.first <= top_k)
-        return torch.where(alone, discount(ranks.first.clamp_min(1)), of_group)
+        bounds = rank_bounds(first, tied) if bounds is None else bounds
+        if not self.complete or limit < self.first.shape[1]:
+            bounds = bounds.clamp(0, limit)
+        of_group = prefix_differences(discount, limit, bounds, first.dtype)
+        if self.complete:  # no rank is beyond the columns
+            alone = self._discounts(discount, top_k, self.first.shape[1] + 1).take(bounds[0])
+        else:
+            alone = discount(first.clamp_min(1))
+            alone = alone if top_k is None else only(first <= top_k, alone)
+        return torch.where(tied == 1, alone, of_group)
 
-    def _of_interval(self, piece: Callable[[Intervals], Tensor]) -> Tensor:
-        """A quantity of each entry's interval, computed once for equal intervals if few intervals are possible."""
-        ranks, place = self._intervals
-        return piece(ranks) if place is None else piece(ranks).index_select(0, place).view(self.first.shape)
-
-    @cached_property
-    def _intervals_of_entries(self) -> Intervals:
-        return Intervals(self.first, self.tied)
-
-    @cached_property
-    def _intervals(self) -> tuple[Intervals, Tensor | None]:
-        """All possible intervals of entries [interval], and the number of each entry's interval, int64 [query * entry].
-
-        If too many intervals are possible: the interval of each entry [query, entry], and None.
-        """
-        of_entries = self._intervals_of_entries
-        if not self.first.is_cpu or not len(self.first):  # the number of intervals depends on values
-            return of_entries, None
-        above = only(self.retrieved(), self.first - 1)
-        ranks, longest = int(above.max()) + 1, int(self.tied.max()) + 1
-        # With fewer than 4 entries per interval, the look-up costs more than it saves.
-        if ranks * longest * 4 > above.numel():
-            return of_entries, None
-        cells = torch.arange(ranks * longest, device=self.first.device)
-        place = self.tied.add(above, alpha=longest).long().flatten()
-        first, tied = (cells // longest + 1).to(self.first.dtype), (cells % longest).to(self.first.dtype)
-        return Intervals(first, tied), place
+    def _discounts(self, discount: Callable[[Tensor], Tensor], top_k: int | None, number: int) -> Tensor:
+        """The discounts of the ranks 1 ... ``number``, 0 beyond ``top_k``: float64 [number]."""
+        return first_discounts(discount, top_k, number, self.first.dtype, self.first.device)
 
     # ---- gains ----
 
@@ -1573,16 +1472,7 @@ class Ranking:
         """float64 [query]: (expected) sum of discounted gains over the first ``top_k`` ranks."""
         if self.untied:
             return self.sum_up_to(top_k, Ranking.discounted_gains, gain, discount, None)
-        if not self.shares_sums(top_k):
-            return row_sum(self.discounted_gains(gain, discount, top_k))
-        # Cutoffs share the sums, but a table of discounts over many more ranks than entries would not pay.
-        farthest = None if self.depth <= self.first.shape[1] else top_k
-        before, up_to = self.before_and_up_to_last(top_k, Ranking.discounted_gains, gain, discount, farthest)
-        _, inside = self.before_and_in_last(top_k, Ranking.gains, gain)
-        last = self.last_group(top_k)
-        return torch.where(
-            last.complete, up_to, before + inside * self.discount_in_last(discount, top_k) / last.ranks.number
-        )
+        return row_sum(self.discounted_gains(gain, discount, top_k), top_k)
 
     @cached
     def judged_gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
@@ -1965,11 +1855,6 @@ def rank_after_list(num_candidates: Tensor) -> Tensor:
 def of_entries(x: Tensor, order: Tensor) -> Tensor:
     """Reorder a field [query, entry] or [query, entry, subtopic] by an order of the entries, int64 [query, entry]."""
     return x.gather(1, order if x.dim() == 2 else order.unsqueeze(-1).expand(-1, -1, x.shape[2]))
-
-
-def _ranks_up_to(first: Tensor, tied: Tensor, cut: Tensor | int | None) -> Tensor:
-    """Number of ranks of each interval up to a cutoff."""
-    return tied if cut is None else torch.minimum((cut + 1 - first).clamp_min_(0), tied)
 
 
 def at_least(grade: Tensor, level: float) -> Tensor:
