@@ -7,8 +7,8 @@ rank, in the binary and graded families the relevant candidates up to ``top_k``.
 judge relevant candidates only.
 
 Declare a parameter in one line of the class, e.g. ``p: float = number(default=0.5, above=0)``. It is checked, stored as
-an attribute and shown in the label. Or define an ``__init__`` that takes it as a keyword-only argument and passes it
-on, ``super().__init__(top_k, p=p, **kwargs)``.
+an attribute and shown in the label. A class has a constructor of all its parameters, as a dataclass. One of your own
+sets the parameters that the class declares, and calls that of the parent: ``super().__init__(top_k, **kwargs)``.
 
 Pass gains and discounts as frozen dataclasses or module-level functions, not as lambdas, because results are cached for
 equal ones.

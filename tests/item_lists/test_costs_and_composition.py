@@ -218,7 +218,7 @@ def test_wrong_arguments_of_costs_and_composition_are_refused():
         (ValueError, "lengths", lambda: tr.TBG(lengths=torch.tensor([1.0, -1.0]))),
         (ValueError, "lengths", lambda: tr.UMeasure(lengths=[[1, 2]])),
         (ValueError, "costs", lambda: tr.CWLCost(costs=torch.tensor([math.nan]))),
-        (ValueError, "which cuts lists at top_k", lambda: tr.CWLCost(costs=numbers, cost=2)),
+        (TypeError, "which cuts lists at top_k", lambda: tr.CWLCost(costs=numbers, cost=2)),
         (
             ValueError,
             "either relevance_level or max_grade",

@@ -393,7 +393,7 @@ def test_wrong_arguments_are_refused():
         (ValueError, "patience", lambda: tr.AWRF(groups=ONE, patience=0.7)),
         (ValueError, "patience", lambda: tr.Miscalibration(groups=ONE, patience=0.7)),
         (ValueError, "patience", lambda: tr.EEL(discount="log2", patience=0.7)),
-        (ValueError, "aggregation", lambda: tr.ExposureParity(groups=ONE, aggregation="median")),
+        (TypeError, "aggregation", lambda: tr.ExposureParity(groups=ONE, aggregation="median")),
         (ValueError, "target", lambda: tr.Miscalibration(groups=ONE).score(torch.tensor([[0]]))),
     ]
     for error, message, call in wrong:

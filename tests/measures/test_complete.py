@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cache
+from types import NoneType
 
 import pytest
 import torch
@@ -78,7 +79,7 @@ def docstring(measure: type) -> Iterator[str]:
     arguments = (measure.__doc__ or "").split("\nArgs:\n")[-1].split("\n\n")[0]
     for name, one in measure.declared.items():
         documented = name in arguments or one.of_torchmetrics or name == "unjudged"
-        if one.init and one.hint is not None and not documented:
+        if one.init and one.hint is not NoneType and not documented:
             yield f"document {name} in the Args of {measure.__name__}"
     if "Also in:" in (measure.__doc__ or ""):
         yield f"put names elsewhere into torchrank/names/names.toml, [measures.{measure.name}]"

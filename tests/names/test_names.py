@@ -271,9 +271,9 @@ def test_two_spellings_of_a_parameter_are_refused_together(name):
 def test_a_number_may_be_none_where_its_type_says_so():
     every = [(measure, key, one) for measure in measures().values() for key, one in measure.declared.items()]
     tried = [each for each in every if hasattr(each[2], "bounds") or hasattr(each[2], "least")]
-    assert {"int", "int | None", "float", "float | None"} <= {one.annotation for *_, one in tried}
+    assert {int, int | None, float, float | None} <= {one.hint for *_, one in tried}
     for measure, key, one in tried:
-        if one.annotation.endswith("None"):
+        if isinstance(None, one.hint):
             assert one.checked(measure, key, None) is None
         else:
             with pytest.raises(ValueError, match=f"{key} to be an? (number|integer)"):

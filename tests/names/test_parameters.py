@@ -3,7 +3,6 @@
 import inspect
 import math
 import sys
-import typing
 import warnings
 from collections.abc import Callable
 from typing import Literal
@@ -50,17 +49,7 @@ def test_a_wrong_call_has_the_error_of_python(args, kwargs):
     assert texts[0].split(" positional argument")[0] == texts[1].split(" positional argument")[0]
 
 
-def test_a_required_argument_by_position_is_missed_by_its_kind():
-    class Cut(tr.extend.BinaryMetric):
-        name = "cutmeasure"
-        cut: int = tr.extend.integer(least=1, kw_only=False)
-
-    with pytest.raises(TypeError, match=r"^Cut.__init__\(\) missing 1 required positional argument: 'cut'$"):
-        Cut()
-    with pytest.raises(TypeError, match=r"^Cut.__init__\(\) got multiple values for argument 'cut'$"):
-        Cut(1, cut=2)
-    assert next(iter(inspect.signature(Cut).parameters)) == "cut"
-    assert Cut(3).cut == Cut(cut=3).cut == 3
+def test_a_declaration_has_a_type_and_one_of_has_values():
     with pytest.raises(TypeError, match="Expected Untyped to give the parameter 'share' a type, as share: float"):
         type("Untyped", (tr.extend.BinaryMetric,), {"name": "untyped", "share": tr.extend.number(default=1)})
 
@@ -69,17 +58,13 @@ def test_a_required_argument_by_position_is_missed_by_its_kind():
         kind: str = tr.extend.one_of(default="a")
 
     with pytest.raises(TypeError, match=r"Expected values for one_of\(\), or a Literal type, got "):
-        Open(kind="a")
+        Open(kind="b")
 
 
 def test_a_signature_is_of_the_class_and_that_of_its_init_has_self():
     for cls in (tr.NDCG, tr.MAP, tr.Coverage):
         of_class, of_init = inspect.signature(cls), inspect.signature(cls.__init__)
         assert list(of_init.parameters) == ["self", *of_class.parameters]
-        assert of_init.parameters["self"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
-        assert of_init.replace(return_annotation=int).return_annotation is int
-        assert list(of_init.replace(parameters=[]).parameters) == []
-        assert str(of_init).startswith("(self, ")
     metric = tr.NDCG()
     assert not hasattr(metric, "__signature__")
     assert inspect.signature(tr.NDCG).parameters["top_k"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -87,11 +72,11 @@ def test_a_signature_is_of_the_class_and_that_of_its_init_has_self():
 
 
 def test_a_fixed_parameter_is_refused_with_its_reason():
-    fixed = [(cls, key) for cls in measures().values() for key, p in cls.declared.items() if hasattr(p, "why")]
+    fixed = [(cls, key) for cls in measures().values() for key, param in cls.declared.items() if param.why]
     assert fixed
     for cls, key in fixed:
-        with pytest.raises(ValueError, match=f"Expected no {key} for {cls.__name__}, .*, got 'x'"):
-            cls.declared[key].checked(cls, key, "x")
+        with pytest.raises(TypeError, match=f"Expected no {key} for {cls.__name__}, .*, got 'x'"):
+            cls(**{key: "x"})
 
 
 def test_a_docstring_without_arguments_gets_them_before_its_example():
@@ -316,16 +301,6 @@ def test_words_in_capitals_of_a_docstring_become_texts():
     for wrong in (None, "other", 2):
         with pytest.raises(ValueError, match=f"Expected how to be one of 'some', 1 or a callable .*, got {wrong!r}"):
             Chosen(how=wrong)
-
-
-def test_signatures_have_the_values_of_their_class():
-    for cls in measures().values():
-        for name, param in cls.declared.items():
-            if callable(getattr(param, "known", None)) and param.init:
-                shown = inspect.signature(cls).parameters[name].annotation
-                values = {value for kind in typing.get_args(shown) for value in typing.get_args(kind) or [kind]}
-                assert values - {type(None)} == {*param.known(cls)} - {None}, (cls, name)
-                assert (type(None) in values) == param.or_none, (cls, name)
 
 
 def test_a_module_of_a_package_that_is_not_installed_is_missing_even_if_it_was_imported(monkeypatch):

@@ -78,12 +78,6 @@ class RankingMetric(Measure):
     policies: ClassVar[tuple[str, ...]] = ("expected", "optimistic", "pessimistic")
     #: the treatments of unjudged candidates that the measure supports
     takes_unjudged_for: ClassVar[tuple[str, ...]] = get_args(Unjudged)
-    #: whether a relevant candidate behind the reach of :meth:`need` matters only because it is relevant, not by its
-    #: rank, and one more such candidate never raises the value of a query that is not empty. By default False for a
-    #: class that defines :meth:`measure`, and True for a class that defines :meth:`numerator`: one more relevant
-    #: candidate should not lower the :meth:`denominator`
-    monotone_behind: ClassVar[bool] = False
-
     #: whether a query is empty exactly if its :meth:`denominator` is 0; then :meth:`empty` is not called
     empty_without_denominator: ClassVar[Any] = False
 
@@ -96,11 +90,6 @@ class RankingMetric(Measure):
     aggregation: Aggregation = parameter(default="mean")
     unjudged: Unjudged = one_of(default="irrelevant", among=lambda cls: cls.takes_unjudged_for)
     validate_args: bool = parameter(default=True, labelled=False)
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        if vars(cls).keys() & {"measure", "numerator"} and "monotone_behind" not in vars(cls):
-            cls.monotone_behind = "measure" not in vars(cls)
-        super().__init_subclass__(**kwargs)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -206,11 +206,6 @@ class ListMetric(Measure):
     validate_args: bool = parameter(default=True, labelled=False)
     num_items: int | None = derived()
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # A subclass with its own constructor may pass the two results of ``describe`` by position, after top_k.
-        self._catalogue = args[1:] if len(args) == 3 else ()
-        super().__init__(*(args[:1] if self._catalogue else args), **kwargs)
-
     def describe(self, *args: Any, **catalogue: Any) -> tuple[Catalogue, int | None]:
         """The attributes to keep of the catalogue, and its number of items; None = any id is valid.
 
@@ -222,8 +217,7 @@ class ListMetric(Measure):
 
     def keep(self, catalogue: dict[str, Any]) -> str:
         catalogue = {name: tensor_of(x) for name, x in catalogue.items()}
-        attributes, self.num_items = self._catalogue or self.describe(**catalogue)
-        del self._catalogue
+        attributes, self.num_items = self.describe(**catalogue)
         for name, value in attributes.items():
             if value is None or isinstance(value, Tensor):
                 self.register_buffer(name, None if value is None else value.detach(), persistent=False)

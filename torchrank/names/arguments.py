@@ -10,7 +10,7 @@ import re
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from numbers import Integral, Real
 from typing import Any, TypeVar, cast
@@ -88,7 +88,8 @@ def integer(
             way_out = "; give several to RankingCollection, as 'ndcg@5,10'"
         elif not isinstance(value, Integral) and whole.isdecimal() and least <= int(whole) <= most:
             way_out = f"; pass {whole}"
-        raise ValueError(f"Expected {argument} to be an integer {bound}{also}, got {value!r}{way_out}")
+        kind = TypeError if getattr(value, "ndim", 0) else ValueError  # scores, in a call as of a function
+        raise kind(f"Expected {argument} to be an integer {bound}{also}, got {value!r}{way_out}")
     return int(value)
 
 
@@ -124,20 +125,38 @@ def unknown(call: str, name: str, known: Iterable[str], others: Iterable[str] = 
     return f"Expected {expected}, got {name!r}{hint}"
 
 
-def explained(error: Exception, function: Callable[..., Any], args: Sequence[Any], kwargs: Iterable[str]) -> Exception:
+def explained(
+    error: Exception, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Exception:
     """An error of a call with an unknown argument, or of a method of a class: what is meant. Other errors as they are.
 
     It costs nothing until a call fails, unlike a check before each call.
     """
     name, message = function.__name__, ""
-    called = type(args[0]) if name == "__init__" else function  # a class knows the parameters of its fields
+    called: Any = type(args[0]) if name == "__init__" else function
+    declared = getattr(called, "declared", {})  # parameters of a measure
     parameters = inspect.signature(called).parameters
     if "self" in parameters and not (args and hasattr(type(args[0]), name)):
         message = f"Expected {name} of a metric, got {name} of its class; write NDCG(top_k=10).{name}(preds, target)"
+    elif declared and any(getattr(value, "ndim", 0) for value in args[1:]):
+        got, places = type(args[1]).__name__, "top_k=10" if called.takes_top_k else ""
+        way_out = f"write {called.__name__}({places}).score(preds, target)"
+        message = f"Expected parameters of {called.__name__}, got a {got}; {way_out}"
     elif all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values()):
         wrong = [keyword for keyword in kwargs if keyword not in parameters]
-        known = [parameter for parameter in parameters if parameter not in ("self", "cls")]
-        message = unknown(called.__name__, wrong[0], known) if wrong else ""
+        known = [
+            one for one in parameters if one not in ("self", "cls") and not (declared and declared[one].of_torchmetrics)
+        ]
+        if wrong and wrong[0] in declared and declared[wrong[0]].why:
+            message = (
+                f"Expected no {wrong[0]} for {called.__name__}, {declared[wrong[0]].why}, got {kwargs[wrong[0]]!r}"
+            )
+        elif wrong and declared:
+            message = unknown(
+                called.__name__, wrong[0], known, inspect.signature(called.update).parameters, "pass {}= to update"
+            )
+        elif wrong:
+            message = unknown(called.__name__, wrong[0], known)
     if not message:
         return error
     better = TypeError(message)

@@ -1,17 +1,17 @@
-"""Parameters of measures, each declared in one line: its name, type, default and check."""
+"""Parameters of measures, each declared in one line of the class: its name, type, default and check."""
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 import inspect
 import math
 import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, dataclass_transform
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torchrank.names.arguments as arguments
 from torchrank.names.labels import quantity_of
@@ -31,35 +31,21 @@ class Parameter:
     check: Callable[[Any], Any] | None = None
     #: whether the constructor takes it; False if the class computes it
     init: bool = True
-    #: the type as it is written in the class
-    annotation: Any = REQUIRED
+    #: its type; the text of the annotation if a name in it is not found
+    hint: Any = Any
     #: whether the label shows it, because it changes the values of the metric
     labelled: bool = True
     #: whether :class:`torchmetrics.Metric` stores and checks it
     of_torchmetrics: bool = False
     #: whether it describes a catalogue; then a digest names the state, and the label does not show it
     of_catalogue: bool = False
-    #: whether it is an argument of a hand-written ``__init__``, which passes it on
-    by_hand: bool = False
-
-    #: the class that declares it
-    owner: type = object
-
-    @functools.cached_property
-    def hint(self) -> Any:
-        """The type itself, or the text of the annotation if a name in it is not found."""
-        if not isinstance(self.annotation, str):
-            return self.annotation
-        # The names in an annotation belong to the module of the class, or to the class.
-        try:
-            return eval(self.annotation, vars(sys.modules[self.owner.__module__]), dict(vars(self.owner)))
-        except NameError:
-            return self.annotation
+    #: the reason why the class fixes its value, as a relative clause; empty if it does not
+    why: str = ""
 
     @property
     def or_none(self) -> bool:
         """Whether the type allows None."""
-        return any(kind in (None, types.NoneType) for kind in _alternatives(self.hint))
+        return types.NoneType in _alternatives(self.hint)
 
     def checked(self, owner: type, name: str, value: Any) -> Any:
         """The value to store. Raises ValueError for an invalid value."""
@@ -113,17 +99,9 @@ class _OneOf(Parameter):
         """The values of the literal types, and None if the type allows it."""
         literals = [kind for kind in _alternatives(self.hint) if typing.get_origin(kind) is Literal]
         if not literals:
-            raise TypeError(f"Expected values for one_of(), or a Literal type, got {self.annotation}")
+            raise TypeError(f"Expected values for one_of(), or a Literal type, got {self.hint}")
         values = [value for kind in literals for value in typing.get_args(kind)]
         return [*values, None] if self.or_none else values
-
-
-@dataclass(frozen=True)
-class _Fixed(Parameter):
-    why: str = ""
-
-    def checked(self, owner: type, name: str, value: Any) -> Any:
-        raise ValueError(f"Expected no {name} for {owner.__name__}, {self.why}, got {value!r}")
 
 
 # ---- declarations of parameters, in the body of a class --------------------------------------------------------------
@@ -133,7 +111,7 @@ def parameter(*, default: Any = REQUIRED, check: Callable[[Any], Any] | None = N
     """Declare a parameter with any value.
 
     Args:
-        default: the default; without one the parameter is required.
+        default: the default, which is not checked; without one the parameter is required.
         check: from a value to the value to store; raises ValueError for an invalid value.
         labelled: False if the parameter does not change the values of the metric.
     """
@@ -189,86 +167,49 @@ def of_torchmetrics(*, default: Any) -> Any:
     return Parameter(default, labelled=False, of_torchmetrics=True)
 
 
-def derived(*, init: Literal[False] = False) -> Any:
+def derived(*, default: Any = REQUIRED, init: Literal[False] = False) -> Any:
     """Declare an attribute that the class computes; it is not an argument."""
-    return Parameter(init=init, labelled=False)
+    return Parameter(default, init=init, labelled=False)
 
 
 def fixed(value: Any, why: str, *, init: Literal[False] = False) -> Any:
     """Fix a parameter of a parent class to ``value``. ``why`` is a relative clause for the error message."""
-    return _Fixed(value, init=init, why=why)
+    return Parameter(value, init=init, why=why)
 
 
 # ---- classes with parameters -----------------------------------------------------------------------------------------
 
 
-class _Signature:
-    """The signature of a class. An instance raises AttributeError, so that ``inspect`` uses its ``__call__``."""
+def declare(cls: Any) -> None:
+    """Collect the parameters of a class: those in its body, and those of its parents.
 
-    def __get__(self, instance: object, owner: type[Parametrised]) -> inspect.Signature:
-        if instance is not None:
-            raise AttributeError("__signature__")
-        return signature(owner)
-
-
-class _Documentation:
-    """The docstring of a class. Its ``Args`` contain the parameters of the parents, in the words of the nearest one."""
-
-    def __init__(self, written: str) -> None:
-        self.written = written
-
-    @functools.cached_property
-    def text(self) -> str:
-        """The docstring as it is written, without indentation."""
-        return inspect.cleandoc(self.written)
-
-    def __get__(self, instance: object, owner: type[Parametrised]) -> str:
-        return _documented(owner, self.text)
-
-
-class _WithSelf(inspect.Signature):
-    """The signature of a class, behind ``self``. It is made when it is read, because types may follow the class."""
-
-    def __init__(self, owner: type[Parametrised]) -> None:
-        super().__init__()
-        self._owner = owner
-
-    @property
-    def parameters(self) -> types.MappingProxyType[str, inspect.Parameter]:
-        this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        return types.MappingProxyType({"self": this, **signature(self._owner).parameters})
-
-    def replace(self, **changes: Any) -> inspect.Signature:  # type: ignore[override]
-        return inspect.Signature([*self.parameters.values()]).replace(**changes)
-
-
-@dataclass_transform(
-    eq_default=False,
-    kw_only_default=True,
-    field_specifiers=(parameter, number, integer, cutoff, one_of, flag, described, of_torchmetrics, derived, fixed),
-)
-class Parametrised:
-    """A class whose parameters are declared in its body: ``beta: float = number(default=1, above=0)``.
-
-    A class inherits the parameters of its parents. ``empty_target_action: str = "skip"`` changes the default of an
-    inherited one. A class may also have its own ``__init__``, whose keyword-only arguments are parameters.
+    ``empty_target_action: str = "skip"`` changes the default of an inherited one. Then ``cls.declared`` has all of them
+    by name, those of the class itself first.
     """
-
-    #: all parameters by name: first the parameters of the class itself, then those of its parents
-    declared: ClassVar[Mapping[str, Parameter]] = {}
-    _class_parameters: ClassVar[Mapping[str, Parameter]] = {}
-    #: the constructor as it is written in the nearest class that has one
-    _written: ClassVar[Callable[..., None]] = object.__init__
-    __signature__ = _Signature()
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        parents = _merged(cls.__mro__[1:])
-        cls._class_parameters = {**_in_body(cls, parents), **_in_constructor(cls, parents)}
-        cls.declared = _merged(cls.__mro__)
-        cls.__init__ = _constructor(cls)  # type: ignore[method-assign]
-        if cls.__doc__:
-            cls.__doc__ = _Documentation(cls.__doc__)  # type: ignore[assignment]
-        super().__init_subclass__(**kwargs)
+    parents = _merged(cls.__mro__[1:])
+    own, annotations = {}, _annotations(cls)
+    for name, value in list(vars(cls).items()):
+        if not isinstance(value, Parameter) and not (name in parents and name in annotations):
+            continue
+        if name not in annotations:
+            raise TypeError(f"Expected {cls.__name__} to give the parameter {name!r} a type, as {name}: float")
+        if name not in parents and any(hasattr(vars(parent).get(name), "__get__") for parent in cls.__mro__[1:]):
+            raise TypeError(f"Expected {cls.__name__} to name no parameter like a method, got {name!r}; rename it")
+        hint = _hint(cls, annotations[name])
+        if isinstance(value, Parameter):
+            own[name] = dataclasses.replace(value, hint=hint)
+        else:  # the parent checks by its own type, unless None takes the parameter away
+            own[name] = dataclasses.replace(
+                parents[name], default=value, hint=hint if hint is types.NoneType else parents[name].hint
+            )
+        if (
+            own[name].default is REQUIRED or own[name].of_catalogue
+        ):  # a buffer is found only if the class has no default
+            delattr(cls, name)
+        else:
+            setattr(cls, name, own[name].default)
+    cls._class_parameters = own
+    cls.declared = _merged(cls.__mro__)
 
 
 def _merged(classes: Iterable[type]) -> dict[str, Parameter]:
@@ -279,130 +220,62 @@ def _merged(classes: Iterable[type]) -> dict[str, Parameter]:
     return merged
 
 
-def _in_body(cls: type, parents: Mapping[str, Parameter]) -> dict[str, Parameter]:
-    """The parameters in the body of a class. Their class attributes are deleted."""
-    annotations, declared = _annotations(cls), {}
-    for name, value in list(vars(cls).items()):
-        inherits = name in annotations and name in parents and not isinstance(value, Parameter)
-        if not inherits and not isinstance(value, Parameter):
-            continue
-        if name not in annotations:
-            raise TypeError(f"Expected {cls.__name__} to give the parameter {name!r} a type, as {name}: float")
-        param = replace(parents[name], default=value) if inherits else value
-        typed = replace(param, annotation=annotations[name], owner=cls)
-        declared[name] = param if inherits and typed.hint is not None else typed  # a parent checks by its own type
-        delattr(cls, name)
-    return declared
+def constructor(cls: Any) -> Callable[..., None]:
+    """An ``__init__`` that sets the parameters of a class, as that of a dataclass."""
+    fields = []
+    for name, param in cls.declared.items():
+        default = dataclasses.MISSING if param.default is REQUIRED else param.default
+        if param.init:
+            fields.append((name, param.hint, dataclasses.field(default=default, kw_only=param.kw_only)))
+    # That of a frozen one writes past __setattr__, because the constructor of torch.nn.Module has not run yet.
+    made = dataclasses.make_dataclass(
+        cls.__name__, fields, namespace={"__module__": cls.__module__}, frozen=True, eq=False, repr=False
+    )
+    return vars(made)["__init__"]
 
 
-def _in_constructor(cls: type, parents: Mapping[str, Parameter]) -> dict[str, Parameter]:
-    """The keyword-only arguments of an ``__init__`` in the body of a class."""
-    if "__init__" not in vars(cls):
-        return {}
-    declared = {}
-    for param in inspect.signature(vars(cls)["__init__"]).parameters.values():
-        if param.kind is param.KEYWORD_ONLY:
-            parent = parents.get(param.name, Parameter(annotation=param.annotation, by_hand=True))
-            declared[param.name] = replace(parent, default=param.default)
-    return declared
+def _annotations(cls: type) -> dict[str, Any]:
+    """The annotations of a class itself, without those of its parents."""
+    if sys.version_info < (3, 14):
+        return inspect.get_annotations(cls)
+    import annotationlib  # evaluates lazily: names that are imported for type checkers only are not found
+
+    return annotationlib.get_annotations(cls, format=annotationlib.Format.FORWARDREF)
 
 
-def _constructor(cls: type[Parametrised]) -> Callable[..., None]:
-    """The ``__init__`` of a class with the signature of the class. Some tools, such as jsonargparse, read no other."""
-    written = vars(cls).get("__init__")
-    if written:
-        cls._written = written
-
-    @functools.wraps(cls._written)
-    def constructor(self: Any, *args: Any, **kwargs: Any) -> None:
-        if written:
-            written(self, *args, **kwargs)
-        else:
-            super(cls, self).__init__(*args, **kwargs)
-
-    constructor.__signature__ = _WithSelf(cls)  # type: ignore[attr-defined]
-    return constructor
+def _hint(cls: type, annotation: Any) -> Any:
+    """The type of an annotation, or the annotation itself if a name in it is not found."""
+    alone = type(cls.__name__, (), {"__module__": cls.__module__, "__annotations__": {"hint": annotation}})
+    try:
+        return typing.get_type_hints(alone)["hint"]
+    except NameError:
+        return annotation
 
 
-def bind(
-    cls: type[Parametrised], by_position: Sequence[Any], by_name: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The checked values of all parameters of a class, with defaults, and the remaining arguments.
-
-    Raises:
-        TypeError: too many arguments by position, or a missing argument.
-        ValueError: an argument has an invalid value.
-    """
-    # The texts of the errors are those of Python for a constructor that is written out.
-    start = f"{cls.__name__}.__init__()"
-    ours = {name: param for name, param in cls.declared.items() if not param.of_torchmetrics}
-    places = [name for name, param in ours.items() if not param.kw_only]
-    if any(getattr(value, "ndim", 0) for value in by_position):
-        example = f"{cls.__name__}({'top_k=10' if places else ''}).score(preds, target)"
-        raise TypeError(
-            f"Expected parameters of {cls.__name__}, got a {type(by_position[0]).__name__}; write {example}"
-        )
-    if len(by_position) > len(places):
-        many = f"{1 + len(places)} positional arguments but {1 + len(by_position)} were given"
-        raise TypeError(f"{start} takes from 1 to {many}")
-    passed = dict(zip(places, by_position))
-    if twice := [name for name in passed if name in by_name]:
-        raise TypeError(f"{start} got multiple values for argument {twice[0]!r}")
-    passed |= by_name
-    missing = [name for name, param in ours.items() if param.init and param.default is REQUIRED and name not in passed]
-    if missing:
-        kind = "keyword-only" if ours[missing[0]].kw_only else "positional"
-        wanted = f"{len(missing)} required {kind} argument{'s' * (len(missing) > 1)}"
-        raise TypeError(f"{start} missing {wanted}: {' and '.join(map(repr, missing))}")
-    values: dict[str, Any] = {}
-    for name, param in ours.items():
-        # A fixed parameter is checked too, because its check raises the error.
-        if name in passed and (param.init or isinstance(param, _Fixed)):
-            values[name] = param.checked(cls, name, passed.pop(name))
-        elif name not in passed and param.default is not REQUIRED and not param.by_hand:
-            values[name] = param.default
-    return values, passed
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    """The types of a union, or the type itself."""
+    return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
 
 
-def signature(cls: type[Parametrised]) -> inspect.Signature:
-    """The arguments of the constructor of a class, with the arguments that it passes on to its parents."""
-    written = [*inspect.signature(cls._written).parameters.values()][1:]
-    kinds = {param.kind for param in written}
-    ours = [_argument(cls, name, param) for name, param in cls.declared.items() if param.init]
-    if inspect.Parameter.VAR_POSITIONAL in kinds:  # the class has no constructor of its own
-        first = [param for param in ours if param.kind is param.POSITIONAL_OR_KEYWORD]
-    else:
-        first = [param for param in written if param.kind is param.POSITIONAL_OR_KEYWORD]
-    names = {param.name for param in first}
-    rest = ours if inspect.Parameter.VAR_KEYWORD in kinds else written
-    return inspect.Signature([*first, *(x for x in rest if x.kind is x.KEYWORD_ONLY and x.name not in names)])
-
-
-def _argument(cls: type, name: str, param: Parameter) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY if param.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
-    hint = param.hint
-    if isinstance(param, _OneOf) and callable(param.known):  # the values that this class has, not those of all classes
-        values = tuple(value for value in param.known(cls) if value is not None)
-        hint = Literal[values] | None if param.or_none else Literal[values]
-    return inspect.Parameter(name, kind, default=param.default, annotation=hint)
-
+# ---- their lines in docstrings ---------------------------------------------------------------------------------------
 
 #: parameters of all measures, which the documentation of a measure only names
 COMMON = ("ties", "empty_target_action", "aggregation", "validate_args")
 
 
-def _documented(cls: type[Parametrised], text: str) -> str:
-    """A docstring with complete ``Args``: ``top_k``, the entries of the text, those of the parents, and ``kwargs``.
+def documented(cls: Any) -> str:
+    """The docstring of a class with complete ``Args``: ``top_k``, its own, those of the parents, and ``kwargs``.
 
     A text that documents its ``kwargs`` stays as it is, and so does the text of the base class of a kind.
     """
+    text = inspect.cleandoc(cls.__doc__)
     listed = _entries(text)
     if "kwargs" in listed or "registry" in vars(cls):
         return text
     entries = dict(listed)
-    taken = {name for name, param in cls.declared.items() if param.init and param.hint is not None}
+    taken = {name for name, param in cls.declared.items() if param.init and param.hint is not types.NoneType}
     for parent in cls.__mro__[1:]:
-        inherited = _entries(getattr(vars(parent).get("__doc__"), "text", ""))
+        inherited = _entries(vars(parent).get("__doc__") or "")
         if is_base := "registry" in vars(parent):
             inherited = {"top_k": inherited["top_k"]}
         entries |= {names: x for names, x in inherited.items() if (taken - _names(entries)) & _names([names])}
@@ -429,22 +302,3 @@ def _entries(text: str) -> dict[str, str]:
 def _names(entries: Iterable[str]) -> set[str]:
     """The parameters that entries document."""
     return {name for names in entries for name in names.split(", ")}
-
-
-def _annotations(cls: type) -> dict[str, Any]:
-    """The annotations of a class itself, without those of its parents."""
-    # From Python 3.14 on annotations are evaluated lazily. As strings they are read without evaluating them.
-    if sys.version_info < (3, 14):
-        return inspect.get_annotations(cls)
-    import annotationlib
-
-    return annotationlib.get_annotations(cls, format=annotationlib.Format.STRING)
-
-
-def _alternatives(hint: Any) -> Iterable[Any]:
-    """The types of a union, or the type itself."""
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        for part in typing.get_args(hint):
-            yield from _alternatives(part)
-    else:
-        yield hint

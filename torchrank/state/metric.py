@@ -8,8 +8,8 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from types import FunctionType, MethodType
-from typing import Any, ClassVar, NamedTuple, TypeGuard, get_args
+from types import FunctionType, MethodType, NoneType
+from typing import Any, ClassVar, NamedTuple, TypeGuard, dataclass_transform, get_args
 
 import torch
 import torch.distributed as dist
@@ -18,12 +18,22 @@ from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.names.labels as labels
+import torchrank.names.parameters as parameters
 import torchrank.state.sums as state
 from torchrank.hardware.graphs import eager
 from torchrank.layouts.arrange import Batch
 from torchrank.layouts.checks import comparable, explain
-from torchrank.names.arguments import one_of, plain, unknown, warn
-from torchrank.names.parameters import REQUIRED, Parametrised, bind, integer, of_torchmetrics, signature
+from torchrank.names.arguments import one_of, plain, warn
+from torchrank.names.parameters import (
+    REQUIRED,
+    Parameter,
+    constructor,
+    declare,
+    derived,
+    documented,
+    integer,
+    of_torchmetrics,
+)
 from torchrank.names.registry import DATA, KINDS
 from torchrank.names.types import EmptyAction
 from torchrank.ranking.intervals import only
@@ -31,13 +41,6 @@ from torchrank.state.scoring import Status, Values, score_batch
 from torchrank.state.sums import AGGREGATIONS, MEANS, Estimate, Interval, Mean, Method, Sum, aggregate, from_sums
 from torchrank.state.synchronisation import JointReduction, all_gather, appended, place_in
 from torchrank.state.waiting import LOCK, Waiting
-
-
-@functools.cache
-def _properties(cls: type) -> tuple[str, ...]:
-    """Names of the properties in the body of a class. Those of a base are asked for by each of its subclasses."""
-    return tuple(name for name, value in vars(cls).items() if isinstance(value, property))
-
 
 #: types whose values torch.nn.Module does not register
 PLAIN = frozenset({bool, int, float, str, tuple, list, dict, type(None), FunctionType, MethodType, inspect.Signature})
@@ -69,9 +72,9 @@ class SafeMetric(Metric):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # torch.jit.script of a module with a metric evaluates its annotations and compiles its properties. Skip both.
-        cls.__annotations__ = {}
-        cls.__jit_unused_properties__ = sorted({name for base in cls.__mro__ for name in _properties(base)})
+        # torch.jit.script of a module with a metric would compile its properties.
+        owned = [(name, value) for base in cls.__mro__ for name, value in vars(base).items()]
+        cls.__jit_unused_properties__ = [name for name, value in owned if isinstance(value, property)]
         for name in UNTRACED & vars(cls).keys():
             attribute = vars(cls)[name]
             setattr(
@@ -139,6 +142,8 @@ class SafeMetric(Metric):
             self._device = torch.device("cpu")
 
     def _wrap_update(self, update: Callable[..., Any]) -> Callable[..., Any]:
+        # torch.jit.script of a module with a metric reads these, and not those of the class.
+        vars(self)["__annotations__"] = {"training": bool}
         if hasattr(update, "_torchdynamo_disable"):  # by the class; the result here is eager as well
             update = MethodType(update.__wrapped__, self)  # type: ignore[attr-defined]
         wrapped = super()._wrap_update(update)
@@ -597,6 +602,22 @@ def gathered(rows: Rows, group: Any) -> Rows:
 EMPTY_ACTIONS = get_args(EmptyAction)
 
 
+@dataclass_transform(
+    eq_default=False,
+    kw_only_default=True,
+    field_specifiers=(
+        parameters.parameter,
+        parameters.number,
+        parameters.integer,
+        parameters.cutoff,
+        parameters.one_of,
+        parameters.flag,
+        parameters.described,
+        parameters.of_torchmetrics,
+        parameters.derived,
+        parameters.fixed,
+    ),
+)
 class QueryMean(SummedMetric):
     """The average over queries of values that arrive in batches: state, synchronisation and report.
 
@@ -619,11 +640,56 @@ class QueryMean(SummedMetric):
     is_differentiable = False
     higher_is_better = True
 
+    #: the parameters by name: those of the class itself, then those of its parents
+    declared: ClassVar[Mapping[str, Parameter]] = {}
+    #: every measure of a kind by its name
+    registry: ClassVar[dict[str, Any]]
+    #: its names in other libraries, with the settings that reproduce them, as in ``torchrank/names/names.toml``, which
+    #: has those of the measures of this package
+    known_as: ClassVar[Mapping[str, Any]] = {}
+    #: whether it can be cut at a rank; False if a class declares ``top_k: None = None``
+    takes_top_k: ClassVar[bool] = True
+    #: whether a relevant candidate behind the reach of :meth:`need` matters only because it is relevant, not by its
+    #: rank, and one more such candidate never raises the value of a query that is not empty. By default False for a
+    #: class that defines :meth:`measure`, and True for a class that defines :meth:`numerator`: one more relevant
+    #: candidate should not lower the :meth:`denominator`
+    monotone_behind: ClassVar[bool] = False
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         low, high = cls.value_range
         cls.plot_lower_bound = low if math.isfinite(low) else None
         cls.plot_upper_bound = high if math.isfinite(high) else None
+        declare(cls)
+        if not cls.declared:
+            return
+        if cls.__doc__:
+            cls.__doc__ = documented(cls)
+        if "__init__" not in vars(cls):
+            write = constructor(cls)
+
+            @eager
+            @functools.wraps(write)
+            def construct(self: Measure, *args: Any, **kwargs: Any) -> None:
+                write(self, *args, **kwargs)
+                Measure.__init__(self)
+
+            cls.__init__ = construct  # type: ignore[assignment, method-assign]
+        cls.takes_top_k = cls.declared["top_k"].hint is not NoneType
+        if vars(cls).keys() & {"measure", "numerator"} and "monotone_behind" not in vars(cls):
+            cls.monotone_behind = "measure" not in vars(cls)
+        # A class with its own registry is the base of a kind of measures.
+        if "registry" in cls.__dict__:
+            KINDS.append(cls.registry)
+        if name := cls.__dict__.get("name"):
+            if not re.fullmatch("[a-z][a-z0-9]*", name):
+                raise TypeError(f"Expected {cls.__name__}.name to be lower-case letters and digits, got {name!r}")
+            # The same class may be defined again, for example in a cell of a notebook.
+            if name in cls.registry and not _same(cls.registry[name], cls):
+                raise TypeError(f"Expected {cls.__name__} to have a name of its own, got {name!r}; choose another name")
+            cls.registry[name] = cls
+            if cls.__module__.startswith("torchrank."):
+                cls.known_as = DATA["measures"].get(name, {})
 
     def __init__(
         self,
@@ -932,7 +998,7 @@ class QueryMean(SummedMetric):
         return {**super().__getstate__(), "_series": None, "_errors": None, "_read": None}
 
 
-class Measure(Parametrised, QueryMean):
+class Measure(QueryMean):
     """A metric with a name and declared arguments, which become attributes, a signature and a label.
 
     Args:
@@ -947,22 +1013,14 @@ class Measure(Parametrised, QueryMean):
 
     #: its name in labels
     name: ClassVar[str] = ""
-    #: every measure of a kind by its name
-    registry: ClassVar[dict[str, Any]] = {}
-    #: its names in other libraries, with the settings that reproduce them, as in ``torchrank/names/names.toml``, which
-    #: has those of the measures of this package
-    known_as: ClassVar[Mapping[str, Any]] = {}
     #: whether ``score`` returns the numbers of each query that are summed further
     shows_extra: ClassVar[bool] = False
     #: whether it measures recommended lists, and not rankings
     takes_lists: ClassVar[bool] = False
-    #: whether it can be cut at a rank; False if a class declares ``top_k: None = None``
-    takes_top_k: ClassVar[bool] = True
-
-    #: the cutoff as a share of each list, "10%", or as a cost, "2000tok"; then ``top_k`` is None
-    relative: str | None = None
 
     top_k: int | None = integer(default=None, least=1, kw_only=False)
+    #: the cutoff as a share of each list, "10%", or as a cost, "2000tok"; then ``top_k`` is None
+    relative: str | None = derived(default=None)
     process_group: Any = of_torchmetrics(default=None)
     dist_sync_fn: Callable[..., Any] | None = of_torchmetrics(default=None)
     distributed_available_fn: Callable[[], bool] | None = of_torchmetrics(default=None)
@@ -971,45 +1029,28 @@ class Measure(Parametrised, QueryMean):
     compute_on_cpu: bool = of_torchmetrics(default=False)
     compute_with_cache: bool = of_torchmetrics(default=True)
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "top_k" in cls._class_parameters:
-            cls.takes_top_k = cls._class_parameters["top_k"].hint is not None
-        # A class with its own registry is the base of a kind of measures.
-        if "registry" in cls.__dict__:
-            KINDS.append(cls.registry)
-        if name := cls.__dict__.get("name"):
-            if not re.fullmatch("[a-z][a-z0-9]*", name):
-                raise TypeError(f"Expected {cls.__name__}.name to be lower-case letters and digits, got {name!r}")
-            # The same class may be defined again, for example in a cell of a notebook.
-            if name in cls.registry and not _same(cls.registry[name], cls):
-                raise TypeError(f"Expected {cls.__name__} to have a name of its own, got {name!r}; choose another name")
-            cls.registry[name] = cls
-            if cls.__module__.startswith("torchrank."):
-                cls.known_as = DATA["measures"].get(name, {})
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self) -> None:
+        """Check the parameters, which are attributes already, and create an empty state."""
         if self.name not in self.registry or not _same(self.registry[self.name], type(self)):
             raise TypeError(
                 f"Expected {type(self).__name__} to have a name of its own, got {self.name!r}; set the attribute name"
             )
-        values, others = bind(type(self), args, kwargs)
-        for name in values:
-            if callable(getattr(type(self), name, None)):
-                raise TypeError(
-                    f"Expected {type(self).__name__} to name no parameter like a method, got {name!r}; rename it"
-                )
-        for name in others:
-            if name not in self.declared or not self.declared[name].of_torchmetrics:
-                raise ValueError(self._unknown(name))
-        action = values.pop("empty_target_action", "skip")  # measures of lists have none: too short lists are skipped
-        super().__init__(values.pop("aggregation"), action, values.pop("validate_args"), **others)
-        if (top_k := values["top_k"]) is not None and not self.takes_top_k:
-            raise ValueError(f"Expected no top_k for {type(self).__name__}, which reads the whole list, got {top_k}")
-        catalogue = {name: values.pop(name) for name, declaration in self.declared.items() if declaration.of_catalogue}
+        action = getattr(
+            self, "empty_target_action", "skip"
+        )  # measures of lists have none: too short lists are skipped
+        others = {name: getattr(self, name) for name, param in self.declared.items() if param.of_torchmetrics}
+        super().__init__(self.aggregation, action, self.validate_args, **others)
+        catalogue = {}
+        for name, param in self.declared.items():
+            if param.of_catalogue:
+                catalogue[name] = vars(self).pop(name, param.default)
+            elif param.init and name not in others and (value := getattr(self, name)) is not param.default:
+                setattr(self, name, plain(param.checked(type(self), name, value)))
+        if self.top_k is not None and not self.takes_top_k:
+            raise ValueError(
+                f"Expected no top_k for {type(self).__name__}, which reads the whole list, got {self.top_k}"
+            )
         # Attributes come first: the checks of a subclass and its catalogue read them.
-        for name, value in values.items():
-            setattr(self, name, plain(value))
         self.__post_init__()
         self.begin(self.keep(catalogue))
 
@@ -1039,12 +1080,6 @@ class Measure(Parametrised, QueryMean):
         return {
             name: declaration.default for name, declaration in declared.items() if declaration.default is not REQUIRED
         }
-
-    def _unknown(self, name: str) -> str:
-        """The error message for an unknown argument."""
-        known = [x for x in signature(type(self)).parameters if not self.declared[x].of_torchmetrics]
-        others = inspect.signature(type(self).update).parameters
-        return unknown(type(self).__name__, name, known, others, "pass {}= to update")
 
     @property
     def label(self) -> str:

@@ -102,6 +102,7 @@ class SampledRanks(BinaryMetric):
     aggregation: Literal["mean"] = one_of(default="mean")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.replacement and self.num_negatives > self.num_items:
             raise ValueError(
                 f"Expected num_negatives to be at most num_items={self.num_items}, got {self.num_negatives}; pass"
