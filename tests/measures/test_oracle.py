@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import torchrank as tr
 from tests.support import layout_cases, oracles, tie_orders
-from tests.support.cases import cases
 from tests.support.oracle_comparison import (
     FEW,
     IN_TURN,
@@ -29,7 +28,6 @@ from tests.support.tie_orders import Query
 from torchrank.engine.rank_layout import rank_whole
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.canonical import Need
-from torchrank.state.scoring import LONGEST
 
 
 def test_every_measure_has_an_oracle():
@@ -245,37 +243,3 @@ def test_any_queries_equal_the_oracle(data):
     queries = data.draw(layout_cases.queries())
     batch = layout_cases.LAYOUTS[layout].make(queries, random.Random(data.draw(st.integers(0, 99))))
     assert_equal(config, queries, layout_cases.scoring(config).score(*batch.args, **batch.kwargs), layout)
-
-
-def test_the_rank_of_a_label_decides_the_value_of_a_measure_that_says_so_and_of_no_other():
-    ranks = torch.arange(1, 6)
-    lists = [tr.Ranking.from_ranks(ranks, ranks + more) for more in (0, 4)]  # of so many candidates
-    others = {
-        "average",
-        "discount",
-        "filtered",
-        "gain",
-        "relevance_level",
-        "unjudged",
-    }  # some of these values are never looked up
-    for config in each_in_turn(MANY):
-        metric = layout_cases.scoring(config)
-        if "of_one_rank" in vars(type(metric)) and metric.top_k != 1 and not others & config.for_oracle.keys():
-            short, long = map(metric.score, lists)
-            alike = torch.allclose(short, long, rtol=0, atol=1e-12, equal_nan=True)
-            assert metric.of_one_rank() == alike, metric.label
-
-
-@cases(
-    "label, looked_up",
-    [
-        *((label, True) for label in ("mrr", "ndcg@5", "mr", "mrr(ties=optimistic)", "recall(relevance_level=0.5)")),
-        *((label, True) for label in (f"mrr@{LONGEST}", "mrr(empty_target_action=pos)")),
-        *((label, False) for label in (f"mrr@{LONGEST + 1}", "mrr@50%", "auroc", "mrr(adjusted=index)")),
-        *((label, False) for label in ("mrr(ties=realistic)", "mrr(unjudged=condensed)", "mrr(relevance_level=2)")),
-        *((f"{name}(empty_target_action=listed)", False) for name in ("mr", "mrr")),
-        *((f"mr(empty_target_action={action})", False) for action in ("neg", "pos")),
-    ],
-)
-def test_values_are_looked_up_by_rank_if_nothing_else_decides_them(label, looked_up):
-    assert tr.parse(label).rank_decides == looked_up

@@ -18,7 +18,7 @@ from tests.support.optional import sklearn_metrics
 from tests.support.unread import Elsewhere
 from torchrank.hardware.devices import running_sum
 from torchrank.metrics.rank_correlation import ComparingMetric
-from torchrank.ranking.intervals import BLOCK, NEAR, lost_digits_of, prefix_differences
+from torchrank.ranking.intervals import BLOCK, NEAR, lost_digits, prefix_differences, prefix_sums
 
 NAN, INF = float("nan"), float("inf")
 
@@ -893,8 +893,9 @@ def test_sums_of_discounts_of_a_few_ranks_far_down_have_all_digits(discount):
 def test_digits_that_running_sums_lose_are_those_of_exact_sums(seed):
     draw = random.Random(seed)
     values = [draw.random() * 2.0 ** (rank + draw.randint(-30, 30)) for rank in range(NEAR + 50)]
-    table = [0.0, *itertools.accumulate(values)]
+    limit, discount = len(values), lambda rank: torch.tensor(values, dtype=torch.float64)[rank.long() - 1]
+    table = prefix_sums(discount, limit, torch.float64, torch.device("cpu")).tolist()
     exact = [Fraction(0), *itertools.accumulate(map(Fraction, values))]
     lost = [float(whole - Fraction(rounded)) for whole, rounded in zip(exact, table)]
-    found = lost_digits_of(*(torch.tensor(x, dtype=torch.float64) for x in (values, table)))
+    found = lost_digits(discount, limit, torch.float64, torch.device("cpu"))
     assert found[NEAR:].tolist() == pytest.approx([x - lost[NEAR] for x in lost[NEAR:]], rel=1e-9)

@@ -152,12 +152,6 @@ def constant(make: Callable[P, T], keep: Callable[P, bool] | None = None) -> Cal
     return once
 
 
-def cached_tensors(key: tuple[object, ...], make: Callable[[], T]) -> T:
-    """The tensor, or tuple of tensors, of a hashable key: ``make()`` at first. Nobody may change it in place."""
-    tensors = _tensors.get(key)
-    return _make(key, make) if tensors is None else tensors
-
-
 def _make(key: tuple[object, ...], make: Callable[[], T]) -> T:
     with torch.inference_mode(False), torch.no_grad():  # tensors of inference mode are of no use outside of it
         made = make()

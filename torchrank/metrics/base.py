@@ -22,7 +22,7 @@ from torchrank.ranking.budgets import Cut, cutoffs, prefixes
 from torchrank.ranking.intervals import only, ratio
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.metric import Measure
-from torchrank.state.scoring import FILLS, LONGEST, Status, Values, score_batch
+from torchrank.state.scoring import FILLS, Status, Values, score_batch
 from torchrank.state.waiting import bulk
 
 #: a clause of error messages on bounds of differences
@@ -176,14 +176,6 @@ class RankingMetric(Measure):
         """The ranking that :meth:`measure` reads, with ties resolved by the policy."""
         return ranking.under(self.ties)
 
-    def of_one_rank(self) -> bool:
-        """Whether the value of a query with one relevant candidate, of grade 1, depends only on the candidate's rank.
-
-        The value must be 0 behind ``top_k``, and may depend on the length of the list only if the candidate is not
-        retrieved. If True, values are looked up by rank. A class must define this method itself: it is not inherited.
-        """
-        return False
-
     @functools.cached_property
     def lower_is_better(self) -> bool:
         """Whether low values are good, before any inversion or adjustment. If so, an empty list must have no value."""
@@ -193,18 +185,6 @@ class RankingMetric(Measure):
     def leaves_out_empty_lists(self) -> bool:
         """Whether queries for which nothing was retrieved do not count, even if they have relevant candidates."""
         return self.empty_target_action == "listed" or self.lower_is_better
-
-    @functools.cached_property
-    def rank_decides(self) -> bool:
-        """Whether values for one relevant candidate can be looked up by its rank."""
-        by_rank = not self.relative and "of_one_rank" in vars(type(self)) and self.of_one_rank()
-        by_rank = by_rank and self.ties != "realistic" and self.unjudged == "irrelevant"
-        # A label has grade 1, so above level 1 every query is empty, and the policy decides the value.
-        by_rank = by_rank and getattr(self, "relevance_level", 1) <= 1
-        # A table has one value for all queries without a relevant candidate, whether the list is empty or not.
-        by_rank = by_rank and self.empty_target_action != "listed"
-        by_rank = by_rank and not (self.lower_is_better and self.empty_target_action in ("neg", "pos"))
-        return by_rank and (self.top_k is None or self.top_k <= LONGEST)
 
     # ---- rank, score -------------------------------------------------------------------------------------------
 

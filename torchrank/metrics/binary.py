@@ -111,9 +111,6 @@ class Precision(BinaryMetric):
 
     adaptive_k: bool = flag(default=False)
 
-    def of_one_rank(self) -> bool:
-        return not self.adaptive_k and self.top_k is not None
-
     def numerator(self, ranking: Ranking) -> Tensor:
         length = self.length(ranking)
         return per(self.hits(ranking), torch.minimum(length, ranking.num_candidates) if self.adaptive_k else length)
@@ -142,9 +139,6 @@ class Recall(BinaryMetric):
     normalize: Literal["relevant", "min"] = one_of(default="relevant")
     empty_without_denominator = True
 
-    def of_one_rank(self) -> bool:
-        return True
-
     def numerator(self, ranking: Ranking) -> Tensor:
         return self.hits(ranking)
 
@@ -169,9 +163,6 @@ class F1(BinaryMetric):
 
     name = "f1"
     beta = 1.0
-
-    def of_one_rank(self) -> bool:
-        return self.top_k is not None
 
     def numerator(self, ranking: Ranking) -> Tensor:
         return (1 + self.beta**2) * self.hits(ranking)
@@ -201,9 +192,6 @@ class FBeta(F1):
     name = "fbeta"
 
     beta: float = number(default=1, above=0)
-
-    def of_one_rank(self) -> bool:
-        return self.top_k is not None
 
 
 class RPrecision(BinaryMetric):
@@ -599,9 +587,6 @@ class MAP(BinaryMetric):
         random = self.normalize == "retrieved" and self.top_k is not None and self.ties == "expected"
         return "whose denominator is random if a tie group crosses the cutoff" if random else ""
 
-    def of_one_rank(self) -> bool:
-        return self.gain is None and (self.normalize != "k" or self.top_k is not None)
-
     def measure(self, ranking: Ranking) -> Tensor:
         # The expectation of a ratio is not the ratio of expectations, so a random N needs a formula of its own.
         if self.normalize == "retrieved" and self.top_k is not None and not ranking.untied:
@@ -942,9 +927,6 @@ class MR(PositionMetric):
     def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
         return mean_rank_moments(n, r)
 
-    def of_one_rank(self) -> bool:
-        return self.adjusted is None and self.average == "query" and self.mean is MEANS["mean"]
-
     def transform_result(self, average: Tensor, sums: Tensor) -> Tensor:
         return 1 / average if self.inverse else super().transform_result(average, sums)
 
@@ -982,9 +964,6 @@ class MRR(PositionMetric):
     def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
         return reciprocal_rank_moments(n, r, self.top_k, most)
 
-    def of_one_rank(self) -> bool:
-        return self.adjusted is None
-
     def unfiltered(self, ranking: Ranking) -> Tensor:
         return reciprocal_rank(ranking, self.relevance_level, self.top_k)
 
@@ -1019,9 +998,6 @@ class HitRate(PositionMetric):
     def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
         return hit_moments(n, r, self.top_k, most)
 
-    def of_one_rank(self) -> bool:
-        return self.adjusted is None
-
     def unfiltered(self, ranking: Ranking) -> Tensor:
         return hit(ranking, self.relevance_level, self.top_k)
 
@@ -1051,9 +1027,6 @@ class FirstRank(BinaryMetric):
     top_k: None = None
 
     empty_target_action: EmptyAction = "skip"
-
-    def of_one_rank(self) -> bool:
-        return True
 
     def measure(self, ranking: Ranking) -> Tensor:
         first = first_rank(ranking, self.relevance_level)

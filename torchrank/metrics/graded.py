@@ -74,11 +74,6 @@ class GradedMetric(RankingMetric):
         """The function from ranks to discounts."""
         return UNDISCOUNTED
 
-    @property
-    def built_in(self) -> bool:
-        """Whether gains and discounts are functions of torchrank. A function of the user may change between batches."""
-        return isinstance(self.gain, str) and isinstance(getattr(self, "discount", ""), str)
-
     def errors(self, ranking: Ranking) -> Tensor:
         if self.gain_function is LINEAR and not ranking.grade.is_floating_point():
             return ranking.errors  # sums of integers do not overflow
@@ -118,9 +113,6 @@ class CG(GradedMetric):
     """
 
     name = "cg"
-
-    def of_one_rank(self) -> bool:
-        return self.built_in
 
 
 class DCG(GradedMetric):
@@ -167,9 +159,6 @@ class DCG(GradedMetric):
                 f" log_base={self.log_base} with discount={self.discount!r}"
             )
 
-    def of_one_rank(self) -> bool:
-        return self.built_in
-
     @functools.cached_property
     def discount_function(self) -> Callable[[Tensor], Tensor]:
         if callable(self.discount):
@@ -213,9 +202,6 @@ class NDCG(DCG):
         super().__post_init__()
         if self.normalize == "k" and self.top_k is None:
             raise ValueError("Expected top_k together with normalize='k', got None")
-
-    def of_one_rank(self) -> bool:
-        return self.built_in
 
     @functools.cached_property
     def empty_without_denominator(self) -> bool:

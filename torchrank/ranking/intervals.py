@@ -126,38 +126,16 @@ def lost_digits(discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.d
     lost = torch.zeros_like(table)
     for start in range(0, limit, BLOCK):
         stop = min(start + BLOCK, limit)
-        ranks = torch.arange(start + 1, stop + 1, dtype=dtype, device=device)
-        lost[start + 1 : stop + 1] = lost[start] + running_sum(
-            _rounding_errors(discount(ranks), table[start : stop + 1])
-        )
-    return _without_near(lost)
-
-
-def lost_digits_of(values: Tensor, table: Tensor) -> Tensor:
-    """Exact sums minus running sums, as :func:`lost_digits`.
-
-    Args:
-        values: float [..., rank].
-        table: running sums of the values, [..., rank + 1].
-    """
-    return _without_near(torch.nn.functional.pad(running_sum(_rounding_errors(values, table)), (1, 0)))
-
-
-def _rounding_errors(values: Tensor, table: Tensor) -> Tensor:
-    """The rounding error of each addition in running sums ``table`` [..., rank + 1] of ``values`` [..., rank]."""
-    low, high = table[..., :-1], table[..., 1:]
-    # ``step`` and its rounding error ``off`` make up the difference of two prefix sums (Knuth's TwoSum).
-    step = high - low
-    back = step - high
-    off = (high - (step - back)) - (low + back)
-    return values - step - off
-
-
-def _without_near(lost: Tensor) -> Tensor:
-    """Lost digits without those of the first ranks, among which an interval has the same digits in any table."""
-    if lost.shape[-1] <= NEAR:
+        values = discount(torch.arange(start + 1, stop + 1, dtype=dtype, device=device))
+        low, high = table[start:stop], table[start + 1 : stop + 1]
+        # ``step`` and its rounding error ``off`` make up the difference of two prefix sums (Knuth's TwoSum).
+        step = high - low
+        back = step - high
+        off = (high - (step - back)) - (low + back)
+        lost[start + 1 : stop + 1] = lost[start] + running_sum(values - step - off)
+    if limit + 1 <= NEAR:  # among the first ranks, an interval has the same digits in any table
         return torch.zeros_like(lost)
-    return (lost - lost[..., NEAR : NEAR + 1]).index_fill_(-1, torch.arange(NEAR, device=lost.device), 0)
+    return (lost - lost[NEAR : NEAR + 1]).index_fill_(-1, torch.arange(NEAR, device=device), 0)
 
 
 @discount_table

@@ -295,7 +295,6 @@ class TieGroups:
     leaves_out_empty_lists = False
     ties = "expected"
     mean = MEANS["mean"]
-    rank_decides = False
     check = None
     num_extra_sums = 0
 
