@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import torchrank as tr
 from tests.support.optional import pandas
 from torchrank import merge, partial
-from torchrank.evaluation.evaluator import Evaluator, Options
+from torchrank.evaluation.evaluate import Evaluator, Options
 from torchrank.tables import joining
 
 MEASURES = "ndcg ndcg(gain=exponential)@10 map mrr recall@100 err(max_grade=3) rbp(p=0.8) map(aggregation=geometric) mr"

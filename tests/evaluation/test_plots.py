@@ -1,6 +1,5 @@
 """Curves and plots: the numbers of plain Python, read back from the axes; and names, edges and figures."""
 
-import inspect
 import itertools
 import math
 import random
@@ -12,6 +11,7 @@ import torch
 
 import torchrank as tr
 from tests.support.optional import pyplot, stats
+from tests.support.system_values import evaluation_of
 from torchrank.display import COLOURS
 from torchrank.evaluation import plots
 
@@ -95,14 +95,6 @@ def test_a_line_over_k_has_the_means_at_each_k(judged, found, measure):
         assert list(line.get_ydata()) == pytest.approx(wanted, abs=1e-12)
 
 
-@pytest.mark.parametrize("name", [name for name in dir(plots) if name.startswith("plot_")])
-def test_a_function_draws_with_the_defaults_of_the_method(name):
-    of = [inspect.signature(getattr(owner, name)).parameters for owner in (plots, tr.Evaluation)]
-    shared = of[0].keys() & of[1].keys()
-    assert "ax" in shared
-    assert {each: of[0][each].default for each in shared} == {each: of[1][each].default for each in shared}
-
-
 def test_only_the_queries_that_count_are_in_curves(judged):
     qrels, runs = judged
     both = tr.evaluate(qrels, runs, "ndcg@10", queries="both")
@@ -164,7 +156,7 @@ def test_a_tied_first_document_has_its_mean_rank_over_all_orders():
     for _ in range(60):
         scores = [draw.choice([1.0, 2.0, 3.0]) for _ in range(5)]
         target = [draw.choice([0, 0, 1]) for _ in scores]
-        (one,) = plots.first_ranks({"run": tr.Ranking.from_scores(torch.tensor([scores]), torch.tensor([target]))})
+        (one,) = evaluation_of(tr.Ranking.from_scores(torch.tensor([scores]), torch.tensor([target]))).first_ranks()
         if not any(target):
             assert (one.no_relevant, math.isnan(one.ranks[0])) == (1, True)
             continue
@@ -210,7 +202,8 @@ def test_lower_is_better_turns_the_colours_and_is_said(found):
 def test_many_queries_are_areas_of_gains_and_losses_and_more_than_2000_a_step_curve(number, areas):
     draw = random.Random(2)
     values = [[draw.random() for _ in range(number)] for _ in "ab"]
-    axes = plots.plot_differences(*(tr.QueryTable(range(number), {"mrr": column}) for column in values), "mrr")
+    tables = {run: tr.QueryTable(range(number), {"mrr": column}) for run, column in zip("ab", values)}
+    axes = evaluation_of(tables).plot_differences("a", "b", "mrr")
     steps = [patch for patch in axes.patches if type(patch).__name__ == "StepPatch"]
     assert (len(steps), len(axes.containers)) == (areas, 0)
     assert {patch.get_fill() for patch in steps} == {areas == 2}
@@ -233,15 +226,15 @@ def test_rows_of_runs_have_their_intervals(judged, found):
 def test_default_cutoffs_spread_over_the_longest_list_up_to_1000():
     for length, wanted in ((7, [1, 2, 3, 4, 5, 6, 7]), (300, [1, 300]), (10**6, [1, 1000])):
         ranking = tr.Ranking.from_ranks(torch.tensor([3, 2]), num_candidates=length)
-        x = plots.over_cutoffs({"run": ranking}, "hitrate")[0].x
+        x = evaluation_of(ranking).over_cutoffs("hitrate")[0].x
         assert [x[0], x[-1]] == [wanted[0], wanted[-1]]
         assert length > 7 or list(x) == wanted
         assert length == 7 or 18 <= len(x) <= 25
         assert list(x) == sorted(set(x))
     unknown = tr.Ranking.from_ranks(torch.tensor([3.0, math.inf]))
-    assert plots.over_cutoffs({"run": unknown}, "hitrate")[0].y == (0, 0, 0.5)
+    assert evaluation_of(unknown).over_cutoffs("hitrate")[0].y == (0, 0, 0.5)
     deep = tr.Ranking.from_ranks(torch.tensor([3, 70_000]), num_candidates=10**6)
-    (one,) = plots.first_ranks({"run": deep})
+    (one,) = evaluation_of(deep).first_ranks()
     assert (one.bins[:4], one.bins[-1], sum(one.counts)) == ((1, 3, 10, 30), 10**6, 2)
     assert [one.bins[i] for i, count in enumerate(one.counts) if count] == [3, 100_000]
 
@@ -255,7 +248,7 @@ def test_a_curve_counts_the_queries_that_have_a_value_at_some_place():
 
 def test_bins_of_long_lists_are_wider():
     for length, digits in ((1, (1, 2, 5)), (7, (1, 2, 5)), (1000, (1, 2, 5)), (1001, (1, 3)), (30_000, (1, 3))):
-        (one,) = plots.first_ranks({"run": tr.Ranking.from_ranks(torch.tensor([1]), num_candidates=length)})
+        (one,) = evaluation_of(tr.Ranking.from_ranks(torch.tensor([1]), num_candidates=length)).first_ranks()
         ends = {digit * 10**power for power in range(6) for digit in digits}
         assert list(one.bins) == [*sorted(end for end in ends if end < length), length]
         assert one.counts == (1, *[0] * (len(one.bins) - 1))
@@ -343,13 +336,13 @@ def test_queries_without_a_value_are_left_out():
     nothing = math.nan
     a = tr.QueryTable([1, 2, 3], {"mrr": [0.5, nothing, 0.25]})
     b = tr.QueryTable([3, 2, 1], {"mrr": [1.0, 0.5, nothing]})
-    axes = plots.plot_differences(a, b, "mrr")
+    found = evaluation_of({"a": a, "b": b, "empty": tr.QueryTable([1, 2], {"mrr": [nothing, nothing]})})
+    axes = found.plot_differences("a", "b", "mrr")
     assert [bar.get_height() for bar in axes.containers[0]] == [0.75]
-    empty = tr.QueryTable([1, 2], {"mrr": [nothing, nothing]})
-    none = plots.plot_differences(a, empty, "mrr")
+    none = found.plot_differences("a", "empty", "mrr")
     assert none.texts[0].get_text() == "no query with a value in both"
-    rows = plots.plot_intervals({"a": a, "empty": empty}, "mrr")
-    assert rows.lines[0].get_xdata() == pytest.approx([0.375, math.nan], nan_ok=True)
+    rows = found.plot_intervals("mrr")
+    assert rows.lines[0].get_xdata() == pytest.approx([0.375, 0.75, math.nan], nan_ok=True)
     for axes in (none, rows):
         axes.figure.canvas.draw()
 
@@ -379,8 +372,8 @@ def test_rankings_without_exact_ranks_are_refused():
     sampled = tr.Ranking.from_ranks(torch.tensor([5]), num_candidates=100).sampled(10)
     for ranking, message in ((cut, "all ranks exact"), (sampled, "by sampled()")):
         with pytest.raises(ValueError, match=message):
-            plots.first_ranks({"run": ranking})
-    assert plots.over_cutoffs({"run": cut}, "hitrate")[0].x == (1,)
+            evaluation_of(ranking).first_ranks()
+    assert evaluation_of(cut).over_cutoffs("hitrate")[0].x == (1,)
 
 
 def test_missing_matplotlib_is_named(found, monkeypatch):
@@ -452,8 +445,9 @@ def test_differences_are_numbered_from_1_with_gains_in_one_colour_and_some_room(
     deltas = sorted(draw.uniform(-1, 1) for _ in range(number))
     for measure, lower in (("mrr", False), ("mr", True)):
         metrics = {measure: tr.parse(measure)}
-        tables = [tr.QueryTable(range(number), {measure: x}, metrics=metrics) for x in ([0.0] * number, deltas)]
-        axes = plots.plot_differences(*tables, measure)
+        values = {"a": [0.0] * number, "b": deltas}
+        tables = {run: tr.QueryTable(range(number), {measure: x}, metrics=metrics) for run, x in values.items()}
+        axes = evaluation_of(tables).plot_differences("a", "b", measure)
         begin, end = axes.get_xlim()
         assert (0.5 - begin, end - number - 0.5) == pytest.approx([0.01 * number] * 2)
         assert all(float(tick).is_integer() for tick in axes.get_xticks())
@@ -508,10 +502,6 @@ def test_plots_have_a_grid_where_values_are_read():
         lines = [one for axis in (axes.xaxis, axes.yaxis) for one in axis.get_gridlines()[:1]]
         assert [line.get_visible() for line in lines] == [along, across]
     assert axes.figure.get_figheight() == pytest.approx(1.2 + 0.3 * 3)
-
-
-def test_a_curve_of_no_lists_has_one_rank():
-    assert plots._depth([]) == 1
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torchrank as tr
+from tests.support.system_values import evaluation_of
 from tests.support.trec_files import two_runs
 from torchrank.cli import main
 from torchrank.display import printable as clean
-from torchrank.evaluation.evaluation import Evaluation
 from torchrank.evaluation.plots import Curve
 from torchrank.evaluation.report import Axis, line_chart, listed, verdict
 
@@ -334,7 +334,7 @@ def of(columns, label="mrr", n=40):
         name: tr.QueryTable(range(n), {label: np.asarray(values, dtype=np.float64)}, metrics=metrics)
         for name, values in columns.items()
     }
-    return Evaluation(tables, {}, [{"run": name, "queries": n, "same id as query": 0} for name in tables], "judged")
+    return evaluation_of(tables)
 
 
 def noise(seed, n=40, scale=0.1):
@@ -602,10 +602,7 @@ def test_many_queries_stay_below_five_megabytes():
     tables = {
         name: tr.QueryTable(ids, {label: one[at] for label, one in values.items()}) for at, name in enumerate("abc")
     }
-    found = Evaluation(
-        tables, {}, [{"run": name, "queries": 10_000, "same id as query": 0} for name in tables], "judged"
-    )
-    text = found.to_html()
+    text = evaluation_of(tables).to_html()
     assert 1e6 < len(text) < 5e6
     assert len(Page(text).tables["Queries"]) == 501
 

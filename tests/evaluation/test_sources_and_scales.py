@@ -2,7 +2,6 @@
 
 import io
 import math
-import re
 import warnings
 
 import numpy as np
@@ -10,11 +9,10 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support.cases import cases
+from tests.support.system_values import evaluation_of
 from torchrank import partial
-from torchrank.evaluation import plots
-from torchrank.evaluation import report as svg
-from torchrank.evaluation.evaluator import identical
+from torchrank.evaluation.evaluate import identical
+from torchrank.evaluation.plots import _depth, _round
 from torchrank.tables import sources
 from torchrank.tables.sources import QueryReturnsError
 
@@ -166,13 +164,13 @@ def test_ids_of_any_type_are_told_apart_in_parts():
 
 def test_ranks_between_two_bins_and_behind_the_last_one_are_counted():
     ranking = tr.Ranking.from_ranks(torch.tensor([1, 3, 5, 2, 4]), num_candidates=9)
-    (found,) = plots.first_ranks({"run": ranking}, [2, 4])
+    (found,) = evaluation_of(ranking).first_ranks([2, 4])
     assert (found.ranks, found.bins, found.counts) == ((1, 3, 5, 2, 4), (2, 4, 5), (2, 2, 1))
     half = tr.Ranking.from_scores(torch.tensor([[1.0, 1.0], [2.0, 1.0]]), torch.tensor([[1, 0], [0, 1]]))
-    (found,) = plots.first_ranks({"run": half}, [1])
+    (found,) = evaluation_of(half).first_ranks([1])
     assert (found.ranks, found.bins, found.counts, found.not_retrieved) == ((1.5, 2), (1, 2), (0, 2), 0)
     scores = torch.tensor([[1.0, 2.0], [2.0, 1.0], [3.0, 1.0]])
-    (found,) = plots.first_ranks({"run": tr.Ranking.from_label(scores, torch.tensor([0, -100, 0]))}, [1, 2])
+    (found,) = evaluation_of(tr.Ranking.from_label(scores, torch.tensor([0, -100, 0]))).first_ranks([1, 2])
     assert (found.ranks, found.counts) == ((2, 1), (1, 1))
     evaluation = tr.evaluate(QRELS, {"q1": {"a": 1.0}, "q2": {"x": 2.0, "b": 1.0}}, "mrr")
     (found,) = evaluation.first_ranks()
@@ -183,97 +181,29 @@ def test_ranks_between_two_bins_and_behind_the_last_one_are_counted():
 def test_the_depth_of_curves_is_that_of_the_longest_list_or_the_largest_rank():
     lists = torch.rand(2, 7)
     ranking = tr.Ranking.from_scores(lists, torch.ones(2, 7).int())
-    assert plots._depth([ranking]) == 7
-    assert plots._depth([ranking], deepest=3) == 3
-    assert plots._depth([]) == plots._depth([ranking.take(torch.zeros(0, dtype=torch.int64))]) == 1
-    assert plots._depth([tr.Ranking.from_ranks(torch.tensor([5, 90]))]) == 90
-    assert plots._round(50) == [1, 2, 5, 10, 20, 50]
-    assert plots._round(1) == [1]
-    assert plots._round(60) == [1, 2, 5, 10, 20, 50, 60]
-    assert plots._round(10**4) == [1, 3, 10, 30, 100, 300, 1000, 3000, 10**4]
+    assert _depth([ranking]) == 7
+    assert _depth([ranking], deepest=3) == 3
+    assert _depth([]) == _depth([ranking.take(torch.zeros(0, dtype=torch.int64))]) == 1
+    assert _depth([tr.Ranking.from_ranks(torch.tensor([5, 90]))]) == 90
+    assert _round(50) == [1, 2, 5, 10, 20, 50]
+    assert _round(1) == [1]
+    assert _round(60) == [1, 2, 5, 10, 20, 50, 60]
+    assert _round(10**4) == [1, 3, 10, 30, 100, 300, 1000, 3000, 10**4]
 
 
 @pytest.mark.needs("matplotlib")
 def test_bins_of_large_ranks_are_named_in_thousands_and_millions():
     ranking = tr.Ranking.from_ranks(torch.tensor([1, 3]), num_candidates=5_000_000)
-    axes = plots.plot_ranks({"a": ranking}, bins=[1, 3, 9, 9_999, 10_000, 999_999, 3_000_000])
+    axes = evaluation_of(ranking).plot_ranks(bins=[1, 3, 9, 9_999, 10_000, 999_999, 3_000_000])
     names = [text.get_text() for text in axes.get_xticklabels()]
     assert names == ["1", "2-3", "4-9", "10-9999", "10k", "10k-999k", "1M-3M", "not retrieved"]
     assert {text.get_rotation() for text in axes.get_xticklabels()} == {35}
-    few = plots.plot_ranks({"a": ranking}, bins=[1, 2, 3, 4, 5, 6])
+    few = evaluation_of(ranking).plot_ranks(bins=[1, 2, 3, 4, 5, 6])
     assert {text.get_rotation() for text in few.get_xticklabels()} == {0}
-
-
-POSITIVE = [[3.0], [math.nan, 2.0, math.inf], [1, 1000]]
-NUMBERS = [*POSITIVE, [0.0], [-3, 7], [-2], [1e-310, 5]]
-
-
-@cases(
-    ("values", "zero", "log"),
-    [*((x, zero, False) for x in NUMBERS for zero in (False, True)), *((x, False, True) for x in POSITIVE)],
-)
-def test_an_axis_holds_its_numbers_with_round_ticks_inside(values, zero, log):
-    scale = svg.scale_of(values, 10, 110, log=log, zero=zero)
-    shown = [value for value in values if math.isfinite(value)] + [0.0] * zero
-    assert scale.low < scale.high
-    assert scale.log == log
-    places = [float(scale(value)) for value in shown]
-    assert all(10 - 1e-9 <= place <= 110 + 1e-9 for place in places)
-    assert (float(scale(scale.low)), float(scale(scale.high))) == (10, 110)
-    if len(set(shown)) > 1 and not log:  # the same room on both sides
-        width = max(shown) - min(shown)
-        assert scale.low == pytest.approx(min(shown) - 0.04 * width)
-        assert scale.high == pytest.approx(max(shown) + 0.04 * width)
-    elif len(set(shown)) == 1 and not log:
-        assert scale.high - shown[0] == pytest.approx(shown[0] - scale.low)
-    elif log:
-        assert (scale.low, scale.high) == (min(shown), max(shown) if len(set(shown)) > 1 else 10 * shown[0])
-    ticks = scale.ticks()
-    assert ticks == sorted(set(ticks))
-    assert len(ticks) <= 11
-    assert all(scale.low - 1e-9 <= tick <= scale.high * (1 + 1e-9) + 1e-9 for tick in ticks)
-    if not log:
-        steps = np.diff(ticks)
-        assert len(ticks) >= 2
-        assert np.allclose(steps, steps[0])
-        assert re.fullmatch(r"[125]0*", f"{steps[0]:e}".split("e")[0].replace(".", "").rstrip("0") or "1")
 
 
 def test_a_run_on_a_stream_is_read():
     assert tr.read_run(io.BytesIO(LINES.encode())).to_dict()["q1"] == {"a": 2.0, "x": 1.0}
-
-
-def test_markers_surround_their_point_and_differ():
-    found = [svg._marker(style, 50.0, 80.0) for style in range(svg.STYLES)]
-    assert len({*found[:4], *found[5:]}) == 7  # two circles are one
-    for style, path in enumerate(found):
-        assert path[0] + path[-1] == "Mz"
-        if style % 4 == 0:
-            continue
-        corners = [tuple(map(float, corner.split())) for corner in path[1:-1].split("L")]
-        assert len(corners) == (3 if style % 4 == 2 else 4)
-        assert min(x for x, _ in corners) < 50 < max(x for x, _ in corners)
-        assert min(y for _, y in corners) < 80 < max(y for _, y in corners)
-        assert max(abs(x - 50) + abs(y - 80) for x, y in corners) < 8
-    assert {y < 80 for x, y in [tuple(map(float, c.split())) for c in found[2][1:-1].split("L")] if x == 50} == {True}
-    assert {y < 80 for x, y in [tuple(map(float, c.split())) for c in found[6][1:-1].split("L")] if x == 50} == {False}
-
-
-def test_rows_of_a_chart_of_differences_are_equally_far_apart():
-    runs = {
-        name: {"q1": {"a": 1.0, "x": score}, "q2": {"b": 1.0, "x": 1.5}}
-        for name, score in (("m", 0.5), ("n", 2), ("o", 0))
-    }
-    rows = tr.evaluate(QRELS, runs, "mrr").compare().effects("mrr")
-    text = svg.forest_chart(rows, "title", "difference")
-    places = [
-        float(y)
-        for y in re.findall(r'text-anchor="end"[^>]*y="([\d.]+)"|y="([\d.]+)"[^>]*text-anchor="end"', text)
-        for y in y
-        if y
-    ]
-    assert len(places) >= len(rows) == 3
-    assert np.diff(places[-3:]).tolist() == [26, 26] or np.diff(places[:3]).tolist() == [26, 26]
 
 
 def test_measures_are_told_from_runs(tmp_path):
@@ -316,13 +246,3 @@ def test_the_best_value_is_bold_where_values_differ():
 
     assert bold(runs) == 2  # two runs have the largest value
     assert bold(runs["one"]) == bold({key: runs[key] for key in ("one", "three")}) == 0
-
-
-@pytest.mark.parametrize("error", [0, 1])
-def test_the_last_tick_of_a_logarithmic_axis_is_its_end_though_logarithms_are_rounded(error, monkeypatch):
-    exact = math.log10
-    monkeypatch.setattr(svg.math, "log10", lambda x: math.nextafter(exact(x), -math.inf) if error else exact(x))
-    for low, high in ((1, 1000), (0.5, 100), (1e-6, 1e-3), (20, 1e5)):
-        ticks = svg.Scale(low, high, 0, 100, log=True).ticks(20)
-        assert ticks[-1] == pytest.approx(high)
-        assert ticks[0] >= low

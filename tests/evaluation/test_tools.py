@@ -13,7 +13,7 @@ from tests.support.optional import pytrec_eval
 from tests.support.pages import ROOT
 from tests.support.trec_files import collection_with_ties, write
 from torchrank.cli import main
-from torchrank.evaluation.evaluator import Options
+from torchrank.evaluation.evaluate import Options
 from torchrank.names.parse import CUTOFFS, OPTIONS
 
 #: pytrec_eval's values that are sums or geometric means of queries

@@ -74,7 +74,6 @@ def send(sendevent, name, **content):
 
 #: the beginnings of names of doctests, and the package without which they cannot run
 NEEDED = {
-    "torchrank.evaluation.evaluation.Evaluation.plot": "matplotlib",
     "torchrank.evaluation.plots": "matplotlib",
     "torchrank.statistics.paired.tukey_p": "scipy",
 }

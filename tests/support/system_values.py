@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+import torchrank as tr
 from torchrank.statistics.comparison import compare
 
 
@@ -32,3 +33,11 @@ def only(systems, **options):
 
 def by_id(column):
     return {f"q{i}": float(value) for i, value in enumerate(column)}
+
+
+def evaluation_of(runs):
+    """An evaluation of a ranking, or of the values of all queries by the name of the run."""
+    rankings = {"run": runs} if isinstance(runs, tr.Ranking) else {}
+    tables = {"run": tr.QueryTable(range(runs.num_queries), {})} if rankings else runs
+    rows = [{"run": run, "queries": len(table), "same id as query": 0} for run, table in tables.items()]
+    return tr.Evaluation(tables, {}, rows, "judged", rankings=rankings)

@@ -468,7 +468,7 @@ def _evaluation(options: argparse.Namespace, least: int = 1) -> tuple[Evaluation
 
 def _with_gates(options: argparse.Namespace, slices: dict[str, str]) -> Any:
     """The measures, and those of gates, which may be of a slice."""
-    from torchrank.evaluation.evaluator import MEASURES
+    from torchrank.evaluation.evaluate import MEASURES
     from torchrank.names.parse import CUTOFFS, parse_all, preset
 
     if options.preset and not options.measures:
@@ -508,7 +508,7 @@ def _named(texts: list[str]) -> dict[str, str]:
 
 def _about(options: argparse.Namespace) -> dict[str, Any]:
     """Options with the defaults of the preset, versions, and a digest of the judgments."""
-    from torchrank.evaluation.evaluator import Options
+    from torchrank.evaluation.evaluate import Options
 
     source = options.qrels_source
     data = source.getvalue() if isinstance(source, Input) else b""

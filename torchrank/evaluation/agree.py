@@ -12,9 +12,8 @@ import numpy as np
 import torch
 
 from torchrank.display import Table
-from torchrank.evaluation.evaluate import evaluate
+from torchrank.evaluation.evaluate import MEASURES, evaluate
 from torchrank.evaluation.evaluation import Evaluation
-from torchrank.evaluation.evaluator import MEASURES
 from torchrank.metrics.rank_correlation import KendallTau
 from torchrank.names.arguments import one_of
 from torchrank.tables.pair_tables import Duplicates

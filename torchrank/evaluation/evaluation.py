@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from torchrank.display import Score, Table
-from torchrank.evaluation import plots
-from torchrank.evaluation.plots import Curve, FirstRanks
+from torchrank.evaluation.plots import Plots
 from torchrank.evaluation.report import first_table, report
-from torchrank.metrics.base import RankingMetric
 from torchrank.names.arguments import integer
 from torchrank.names.parse import Named
 from torchrank.ranking.ranking import Ranking
@@ -25,7 +23,7 @@ from torchrank.wrappers.rectified import Rectified
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class Evaluation(Plots):
     """Numbers of one or several runs over the same judgments, made by :func:`torchrank.evaluate`.
 
     | for | use |
@@ -58,11 +56,6 @@ class Evaluation:
     ties: str = "document"
     unlabelled: Sequence[str] = ()
     rectified: Rectified | None = None
-
-    @property
-    def runs(self) -> list[str]:
-        """The names of the runs."""
-        return list(self.tables)
 
     @cached_property
     def _means(self) -> dict[str, dict[str, float]]:
@@ -117,12 +110,6 @@ class Evaluation:
         self._of_judge("slices")
         by_slice = {name: table.by(slices, level) for name, table in self.tables.items()}
         return Table.of_rows(_rows(by_slice), notes=self._tied)
-
-    def _of_judge(self, what: str) -> None:
-        """Raise ValueError for ``what`` by the judge alone, if people correct the means."""
-        if self.rectified is not None:
-            got = "one with human, which does not correct the values of single queries; leave human out"
-            raise ValueError(f"Expected an evaluation by one file of judgments for {what}, got {got}")
 
     @property
     def _tied(self) -> list[str]:
@@ -239,61 +226,6 @@ class Evaluation:
         columns = {label: [Score(values[label]) for values in means] for label in labels}
         return Table({"system": self.runs, **columns}, dict.fromkeys(columns, f".{digits}f"))
 
-    # ---- curves ------------------------------------------------------------------------------------------------
-
-    def over_cutoffs(self, measure: str | RankingMetric, cutoffs: Sequence[int] | None = None) -> tuple[Curve, ...]:
-        """The aggregate of a measure, mostly a mean over queries, at each cutoff k.
-
-        Args:
-            measure: a name or a metric; its own cutoff is replaced.
-            cutoffs: the values of k; None = about 25 on a logarithmic scale, from 1 to the length of the longest list,
-                at most 1,000.
-
-        Returns:
-            A curve for each run: its name, cutoffs ``x``, values ``y`` and number of queries.
-
-        Raises:
-            ValueError: the measure is unknown or has no cutoff, or a cutoff is not an integer >= 1.
-            TypeError: the measure is not a measure of rankings.
-        """
-        return plots.over_cutoffs(self.rankings, measure, cutoffs)
-
-    def precision_recall(self, points: int = 11, relevance_level: int = 1) -> tuple[Curve, ...]:
-        """The mean interpolated precision at each recall; a query without a relevant document counts 0.
-
-        The values are those of :class:`torchrank.InterpolatedPrecision`.
-
-        Args:
-            points: number of values of recall from 0 to 1: 11, as in TREC, or e.g. 101.
-            relevance_level: a grade at or above it is relevant.
-
-        Returns:
-            A curve for each run: its name, recall ``x``, precision ``y`` and number of queries.
-
-        Raises:
-            ValueError: an argument has an unknown value.
-        """
-        return plots.precision_recall(self.rankings, points, relevance_level)
-
-    def first_ranks(self, bins: Sequence[int] | None = None, relevance_level: int = 1) -> tuple[FirstRanks, ...]:
-        """The rank of the first relevant document of each query, and how many queries have it in each bin of ranks.
-
-        A tied document has its expected rank over random orders, which may be a fraction.
-
-        Args:
-            bins: the last rank of each bin; None = 1, 2, 5, 10, 20, 50, ..., or for lists longer than 1,000, 1, 3, 10,
-                30, ... One more bin follows for ranks beyond the last.
-            relevance_level: a grade at or above it is relevant.
-
-        Returns:
-            The ranks and the numbers of queries of each run, with the same bins.
-
-        Raises:
-            ValueError: a bin is not an integer >= 1, or a ranking has no exact ranks, because it was made with
-                ``top_k`` or by ``sampled``.
-        """
-        return plots.first_ranks(self.rankings, bins, relevance_level)
-
     def differences(self, a: str, b: str, measure: str) -> Table:
         """The differences of two runs, query by query, the largest losses of ``b`` first, then by id.
 
@@ -334,122 +266,6 @@ class Evaluation:
         for row in rows:
             row["after"] = Score(row["after"], " (missing)" * (row["id"] in lost))
         return Table.of_rows(rows, columns=("id", "before", "after", "delta"), notes=[f"{measure}: {b} - {a}"])
-
-    # ---- plots -------------------------------------------------------------------------------------------------
-
-    def plot_cutoffs(self, measure: str | RankingMetric, ax: Any = None, cutoffs: Sequence[int] | None = None) -> Any:
-        """Draw a measure over its cutoff k, on a logarithmic axis, a line for each run.
-
-        Args:
-            measure: a name or a metric; its own cutoff is replaced.
-            ax: axes of matplotlib to draw in; None = axes of a new figure.
-            cutoffs: the values of k; None = about 25 on a logarithmic scale, from 1 to the length of the longest list,
-                at most 1,000.
-
-        Returns:
-            The axes.
-
-        Raises:
-            ImportError: matplotlib is not installed.
-            ValueError: the measure is unknown or has no cutoff, or a cutoff is not an integer >= 1.
-            TypeError: the measure is not a measure of rankings.
-
-        Example:
-            >>> import torchrank as tr
-            >>> axes = tr.evaluate({"q": {"a": 1}}, {"q": {"b": 2.0, "a": 1.0}}, "mrr").plot_cutoffs("mrr")
-            >>> axes.lines[0].get_xydata().tolist()
-            [[1.0, 0.0], [2.0, 0.5]]
-        """
-        return plots.plot_cutoffs(self.rankings, measure, ax, cutoffs)
-
-    def plot_precision_recall(self, ax: Any = None, points: int = 11, relevance_level: int = 1) -> Any:
-        """Draw the mean interpolated precision at each recall, a line for each run.
-
-        Args:
-            ax: axes of matplotlib to draw in; None = axes of a new figure.
-            points: number of values of recall from 0 to 1: 11, as in TREC, or e.g. 101.
-            relevance_level: a grade at or above it is relevant.
-
-        Returns:
-            The axes.
-
-        Raises:
-            ImportError: matplotlib is not installed.
-            ValueError: an argument has an unknown value.
-        """
-        return plots.plot_precision_recall(self.rankings, ax, points, relevance_level)
-
-    def plot_ranks(self, ax: Any = None, bins: Sequence[int] | None = None, relevance_level: int = 1) -> Any:
-        """Draw how many queries have their first relevant document in each bin of ranks, on a logarithmic axis.
-
-        Queries in which no relevant document is retrieved have a separate bin at the right end. Queries without a
-        relevant document are left out.
-
-        Args:
-            ax: axes of matplotlib to draw in; None = axes of a new figure.
-            bins: the last rank of each bin; None = 1, 2, 5, 10, 20, 50, ..., or for lists longer than 1,000, 1, 3, 10,
-                30, ... One more bin follows for ranks beyond the last.
-            relevance_level: a grade at or above it is relevant.
-
-        Returns:
-            The axes.
-
-        Raises:
-            ImportError: matplotlib is not installed.
-            ValueError: a bin is not an integer >= 1, or a ranking has no exact ranks, because it was made with
-                ``top_k`` or by ``sampled``.
-        """
-        return plots.plot_ranks(self.rankings, ax, bins, relevance_level)
-
-    def plot_differences(self, a: str, b: str, measure: str, ax: Any = None, level: float = 0.95) -> Any:
-        """Draw the differences b - a of all queries, the largest losses first, with their mean and its interval.
-
-        Args:
-            a: the name of the first run, the baseline.
-            b: the name of the second run.
-            measure: the label of a measure of this evaluation.
-            ax: axes of matplotlib to draw in; None = axes of a new figure.
-            level: level of the interval of the mean.
-
-        Returns:
-            The axes.
-
-        Raises:
-            KeyError: there is no such run.
-            ImportError: matplotlib is not installed.
-            ValueError: there is no such measure, the runs have no query in common, or ``level`` is not between 0 and 1.
-        """
-        self._of_judge("plots of values")
-        return plots.plot_differences(self[a], self[b], measure, ax, (a, b), level)
-
-    def plot_intervals(self, measure: str, ax: Any = None, level: float = 0.95) -> Any:
-        """Draw the value of a measure and its confidence interval, a row for each run.
-
-        Args:
-            measure: the label of the measure.
-            ax: axes of matplotlib to draw in; None = axes of a new figure.
-            level: level of the intervals.
-
-        Returns:
-            The axes. A run without an interval, e.g. of one query, has a mark only.
-
-        Raises:
-            ImportError: matplotlib is not installed.
-            ValueError: there is no such measure, or ``level`` is not between 0 and 1.
-        """
-        self._of_judge("plots of values")
-        return plots.plot_intervals(self.tables, measure, ax, level)
-
-    def __getitem__(self, name: str) -> QueryTable:
-        if name in self.tables:
-            return self.tables[name]
-        first = self.runs[0]
-        try:
-            Named(self.tables[first].columns)[name]
-        except KeyError:
-            return Named(self.tables)[name]  # which raises, with the nearest name
-        way_out = f"its value is means[{first!r}][{name!r}]"
-        raise KeyError(f"Expected one of {', '.join(map(repr, self.runs))}, got the measure {name!r}; {way_out}")
 
     def _others(self) -> list[str]:
         """A note on each run whose mean over the other queries differs."""

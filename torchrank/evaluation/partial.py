@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from torchrank.display import Table
-from torchrank.evaluation.evaluator import MEASURES, Evaluator, Options, Precision, Queries
+from torchrank.evaluation.evaluate import MEASURES, Evaluator, Options, Precision, Queries
 from torchrank.names.arguments import with_hints
 from torchrank.state.metric import QueryMean
 from torchrank.state.scoring import FILLS
