@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import constant, running_sum, scalar
+from torchrank.hardware.devices import constant, running_sum, scalar, worth_reading
 from torchrank.layouts.canonical import BLOCK
 
 # Types whose elements :func:`only` chooses by their 64 bits.
@@ -66,9 +66,12 @@ def number_of(where: Tensor, dtype: torch.dtype) -> Tensor:
     return where.sum(-1, dtype=dtype)
 
 
-def marked_rows(where: Tensor) -> Tensor:
-    """Numbers of the rows with a True, int64; all rows if reading the values would wait for a device."""
-    if not where.is_cpu:
+def marked_rows(where: Tensor, steps: int = 0) -> Tensor:
+    """Numbers of the rows with a True, int64; all rows if reading the values would wait for a device.
+
+    ``steps`` is as in :func:`torchrank.hardware.devices.worth_reading`.
+    """
+    if not worth_reading(where, steps):
         return torch.arange(len(where), device=where.device)
     return where.any(-1).nonzero().squeeze(-1)
 
