@@ -74,7 +74,7 @@ class Reader:
 
     @functools.cached_property
     def _sizes(self) -> tuple[int, int]:
-        """The last rank of tie groups that may stop the reader, and the most tied entries of a query; or a bound and 0."""
+        """The last rank of ties that may stop the reader, and the most tied entries of a query; or a bound, and 0."""
         first, tied, width = self.ranking.first, self.ranking.tied, self.go.shape[1]
         last = only(self.stops & (tied > 1), first - 1 + tied)
         return greatest(last, self.ranking.depth, width), greatest((tied > 1).sum(-1), 0, width)
