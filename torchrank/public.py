@@ -12,6 +12,7 @@ from torchrank.evaluation.evaluate import evaluate
 from torchrank.evaluation.evaluation import Evaluation
 from torchrank.evaluation.partial import PartialEvaluation, merge, partial
 from torchrank.formulas.random_ranking import expected_median_rank
+from torchrank.integrations.workers import UnpaddedSampler
 from torchrank.metrics import public
 from torchrank.metrics.public import *  # noqa: F403
 from torchrank.names.arguments import did_you_mean
@@ -24,14 +25,10 @@ from torchrank.statistics.intervals import queries_needed
 from torchrank.tables.pair_tables import Qrels, ReadingError, Run
 from torchrank.tables.sources import read_chunks, read_qrels, read_run
 from torchrank.wrappers.abstention import Abstention
-from torchrank.wrappers.bootstrapped import Bootstrapped
-from torchrank.wrappers.compared import Compared
-from torchrank.wrappers.per_query import PerQuery
-from torchrank.wrappers.query_table import QueryTable
-from torchrank.wrappers.rectified import Rectified
+from torchrank.wrappers.compared import Compared, Rectified
+from torchrank.wrappers.per_query import PerQuery, QueryTable
 from torchrank.wrappers.sampled_ranks import SampledRanks
-from torchrank.wrappers.sampler import UnpaddedSampler
-from torchrank.wrappers.sliced import Sliced
+from torchrank.wrappers.sliced import Bootstrapped, Sliced
 from torchrank.wrappers.suite_metric import hash_ids
 from torchrank.wrappers.tie_report import TieReport, difference_bounds
 

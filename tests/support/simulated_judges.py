@@ -16,7 +16,7 @@ from torchrank.display import Table
 from torchrank.layouts.checks import Problem
 from torchrank.state.sums import summed
 from torchrank.statistics.intervals import t_interval, wilson
-from torchrank.wrappers.rectified import rectify
+from torchrank.wrappers.compared import rectify
 
 #: values of people, and their probabilities; None = uniform on [0, 1], as of nDCG
 MEASURES = {

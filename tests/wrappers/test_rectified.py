@@ -12,7 +12,7 @@ import torch
 import torchrank as tr
 from tests.support import simulated_judges
 from tests.support.optional import stats
-from torchrank.wrappers.rectified import Kind, rectify
+from torchrank.wrappers.compared import Kind, rectify
 
 NAMES = ["ndcg@5", "mrr", "hitrate@1"]
 

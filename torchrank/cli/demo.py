@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from torchrank.collection.collection import RankingCollection
-from torchrank.wrappers.sampler import UnpaddedSampler
+from torchrank.integrations.workers import UnpaddedSampler
 
 MEASURES = ["ndcg@10", "map", "mrr", "precision@1,10", "recall@100", "rprecision", "auroc"]
 

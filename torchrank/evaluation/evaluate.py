@@ -43,8 +43,8 @@ from torchrank.tables.pair_tables import (
     no_common_query,
 )
 from torchrank.tables.sources import Chunks, QueryReturnsError, of_large, read_pairs, read_qrels, read_run, stem
-from torchrank.wrappers.query_table import QueryTable
-from torchrank.wrappers.rectified import of_tables
+from torchrank.wrappers.compared import of_tables
+from torchrank.wrappers.per_query import QueryTable
 from torchrank.wrappers.suite_metric import Suite, collection_of, measures_of, readable, values_of
 
 Queries = Literal["judged", "both"]

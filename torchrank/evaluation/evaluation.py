@@ -18,8 +18,8 @@ from torchrank.ranking.ranking import Ranking
 from torchrank.state.sums import Interval
 from torchrank.statistics.comparison import Comparison, compare
 from torchrank.statistics.intervals import check_share
-from torchrank.wrappers.query_table import QueryTable
-from torchrank.wrappers.rectified import Rectified
+from torchrank.wrappers.compared import Rectified
+from torchrank.wrappers.per_query import QueryTable
 
 
 @dataclass(frozen=True, eq=False)

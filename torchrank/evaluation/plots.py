@@ -38,8 +38,8 @@ from torchrank.names.arguments import imported, integer, one_of
 from torchrank.names.parse import Named, parse
 from torchrank.ranking.ranking import Ranking
 from torchrank.statistics.paired import PairStatistics, differences_of, paired_statistics
-from torchrank.wrappers.query_table import QueryTable
-from torchrank.wrappers.rectified import Rectified
+from torchrank.wrappers.compared import Rectified
+from torchrank.wrappers.per_query import QueryTable
 from torchrank.wrappers.suite_metric import values_of
 
 #: largest default cutoff, and about how many there are

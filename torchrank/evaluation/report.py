@@ -24,7 +24,7 @@ from torchrank.names.arguments import imported
 from torchrank.statistics.comparison import Comparison, Effect
 from torchrank.statistics.paired import FAMILY_TESTS
 from torchrank.version import __version__
-from torchrank.wrappers.query_table import QueryTable
+from torchrank.wrappers.per_query import QueryTable
 
 
 def first_table(evaluation: Any) -> QueryTable:

@@ -42,6 +42,7 @@ class AtLeast(Gain):
     level: float
 
     monotone = True
+    binary = True
 
     def __call__(self, grade: Tensor) -> Tensor:
         return (grade >= self.level).to(grade.dtype)

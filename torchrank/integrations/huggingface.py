@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from torchrank.integrations.alone import AnySuite, alone, floats
+from torchrank.integrations.workers import AnySuite, alone, floats
 from torchrank.layouts.canonical import IGNORED
 
 #: the value with which Trainer pads shorter rows, of predictions and of labels

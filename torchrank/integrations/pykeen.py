@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torchrank.collection.collection import RankingCollection
 from torchrank.collection.members import Metrics
-from torchrank.integrations.alone import alone, floats, members
+from torchrank.integrations.workers import alone, floats, members
 from torchrank.names.parse import preset
 
 #: a side, a tie policy and a key of a suite

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torchrank.integrations.alone import AnySuite, alone, floats, members
+from torchrank.integrations.workers import AnySuite, alone, floats, members
 from torchrank.names.arguments import integer, one_of
 from torchrank.ranking.ranking import Ranking
 

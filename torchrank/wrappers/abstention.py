@@ -15,10 +15,9 @@ from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.checks import check_tensor, tensor_of
 from torchrank.names.arguments import one_of
 from torchrank.names.types import Array, Target
-from torchrank.ranking.ranking import Ranking
 from torchrank.state.scoring import Values
 from torchrank.state.waiting import bulk
-from torchrank.wrappers.suite_metric import Suite, SuiteMetric
+from torchrank.wrappers.suite_metric import Scores, Suite, SuiteMetric
 
 #: the confidence in a list, from its scores
 Confidence = Literal["max", "std", "diff1"]
@@ -94,7 +93,7 @@ class Abstention(SuiteMetric):
     @with_options
     def update(
         self,
-        preds: Array | Ranking,
+        preds: Scores,
         target: Target | None = None,
         *,
         confidence: Array | None = None,

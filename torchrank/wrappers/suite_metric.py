@@ -24,10 +24,11 @@ from torchrank.layouts.checks import tensor_of
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.item_lists import PerUserMetric
 from torchrank.names.arguments import integer, one_of
+from torchrank.names.types import Array
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.metric import COUNTS, Measure, QueryMean, SummedMetric
 from torchrank.state.scoring import Status, Values, reduce, score_batch
-from torchrank.state.sums import NO_INTERVAL, SIZE, Estimate, Interval, Sum, check, estimate, estimate_table, from_sums
+from torchrank.state.sums import SIZE, Estimate, Interval, Sum, check, estimate, estimate_table, from_sums
 from torchrank.state.synchronisation import all_reduce
 from torchrank.state.waiting import LOCK
 from torchrank.statistics.intervals import normal_quantile
@@ -69,6 +70,12 @@ def hash_ids(ids: Iterable[str | bytes | int], device: torch.device | str | None
 
 #: a metric, a name or names, or a collection
 Suite = Metrics
+
+#: the scores of a batch, in any layout
+Scores = Array | Ranking
+
+#: the ids of the queries of a batch
+Ids = Array | Sequence[str] | None
 
 
 def readable(suite: Suite) -> Suite:
@@ -209,10 +216,6 @@ POISSON = [sum(math.exp(-1) / math.factorial(j) for j in range(k)) for k in rang
 THRESHOLDS = [round(share * 2**16) - 2**15 for share in POISSON if round(share * 2**16) < 2**16]
 
 
-#: the value of every metric in every replicate, by key: float [replicate]
-Replicates = dict[str, Tensor]
-
-
 @dataclass(frozen=True)
 class Bootstrap:
     """The sums of a Poisson bootstrap for each metric of a suite: a fingerprint of the ids, and sums of each replicate.
@@ -255,7 +258,9 @@ class Bootstrap:
 
     def _replicated(self, rows: Tensor, ids: Tensor, parts: Sequence[Members]) -> Tensor:
         """The sums of rows [row, query] over the queries of each part in every replicate: [part, row, replicate]."""
-        distinct, position = _distinct(rows)
+        distinct, position = rows, torch.arange(len(rows), device=rows.device)
+        if rows.is_cpu and len(ids):  # most metrics have the same weights, whose rows are multiplied once
+            distinct, position = torch.unique(rows, dim=0, return_inverse=True)
         step = max(1, MOST_COUNTS // self.replicates)
         total = rows.new_zeros((len(parts), len(distinct), self.replicates))
         for start in range(0, len(ids), step):
@@ -266,43 +271,6 @@ class Bootstrap:
             each_part = (inside if members is None else torch.where(members[chunk], inside, 0.0) for members in parts)
             total += torch.stack([numbers @ counts for numbers in each_part])  # exact, so in any order
         return total[:, position]
-
-    def replicates_of(self, metrics: Mapping[str, Measure], plain: Mapping[str, Tensor], sums: Tensor) -> Replicates:
-        """The value of every metric in every replicate; NaN where nothing was drawn.
-
-        Args:
-            metrics: the metrics by key.
-            plain: their sums [SIZE] without replicates.
-            sums: their sums in all replicates.
-        """
-        coarse_wv, fine_wv, coarse_w, fine_w = sums.view(4, len(metrics), self.replicates)
-        wv, w = coarse_wv + fine_wv, coarse_w + fine_w
-        values = {key: metric.value_of(sums_of_mean(wv[n], w[n])) for n, (key, metric) in enumerate(metrics.items())}
-        for n, (key, metric) in enumerate(metrics.items()):
-            if metric.adds_up:  # a sum is that of as many queries as there are, not as many as were drawn
-                values[key] = values[key] * (plain[key][Sum.W] / w[n])
-        return values
-
-    def with_ends(self, values: Mapping[str, Tensor], replicates: Replicates) -> dict[str, Tensor]:
-        """Values by key, each with the ends of its interval."""
-        results: dict[str, Tensor] = {}
-        for key, value in values.items():
-            low, high, _ = interval_of(value, replicates[key], self.level, self.method)
-            results |= {key: value, f"{key}/low": low, f"{key}/high": high}
-        return results
-
-    def estimates(
-        self, estimates: Mapping[str, Estimate], replicates: Replicates, level: float, method: str
-    ) -> dict[str, Estimate]:
-        """Estimates by key, with the errors and intervals of their replicates."""
-        method = self.method if method == "auto" else method
-        one_of("method", method, get_args(Percentiles))
-        found = {}
-        for key, values in replicates.items():
-            low, high, error = map(float, interval_of(values.new_tensor(estimates[key].value), values, level, method))
-            interval = NO_INTERVAL if math.isnan(low) else Interval(low, high)
-            found[key] = replace(estimates[key], standard_error=error, interval=interval)
-        return found
 
 
 def sums_of_mean(wv: Tensor, w: Tensor) -> Tensor:
@@ -320,20 +288,6 @@ def _limbs(wv: Tensor, w: Tensor) -> Tensor:
     coarse = (both + COARSE) - COARSE
     fine = ((both - coarse) + FINE) - FINE
     return torch.stack([coarse, fine], 1).flatten(0, 2)
-
-
-def _distinct(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows without repetitions, and the index of each row among them: most metrics have the same weights."""
-    if not rows.is_cpu:
-        return rows, torch.arange(len(rows), device=rows.device)
-    distinct: list[Tensor] = []
-    positions = []
-    for row in rows:
-        same = next((n for n, other in enumerate(distinct) if torch.equal(row, other)), None)
-        positions.append(len(distinct) if same is None else same)
-        if same is None:
-            distinct.append(row)
-    return torch.stack(distinct), torch.tensor(positions, device="cpu")
 
 
 def splitmix64(x: Tensor) -> Tensor:
@@ -503,23 +457,41 @@ class SuiteMetric(SummedMetric):
     def results_of(self, sums: Tensor) -> dict[str, Tensor]:
         """The results to report by key, from the sums [size] of a part: float64 []."""
         values = self.values_of(sums)
-        return values if self.bootstrap is None else self.bootstrap.with_ends(values, self.replicates_of(sums))
+        if self.bootstrap is None:
+            return values
+        results: dict[str, Tensor] = {}
+        for key, replicates in self.replicates_of(sums).items():
+            low, high, _ = interval_of(values[key], replicates, self.level, self.bootstrap.method)
+            results |= {key: values[key], f"{key}/low": low, f"{key}/high": high}
+        return results
 
     def estimates_of(self, sums: Tensor, level: float, method: str) -> dict[str, Estimate]:
         """The estimates by key, from the sums [size] of a part."""
-        how = method if self.bootstrap is None else "auto"
-        estimates = {
-            key: estimate(self.metrics[key], part, None, level, how) for key, part in self.of_metrics(sums).items()
-        }
+        parts = self.of_metrics(sums).items()
         if self.bootstrap is None:
-            return estimates
-        return self.bootstrap.estimates(estimates, self.replicates_of(sums), level, method)
+            return {key: estimate(self.metrics[key], part, None, level, method) for key, part in parts}
+        method = self.bootstrap.method if method == "auto" else method
+        one_of("method", method, get_args(Percentiles))
+        estimates = {key: estimate(self.metrics[key], part, None, level) for key, part in parts}
+        for key, values in self.replicates_of(sums).items():
+            value = values.new_tensor(estimates[key].value)
+            low, high, error = map(float, interval_of(value, values, level, method))
+            estimates[key] = replace(estimates[key], standard_error=error, interval=Interval(low, high))
+        return estimates
 
     def replicates_of(self, sums: Tensor) -> dict[str, Tensor]:
-        """The value of every metric in every replicate by key, from the sums [size] of a part: float [replicate]."""
-        assert self.bootstrap is not None
-        plain = len(self.metrics) * SIZE
-        return self.bootstrap.replicates_of(self.metrics, self.of_metrics(sums), sums[plain + 1 :])
+        """The value of every metric in every replicate by key, from the sums [size] of a part: float [replicate].
+
+        NaN where nothing was drawn.
+        """
+        coarse_wv, fine_wv, coarse_w, fine_w = sums[len(self.metrics) * SIZE + 1 :].view(4, len(self.metrics), -1)
+        wv, w = coarse_wv + fine_wv, coarse_w + fine_w
+        values = {}
+        for n, (key, part) in enumerate(self.of_metrics(sums).items()):
+            values[key] = self.metrics[key].value_of(sums_of_mean(wv[n], w[n]))
+            if self.metrics[key].adds_up:  # a sum is that of as many queries as there are, not as many as were drawn
+                values[key] = values[key] * (part[Sum.W] / w[n])
+        return values
 
     def compute(self) -> dict[str, Tensor]:
         """The results by key, over the queries of all workers: float32 [].
