@@ -239,13 +239,6 @@ def test_default_cutoffs_spread_over_the_longest_list_up_to_1000():
     assert [one.bins[i] for i, count in enumerate(one.counts) if count] == [3, 100_000]
 
 
-def test_a_curve_counts_the_queries_that_have_a_value_at_some_place():
-    ranking = tr.Ranking.from_scores(torch.rand(3, 4), torch.tensor([[0, 1, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]]))
-    for metrics in ([tr.MR(), tr.MRR()], [tr.MRR(), tr.MR()]):  # the first has no value where nothing is relevant
-        assert plots._means(ranking, metrics)[1] == 3
-    assert plots._means(ranking, [tr.MR()])[1] == 2
-
-
 def test_bins_of_long_lists_are_wider():
     for length, digits in ((1, (1, 2, 5)), (7, (1, 2, 5)), (1000, (1, 2, 5)), (1001, (1, 3)), (30_000, (1, 3))):
         (one,) = evaluation_of(tr.Ranking.from_ranks(torch.tensor([1]), num_candidates=length)).first_ranks()
@@ -488,20 +481,6 @@ def test_panels_have_room_for_their_rows_and_the_label_that_they_share_once(numb
         common = "a $value$" if shared else "m0" if number == 1 else ""
         assert figure.get_supxlabel() == common
         assert {axes.get_xlabel() for axes in figure.axes} == ({""} if common else {f"m{n}" for n in range(number)})
-
-
-def test_plots_have_a_grid_where_values_are_read():
-    found = tr.evaluate(*made(queries=4), "ndcg@10")
-    for draw, along, across in (
-        (lambda: found.plot_cutoffs("ndcg"), True, True),
-        (lambda: found.plot_precision_recall(), True, True),
-        (lambda: found.plot_ranks(), False, True),
-        (lambda: found.plot_intervals("ndcg@10"), True, False),
-    ):
-        axes = draw()
-        lines = [one for axis in (axes.xaxis, axes.yaxis) for one in axis.get_gridlines()[:1]]
-        assert [line.get_visible() for line in lines] == [along, across]
-    assert axes.figure.get_figheight() == pytest.approx(1.2 + 0.3 * 3)
 
 
 @pytest.mark.parametrize(

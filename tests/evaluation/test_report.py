@@ -716,13 +716,3 @@ def test_a_report_begins_with_the_verdict_and_the_summary_and_ends_with_the_sett
     last = ["Largest losses" if several else "Lowest values", "How to read this", "Input and settings"]
     assert re.findall("<h2>(.*?)</h2>", page) == ["Summary", *comparison, "Coverage", "Charts", "Queries", *last]
     assert page.index('class="verdict"') < page.index("<h2>Summary</h2>")
-
-
-def test_differences_have_one_order_in_plots_and_in_the_report():
-    qrels, runs = two_runs()
-    found = tr.evaluate(qrels, runs, "map mr")
-    for measure, losses_first in (("map", sorted), ("mr", lambda x: sorted(x, reverse=True))):
-        drawn = [bar.get_height() for bar in found.plot_differences("bm25", "dense", measure).patches[-27:]]
-        ours = found["bm25"].deltas(found["dense"], measure, most=None)["delta"]
-        assert ours == losses_first(ours)
-        assert drawn == pytest.approx(ours[-27:], abs=1e-12)

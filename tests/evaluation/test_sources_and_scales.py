@@ -12,7 +12,6 @@ import torchrank as tr
 from tests.support.system_values import evaluation_of
 from torchrank import partial
 from torchrank.evaluation.evaluate import identical
-from torchrank.evaluation.plots import _depth, _round
 from torchrank.tables import sources
 from torchrank.tables.sources import QueryReturnsError
 
@@ -176,19 +175,6 @@ def test_ranks_between_two_bins_and_behind_the_last_one_are_counted():
     (found,) = evaluation.first_ranks()
     assert sorted(found.ranks) == [1, 2, math.inf]
     assert found.not_retrieved == 1
-
-
-def test_the_depth_of_curves_is_that_of_the_longest_list_or_the_largest_rank():
-    lists = torch.rand(2, 7)
-    ranking = tr.Ranking.from_scores(lists, torch.ones(2, 7).int())
-    assert _depth([ranking]) == 7
-    assert _depth([ranking], deepest=3) == 3
-    assert _depth([]) == _depth([ranking.take(torch.zeros(0, dtype=torch.int64))]) == 1
-    assert _depth([tr.Ranking.from_ranks(torch.tensor([5, 90]))]) == 90
-    assert _round(50) == [1, 2, 5, 10, 20, 50]
-    assert _round(1) == [1]
-    assert _round(60) == [1, 2, 5, 10, 20, 50, 60]
-    assert _round(10**4) == [1, 3, 10, 30, 100, 300, 1000, 3000, 10**4]
 
 
 @pytest.mark.needs("matplotlib")

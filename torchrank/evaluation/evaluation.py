@@ -11,7 +11,7 @@ from typing import Any
 
 from torchrank.display import Score, Table
 from torchrank.evaluation.plots import Plots
-from torchrank.evaluation.report import first_table, report
+from torchrank.evaluation.report import first_table, listed, report
 from torchrank.names.arguments import integer
 from torchrank.names.parse import Named
 from torchrank.ranking.ranking import Ranking
@@ -415,7 +415,8 @@ class Evaluation(Plots):
         if by is not None or self.has_slices:
             ids = [query for table in self.tables.values() for query in table.ids.tolist()]
             slices = self.by(by and {query: by.get(query) for query in ids}, level)
-        text = report(self, comparison, slices, title=title, about=about, gates=gates, worst=worst, level=level)
+        title = title or f"Evaluation of {listed(self.runs)}"
+        text = report(self, comparison, slices, worst, level, title=title, about=about or {}, gates=gates)
         if path is not None:
             Path(path).write_text(text, encoding="utf-8", newline="\n")
         return text

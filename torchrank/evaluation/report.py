@@ -306,34 +306,23 @@ PAGE, MOST_ROWS = 25, 500
 
 
 def report(
-    evaluation: Any,
-    comparison: Comparison | None,
-    slices: Table | None,
-    *,
-    title: str | None,
-    about: Mapping[str, str] | None,
-    gates: Mapping[str, bool] | None,
-    worst: int,
-    level: float,
+    evaluation: Any, comparison: Comparison | None, slices: Table | None, worst: int, level: float, **given: Any
 ) -> str:
     """The text of the report: arguments and errors of :meth:`torchrank.Evaluation.to_html`."""
-    for kind, known, used in (
-        ("of", evaluation.runs, comparison.systems if comparison else ()),
-        ("in", first_table(evaluation).labels, comparison.measures if comparison else ()),
-    ):
-        # slices of a measure are named like ndcg@10/slice
-        if unknown := [x for x in used if x not in known and not x.startswith(tuple(f"{name}/" for name in known))]:
-            raise ValueError(
-                f"Expected a comparison {kind} {', '.join(known)}, got one {'with' if kind == 'of' else kind}"
-                f" {unknown[0]!r}; pass the result of compare() of this evaluation"
-            )
-    script, labels = _file("page.js"), first_table(evaluation).labels
-    queries = sorted({len(table) for table in evaluation.tables.values()})
+    labels, way_out = first_table(evaluation).labels, "pass the result of compare() of this evaluation"
+    if comparison:
+        if unknown := [run for run in comparison.systems if run not in evaluation.runs]:
+            wanted = f"Expected a comparison of {', '.join(evaluation.runs)}"
+            raise ValueError(f"{wanted}, got one with {unknown[0]!r}; {way_out}")
+        slices_of = tuple(f"{label}/" for label in labels)
+        if unknown := [x for x in comparison.measures if x not in labels and not x.startswith(slices_of)]:
+            raise ValueError(f"Expected a comparison in {', '.join(labels)}, got one in {unknown[0]!r}; {way_out}")
+    script, queries = _file("page.js"), sorted({len(table) for table in evaluation.tables.values()})
     page = _template().render(
-        title=title or f"Evaluation of {listed(evaluation.runs)}", version=__version__,
-        style=_file("page.css").rstrip(), digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        verdict=verdict(evaluation, comparison, level), gates=gates, about=about or {}, runs=evaluation.runs,
-        labels=labels, means_over=evaluation.queries, queries=" to ".join(map(str, sorted({queries[0], queries[-1]}))),
+        **given, version=__version__, style=_file("page.css").rstrip(),
+        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        verdict=verdict(evaluation, comparison, level), runs=evaluation.runs, labels=labels,
+        means_over=evaluation.queries, queries=" to ".join(map(str, sorted({queries[0], queries[-1]}))),
         paper=comparison and evaluation.table(comparison), comparison=comparison, tukey=FAMILY_TESTS, level=100 * level,
         summary=_summary(evaluation, evaluation.summary(level), level), coverage=evaluation.coverage,
         slices=slices and _summary(evaluation, slices, level), compared=comparison and _columns(comparison),

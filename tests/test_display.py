@@ -1,14 +1,151 @@
-"""What all plots share: styles of lines, names, legends, and rows of intervals."""
+"""Tables of results, and what all plots share: styles of lines, names, legends, and rows of intervals."""
 
-from dataclasses import replace
+import json
+import math
+import re
+import sys
 
+import numpy as np
 import pytest
+import torch
 
-import torchrank as tr
 import torchrank.display as drawing
 from tests.support.optional import pyplot
-from torchrank.statistics.comparison import Row
-from torchrank.statistics.paired import PairStatistics
+from torchrank.display import Score, Table, finite, printable
+
+
+def example():
+    return Table(
+        {"measure": ["ndcg@10", "mr<1>|x"], "value": [0.25, float("nan")], "queries": [3, 12000]},
+        formats={"value": ".2%"},
+        notes=["2 rows & more"],
+    )
+
+
+def test_text_aligns_numbers_to_the_right_and_marks_missing_ones():
+    assert str(example()).split("\n") == [
+        "measure   value  queries",
+        "ndcg@10  25.00%        3",
+        "mr<1>|x       -    12000",
+        "2 rows & more",
+    ]
+
+
+def test_rows_are_dictionaries_and_columns_are_lists():
+    table = example()
+    assert len(table) == 2
+    assert table.rows[0] == {"measure": "ndcg@10", "value": 0.25, "queries": 3}
+    assert [row["queries"] for row in table] == table["queries"] == [3, 12000]
+    assert "value" in table
+    assert table.columns == ("measure", "value", "queries")
+
+
+def test_a_returned_list_does_not_change_the_table():
+    table, given = example(), [1, 2]
+    table["queries"].append(5)
+    table.rows[0]["queries"] = 7
+    assert table == example()
+    other = Table({"a": given})
+    given.append(3)
+    assert other["a"] == [1, 2]
+
+
+def test_numbers_of_numpy_and_torch_become_numbers_of_python():
+    table = Table({"a": [np.float64(0.5), torch.tensor(2.0)], "b": np.arange(2)})
+    assert table.to_dict() == {"a": [0.5, 2.0], "b": [0, 1]}
+    assert [type(v) for v in table["a"] + table["b"]] == [float, float, int, int]
+
+
+def test_numbers_beside_missing_ones_stand_at_the_right():
+    assert str(Table({"some": [None, 0.5]})).split("\n") == ["  some", "     -", "0.5000"]
+    assert str(Table({"some": ["-", "0.5000"]})).split("\n") == ["some", "-", "0.5000"]
+
+
+def test_truth_is_shown_in_words():
+    assert str(Table({"a": [True, False, None]})).split() == ["a", "yes", "no", "-"]
+
+
+def test_tables_are_equal_if_their_values_formats_and_notes_are():
+    assert example() == example()
+    assert example() != Table(example().to_dict())
+    assert Table({"a": [1], "b": [2]}) != Table({"b": [2], "a": [1]})
+    assert Table({"a": [1]}) != Table({"a": [2]})
+
+
+def test_json_has_null_for_a_missing_number():
+    table = Table({"value": [0.5, float("nan"), math.inf]})
+    assert json.loads(table.to_json()) == {"value": [0.5, None, None]}
+    assert "inf" in str(table)
+
+
+def test_html_is_escaped():
+    page = example()._repr_html_()
+    assert "mr&lt;1&gt;|x" in page
+    assert "2 rows &amp; more" in page
+    assert page.count("<tr>") == 3
+
+
+def test_a_bar_in_a_name_does_not_split_a_markdown_cell():
+    lines = example().to_markdown().split("\n")
+    assert lines[1] == "| --- | ---: | ---: |"
+    assert lines[3] == r"| mr<1>\|x | - | 12000 |"
+
+
+def test_latex_escapes_its_special_characters_and_raises_the_marks_of_systems():
+    text = Table({"a_b": ["50% & #1", "0.412ᵃᵇ", "x^2~{\\}<"]}).to_latex()
+    assert r"a\_b \\" in text
+    assert r"50\% \& \#1 \\" in text
+    assert r"0.412$^{ab}$ \\" in text
+    assert r"x\textasciicircum{}2\textasciitilde{}\{\textbackslash{}\}\textless{} \\" in text
+
+
+def test_csv_keeps_all_digits_and_quotes_commas(tmp_path):
+    table, file = Table({"a": ["x,y", 'q"'], "b": [1 / 3, float("nan")]}), tmp_path / "table.csv"
+    assert table.to_csv() == table.to_csv(file) == (f'a,b\n"x,y",{1 / 3!r}\n"q""",\n')
+    assert file.read_bytes().decode() == table.to_csv()
+
+
+def test_digits_of_numbers_with_marks_are_below_each_other_in_text():
+    table = Table({"mrr": [Score(0.5, "ᵃᵇ", best=True), Score(0.25, "ᵃ"), 3]})
+    assert str(table) == "     mrr\n0.5000ᵃᵇ\n0.2500ᵃ\n     3"
+    assert " <" not in table.to_html()
+
+
+def test_pandas_gets_the_same_columns():
+    pandas = pytest.importorskip("pandas")
+    frame = example().to_pandas()
+    assert list(frame.columns) == ["measure", "value", "queries"]
+    assert frame["queries"].tolist() == [3, 12000]
+    assert frame["value"].isna().tolist() == [False, True]
+    assert isinstance(frame, pandas.DataFrame)
+
+
+def test_polars_gets_the_same_columns():
+    pytest.importorskip("polars")
+    assert example().to_polars()["queries"].to_list() == [3, 12000]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_missing_library_is_named_with_the_way_out(monkeypatch, library):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ImportError, match=f"pip install {library}"):
+        getattr(example(), f"to_{library}")()
+
+
+def test_wrong_columns_and_formats_are_errors():
+    with pytest.raises(ValueError, match=r"equal length, got \{'a': 1, 'b': 2\}"):
+        Table({"a": [1], "b": [1, 2]})
+    with pytest.raises(ValueError, match="got one for \\['c'\\]"):
+        Table({"a": [1]}, formats={"c": ".2f"})
+    with pytest.raises(KeyError, match="did you mean 'measure'"):
+        example()["mesure"]
+
+
+def test_a_table_without_rows_has_its_head():
+    assert str(Table({"a": [], "b": []})) == "a  b"
+    assert Table({"a": []}).to_markdown() == "| a |\n| ---: |"
+    assert len(Table({})) == 0
+    assert str(Table({})) == ""
 
 
 def test_many_lines_differ_and_the_first_ones_in_every_respect():
@@ -68,18 +205,6 @@ def test_only_runs_with_names_have_a_legend():
     assert drawing.room_for([], aside=True) == 0
 
 
-def test_a_legend_aside_begins_at_the_upper_right_corner_of_the_axes():
-    axes = drawing.axes_of(None)
-    drawing.draw_lines(axes, {"a": ([0, 1], [0, 1])}, aside=True)
-    axes.figure.draw_without_rendering()
-    legend, frame = axes.get_legend().get_window_extent(), axes.get_window_extent()
-    assert 0 < legend.x0 - frame.x1 < 0.1 * frame.width
-    assert legend.y1 == pytest.approx(frame.y1, abs=1)
-    drawing.draw_lines(axes, {"a": ([0, 1], [0, 1])})
-    axes.figure.draw_without_rendering()
-    assert axes.get_legend().get_window_extent().x1 < axes.get_window_extent().x1
-
-
 @pytest.mark.parametrize("n", [1, 29, 57, 58, 59, 60, 61, 62, 89, 90, 1000])
 def test_a_line_has_a_grid_and_a_mark_at_every_point_or_at_30_to_59(n):
     axes = pyplot.Figure().add_subplot()
@@ -103,24 +228,6 @@ def test_up_to_8_cutoffs_are_ticks_of_a_logarithmic_axis(count):
         assert (low, high) == (1.5, 6)
     texts = [axes.xaxis.get_major_formatter()(k) for k in (5, 12_000, 999_999, 1_000_000, 1_500_000)]
     assert texts == ["5", "12,000", "999,999", "1e+06", "1.5e+06"]
-
-
-@pytest.mark.parametrize(("rows", "name"), [(1, "a"), (8, "system"), (8, "a system with a long name")])
-def test_rows_and_names_make_figures_larger(rows, name):
-    values = {f"{number}{end}": number for number in range(rows) for end in ("", "/low", "/high")}
-    pair = PairStatistics("mrr", name, name, 8, 0.3, 0.4, 0.01, 7.0)
-    ends = drawing.plot_ends(None, values, [*map(str, range(rows))], ("", "/low", "/high"), "x")
-    shorter = Row(replace(pair, a="a", b="b"), 0.01, 0.01)
-    forest = tr.Comparison((Row(pair, 0.01, 0.01), *[shorter] * (rows - 1))).forest()
-    for (figure, axes), width in ((ends, 6), (forest, 4.5)):
-        assert pyplot.fignum_exists(figure.number)
-        figure.draw_without_rendering()
-        inside = axes.get_window_extent()
-        assert inside.height / figure.dpi == pytest.approx(0.3 * rows + 0.6, abs=0.4)
-        assert inside.width / figure.dpi == pytest.approx(width, abs=0.5)
-        assert all(line.get_visible() for line in axes.xaxis.get_gridlines())
-        assert not any(line.get_visible() for line in axes.yaxis.get_gridlines())
-        pyplot.close(figure)
 
 
 def test_values_and_the_ends_of_their_lines_are_found_by_their_keys():
@@ -175,12 +282,32 @@ def test_titles_and_labels_are_no_mathematics():
     assert [side for side, spine in axes.spines.items() if spine.get_visible()] == ["left", "bottom"]
 
 
-@pytest.mark.needs("matplotlib")
-@pytest.mark.parametrize("names", [("a", "b"), ("a system with a long name", "another system with a long name")])
-def test_the_text_below_a_forest_is_within_its_figure(names):
-    values = dict(zip(names, ([0.1, 0.5, 0.3, 0.2], [0.4, 0.7, 0.4, 0.6])))
-    figure, axes = tr.compare(values).forest()
-    figure.draw_without_rendering()
-    box = axes.xaxis.label.get_window_extent()
-    assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
-    pyplot.close(figure)
+def test_texts_of_cells_command_nothing_and_numbers_of_json_are_finite():
+    assert printable("a\tb\nc\x1b", "\t\n") == "a\tb\nc\\x1b"
+    assert printable("a\tb\nc") == "a\\tb\\nc"
+    assert [finite(value) for value in (1.5, math.nan, math.inf, -math.inf, 3, "x", None)] == [
+        1.5,
+        None,
+        None,
+        None,
+        3,
+        "x",
+        None,
+    ]
+    assert repr(Score(0.5, "ᵃ")) == "0.5ᵃ"
+    assert (Score(0.5).marks, Score(0.5).best) == ("", False)
+    assert type(finite(Score(0.5, "ᵃ"))) is float
+
+
+def test_equal_neighbours_of_the_first_column_are_one_cell_of_a_grouped_table():
+    table = Table({"measure": ["mrr", "mrr", "map"], "run": ["a", "b", "b"], "value": [0.5, 1.0, 0.25]})
+    for grouped in (False, True):
+        text = table.to_html(grouped=grouped)
+        assert text.count("<tbody>") == (2 if grouped else 1)
+        assert text.count("<tr>") == 4
+        assert re.findall(r'rowspan="(\d+)">(\w+)<', text) == ([("2", "mrr"), ("1", "map")] if grouped else [])
+        assert re.findall(r'<th scope="row"[^>]*>(\w+)<', text) == (
+            ["a", "b", "b"] if grouped else ["mrr", "mrr", "map"]
+        )
+    assert Table({"a": []}).to_html(grouped=True).count("<tbody>") == 1
+    assert 'id="x&amp;y"' in table.to_html("x&y") or "x&amp;y" in table.to_html("x&y")

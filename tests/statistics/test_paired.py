@@ -1,3 +1,5 @@
+"""Tests of pairs and families of systems, beside scipy, statsmodels and enumerations."""
+
 import itertools
 import math
 import sys
@@ -7,7 +9,16 @@ import numpy as np
 import pytest
 
 from tests.support.optional import by_scipy, stats
-from torchrank.statistics.paired import FAMILY_TESTS, PAIR_TESTS, Drawing, correct, family_p, paired_p
+from torchrank.statistics.paired import (
+    FAMILY_TESTS,
+    PAIR_TESTS,
+    Drawing,
+    correct,
+    family_p,
+    paired_p,
+    paired_statistics,
+    statistics_of_runs,
+)
 
 
 def differences(n=40, mean=0.03, seed=0):
@@ -20,10 +31,6 @@ def crossed(queries, systems, shift=0.0, seed=0):
     values = rng.normal(0.5, 0.25, (queries, 1)) + rng.normal(0, 0.1, (queries, systems))
     values[:, -1] += shift
     return values
-
-
-def test_t_is_that_of_scipy():
-    assert paired_p(differences(), "t") == pytest.approx(stats.ttest_1samp(differences(), 0).pvalue, rel=1e-10)
 
 
 @pytest.mark.parametrize("zeros", ["pratt", "zsplit"])
@@ -173,23 +180,6 @@ def test_tukey_is_the_studentized_range_of_a_two_way_layout():
         assert p[i, j] == pytest.approx(stats.studentized_range.sf(q, k, df), rel=1e-9)
 
 
-@pytest.mark.needs("scipy")
-def test_two_way_tukey_finds_differences_that_the_one_way_test_does_not():
-    two_way = one_way = 0
-    for seed in range(15):
-        values = crossed(50, 3, 0.08, seed)
-        two_way += family_p(values, "tukey")[0, 2] <= 0.05
-        one_way += stats.tukey_hsd(*values.T).pvalue[0, 2] <= 0.05
-    assert one_way <= 2
-    assert two_way >= 9
-
-
-@pytest.mark.needs("scipy")
-def test_randomized_tukey_is_near_tukey_for_normal_values():
-    values = crossed(40, 3, 0.05)
-    assert family_p(values, "randomized-tukey", Drawing(4000)) == pytest.approx(family_p(values, "tukey"), abs=0.03)
-
-
 def test_randomized_tukey_of_few_values_is_the_share_of_all_orders():
     # two queries of two systems: the difference of means is 0.3 in 2 of 4 orders, 0.1 in the others
     values = np.array([[0.0, 0.4], [0.0, 0.2]])
@@ -211,16 +201,6 @@ def test_false_alarms_in_a_family_of_systems_are_about_as_frequent_as_the_level_
     runs = 30 if test == "tukey" else 200
     alarms = np.mean([family_p(crossed(15, 3, seed=seed), test, drawing).min() <= 0.2 for seed in range(runs)])
     assert 0.08 <= alarms <= 0.4 if test == "tukey" else 0.13 <= alarms <= 0.28
-
-
-@pytest.mark.needs("scipy")
-def test_wilcoxon_and_sign_reject_equal_means_of_skewed_differences():
-    # mean exactly 0: 2 % gain .49, 49 % lose .02
-    d = np.repeat([0.49, -0.02, 0.0], [20, 490, 490])
-    assert d.mean() == pytest.approx(0, abs=1e-15)
-    assert paired_p(d, "wilcoxon") < 1e-6
-    assert paired_p(d, "sign") < 1e-6
-    assert paired_p(d, "t") > 0.9
 
 
 @pytest.mark.parametrize(
@@ -256,3 +236,33 @@ def test_missing_scipy_is_named_with_the_way_out(monkeypatch, test):
     monkeypatch.setitem(sys.modules, "scipy", None)
     with pytest.raises(ImportError, match=r"pip install scipy` .*'stats'.*, or use test='t'"):
         paired_p(differences(), test)
+
+
+def test_runs_without_a_spread_or_without_queries_have_no_degrees_of_their_own():
+    runs = np.array([[0.5, 0.5, 0.5], [0.25, 0.25, 0.25]])
+    pair = statistics_of_runs(runs, runs[:, :2] + 0.1)
+    assert (pair.standard_error, pair.df) == (pytest.approx(0, abs=1e-12), 3)
+    assert (pair.n, pair.difference, pair.wins, pair.losses) == (2, pytest.approx(0.1), 2, 0)
+    nothing = statistics_of_runs(np.full((2, 3), math.nan), runs)
+    assert (nothing.n, nothing.df) == (0, 0)
+    assert math.isnan(nothing.difference)
+    one = statistics_of_runs(runs, np.array([[math.nan, 1.0], [0.5, 0.75]]))
+    assert (one.n, one.unpaired, one.mean_b) == (1, 1, 0.625)
+    zero = statistics_of_runs(runs * 0, runs)
+    assert math.isnan(zero.relative_standard_error)
+
+
+def test_queries_that_the_runs_of_one_method_lack_are_not_paired():
+    a, b, nan = np.full((7, 2), 0.5), np.full((7, 3), 0.75), math.nan
+    a[:2, 0] = b[2, 1] = a[5, 1] = b[5] = nan
+    pair = statistics_of_runs(a, b)
+    assert (pair.n, pair.unpaired) == (3, 3)
+
+
+def test_means_of_runs_that_differ_by_rounding_have_no_spread_even_beside_runs_of_zeros():
+    nothing, some = np.zeros((3, 2)), np.full((3, 2), [0.3, 0.1 + 0.2])
+    assert 0 < some.mean(axis=0).var(ddof=1) < 1e-32
+    for a, b in ((nothing, some), (some, nothing)):
+        assert statistics_of_runs(a, b).standard_error == 0
+        pair = paired_statistics(a.mean(axis=0), b.mean(axis=0))
+        assert (pair.standard_error, pair.sd) == (0, 0)
