@@ -1,5 +1,6 @@
 """Runs evaluated with judgments: the numbers of pytrec_eval, coverage, and comparisons."""
 
+import io
 import json
 import math
 import warnings
@@ -12,6 +13,9 @@ import torch
 import torchrank as tr
 from tests.support.optional import pandas, pytrec_eval, sklearn_metrics, stats, tqdm
 from tests.support.trec_files import files_of, two_runs
+from torchrank.evaluation.evaluate import _are_measures, identical
+from torchrank.tables import sources
+from torchrank.tables.sources import QueryReturnsError
 
 MEASURES = "ndcg@10 map mrr recall@100"
 THEIRS = {"ndcg@10": "ndcg_cut_10", "map": "map", "mrr": "recip_rank", "recall@100": "recall_100"}
@@ -93,7 +97,9 @@ def test_documents_with_the_id_of_their_query_can_be_left_out(frame):
     assert tr.evaluate(qrels, source, "mrr")["run"].columns["mrr"].tolist() == [0.5, pytest.approx(1 / 3)]
     found = tr.evaluate(qrels, source, "mrr", ignore_identical_ids=True)
     assert found["run"].columns["mrr"].tolist() == [1.0, 0.5]
-    assert any("retrieved a document with the same id" in note for note in found.coverage.notes)
+    for one, advised in ((found, False), (tr.evaluate(qrels, source, "mrr"), True)):
+        (note,) = (note for note in one.coverage.notes if "retrieved a document with the same id" in note)
+        assert ("ignore_identical_ids=True" in note) == advised
     assert run["a"] == {"a": 9.0, "b": 1.0}
 
 
@@ -183,6 +189,11 @@ def test_integer_ids_and_texts_are_kept():
         (lambda: tr.evaluate(torch.rand(3), torch.ones(3)), r"tensors \[query, candidate\] to a metric"),
         (lambda: tr.evaluate({"q": {"a": 1}}, {"q": {"a": math.nan}}, "mrr"), "NaN"),
         (lambda: tr.evaluate({}, {"q": {"a": 1.0}}, "mrr"), "judgments of at least one document"),
+        (lambda: tr.evaluate({"q": {1: 1}}, {"q": {"1": 1.0}}, "mrr"), "the run is '1', a judged document is 1"),
+        (
+            lambda: tr.evaluate({"a": {"b": 1}}, {"a": {"b": 2.0}}, "mrr", ignore_identical_ids=1),
+            "ignore_identical_ids to be True or False, got 1",
+        ),
         (
             lambda: tr.evaluate({1: {"a": 1}, "b": {"a": 1}}, {1: {"a": 1.0}}, "mrr"),
             "query ids of one type, got 1 and 'b'",
@@ -217,7 +228,7 @@ def test_several_runs_may_be_empty_or_data_frames():
 def test_dictionaries_of_empty_runs_are_runs_unless_their_keys_are_judged_queries():
     qrels = {"q1": {"a": 1}, "q2": {"b": 1}}
     assert tr.evaluate(qrels, {"x": {}, "y": {}}, "mrr").means == {"x": {"mrr": 0.0}, "y": {"mrr": 0.0}}
-    assert tr.evaluate(qrels, {"q1": {}, "q2": {}}, "mrr").runs == ["run"]
+    assert tr.evaluate(qrels, {"q1": {}, "z": {}}, "mrr").runs == ["run"]
     rows = {"x": [{"query": "q1", "item": "a", "score": 1.0}], "y": [{"query": "q2", "item": "b", "score": 1.0}]}
     assert tr.evaluate(qrels, rows, "mrr").means == {"x": {"mrr": 0.5}, "y": {"mrr": 0.5}}
 
@@ -238,11 +249,6 @@ def test_documents_of_several_types_are_compared_with_their_query():
 def test_scores_below_the_range_of_float32_are_retrieved():
     found = tr.evaluate({"q": {"a": 1}}, {"q": {"b": 1.0, "a": -1e39, "c": -math.inf}}, "mrr mr", precision="single")
     assert found.means["run"] == {"mrr": 0.5, "mr": 2.0}
-
-
-def test_integers_and_texts_as_documents_raise_in_dictionaries_too():
-    with pytest.raises(ValueError, match="a document of the run is '1', a judged document is 1"):
-        tr.evaluate({"q": {1: 1}}, {"q": {"1": 1.0}}, "mrr")
 
 
 WEIGHTED = ("mr(average=positive)", "mr(adjusted=z)", "mrr(adjusted=index)", "ips(self_normalized=True)@3")
@@ -317,29 +323,6 @@ def test_an_integer_is_the_id_of_no_text(kind):
     assert found.means == {"run": {"mrr": 0.75}}
 
 
-def test_empty_dictionaries_are_queries_if_one_of_them_is_judged_and_runs_otherwise():
-    qrels = {"q": {"a": 1}, "p": {"a": 1}}
-    assert tr.evaluate(qrels, {"q": {}, "z": {}}, "mrr").means == {"run": {"mrr": 0.0}}
-    assert tr.evaluate(qrels, {"x": {}, "z": {}}, "mrr").means == {"x": {"mrr": 0.0}, "z": {"mrr": 0.0}}
-
-
-def test_columns_of_a_run_are_no_runs_by_name_and_rows_of_runs_are():
-    qrels = {"q": {"a": 1}}
-    columns = {"query": ["q"], "doc": ["a"], "score": [1.0]}
-    assert tr.evaluate(qrels, columns, "mrr").means == {"run": {"mrr": 1.0}}
-    rows = [{"query": "q", "doc": "a", "score": 1.0}]
-    runs = {"query": rows, "doc": rows, "score": rows}
-    assert tr.evaluate(qrels, runs, "mrr").means == {name: {"mrr": 1.0} for name in runs}
-
-
-def test_leaving_out_identical_ids_is_advised_until_it_is_done():
-    for ignore in (False, True):
-        notes = tr.evaluate(
-            {"a": {"b": 1}}, {"a": {"a": 2.0, "b": 1.0}}, "mrr", ignore_identical_ids=ignore
-        ).coverage.notes
-        assert any("ignore_identical_ids=True" in note for note in notes) != ignore
-
-
 @pytest.mark.parametrize("queries", ["abcd", "ab", "b", "cd"])
 def test_queries_with_nothing_to_measure_are_empty_in_every_table(queries):
     qrels = {"a": {"x": 1}, "b": {"x": 0}, "c": {"y": 1, "z": 0}, "d": {"y": 1}}
@@ -372,19 +355,6 @@ def test_queries_with_nothing_to_measure_are_empty_in_every_table(queries):
     assert [count for _, count, _ in wanted][:6] == [len(queries)] * 5 + [len(queries.replace("c", ""))]
 
 
-def test_a_table_of_values_has_the_empty_queries_that_it_is_told():
-    values = {"mrr": [0.0, 1.0, np.nan]}
-    for empty, wanted in (
-        (None, (3, 1)),
-        ({"mrr": [True, False, True]}, (3, 2)),
-        ({"mrr": [True, False, False]}, (2, 1)),
-    ):
-        (row,) = tr.QueryTable(list("abc"), values, empty=empty).summary()
-        assert (row["queries"], row["empty"]) == wanted
-    with pytest.raises(ValueError, match=r"Expected mrr of shape \[3\]"):
-        tr.QueryTable(list("abc"), values, empty={"mrr": [True]})
-
-
 def test_missing_queries_have_no_value_where_low_values_are_good():
     qrels, runs = two_runs()
     found, both = (tr.evaluate(qrels, runs, "mrr mr", queries=queries) for queries in ("judged", "both"))
@@ -405,11 +375,6 @@ def test_missing_queries_have_no_value_where_low_values_are_good():
     for measures, warned in (("mrr mr", True), ("mrr", False)):
         notes = tr.evaluate(qrels, runs["bm25"], measures).summary().notes
         assert any("lacks 3 judged queries" in note for note in notes) == warned
-
-
-def test_a_truth_value_must_be_one():
-    with pytest.raises(ValueError, match="ignore_identical_ids to be True or False, got 1"):
-        tr.evaluate({"a": {"b": 1}}, {"a": {"b": 2.0}}, "mrr", ignore_identical_ids=1)
 
 
 # ---- one frame with scores and grades --------------------------------------------------------------------------------
@@ -689,3 +654,144 @@ def test_an_evaluation_has_the_doors_of_a_table_with_its_slices(tmp_path):
 def test_a_reader_of_arrow_is_a_run_though_it_is_an_iterator():
     table = pytest.importorskip("pyarrow").table({"query": ["q", "q"], "item": ["b", "a"], "score": [0.9, 0.8]})
     assert tr.evaluate({"q": {"a": 1}}, table.to_reader(), "mrr").means["run"]["mrr"] == 1 / 2
+
+
+JUDGED = {"q1": {"a": 1}, "q2": {"b": 1}, "q3": {"c": 2}}
+
+
+LINES = "q1 Q0 a 1 2 t\nq1 Q0 x 2 1 t\nq2 Q0 x 1 2 t\nq2 Q0 b 2 1 t\n"
+
+
+@pytest.fixture
+def pieces(monkeypatch):
+    """Files are read in pieces of few lines, as large ones are."""
+    monkeypatch.setattr(sources, "LARGE", 1)
+    monkeypatch.setattr(sources, "LARGE_COMPRESSED", 1)
+    monkeypatch.setattr(sources.read_chunks, "__kwdefaults__", {**sources.read_chunks.__kwdefaults__, "lines": 1})
+
+
+def test_a_large_file_whose_queries_return_is_read_as_a_whole_unless_pieces_were_asked_for(tmp_path, pieces):
+    path = tmp_path / "mine.run"
+    path.write_text(LINES + "q1 Q0 y 3 0.5 t\n")
+    found = tr.evaluate(JUDGED, path, "mrr recall@5")
+    assert found.means == {"mine": {"mrr": pytest.approx(0.5), "recall@5": pytest.approx(2 / 3)}}
+    with pytest.raises(QueryReturnsError, match="q1"):
+        tr.evaluate(JUDGED, tr.read_chunks(path, lines=1), "mrr")
+
+
+def test_a_piece_without_a_judged_document_is_no_error_if_another_has_one():
+    def rows(*documents):
+        return tr.read_chunks([[(query, item, 1.0)] for query, item in zip(JUDGED, documents)])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tr.evaluate(JUDGED, rows("a", "z", "z"), "mrr")
+    with pytest.raises(ValueError, match="document"):
+        tr.evaluate(JUDGED, rows("z", "z", "z"), "mrr")
+
+
+def test_a_piece_without_judged_queries_does_not_hide_that_no_document_is_judged():
+    with pytest.raises(ValueError, match="document of the run is judged"):
+        tr.evaluate(JUDGED, tr.read_chunks([[("q1", "z", 1.0)], [("other", "a", 1.0)]]), "mrr")
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("form", [list, tuple, np.array, torch.tensor])
+def test_columns_of_one_run_are_told_from_runs_by_name(form, rows):
+    queries, items, scores = (column[:rows] for column in (["q1", "q2"], ["a", "z"], [1.0, 2.0]))
+    texts = list if form is torch.tensor else form
+    columns = {"query": texts(queries), "item": texts(items), "score": form(scores)}
+    wanted = {"mrr": pytest.approx(1 / 3)}
+    assert tr.evaluate(JUDGED, columns, "mrr").means == {"run": wanted}
+    assert tr.evaluate(JUDGED, {"query": [], "item": [], "score": []}, "mrr").means == {"run": {"mrr": 0.0}}
+    records = [dict(zip(("query", "item", "score"), row)) for row in zip(queries, items, scores)]
+    runs = {"query": form(records), "item": form(records)} if form in (list, tuple) else {"score": records}
+    assert tr.evaluate(JUDGED, runs, "mrr").means == dict.fromkeys(runs, wanted)
+    for docs in (["a"], ("a",), [("a", 1.0)], ["a", "z"]):
+        assert tr.evaluate(JUDGED, {"q1": docs, "q2": []}, "mrr").means == {"run": wanted}
+        assert tr.evaluate(JUDGED, {"x": {"q1": docs}, "y": {"q1": ["z", "a"]}}, "mrr").means["x"] == wanted
+
+
+def test_pieces_have_the_name_of_their_file_or_none(tmp_path):
+    (tmp_path / "mine.run").write_text(LINES)
+    rows = [[("q1", "a", 2.0), ("q1", "x", 1.0)], [("q2", "x", 2.0), ("q2", "b", 1.0)]]
+    named = {"mine": tr.read_chunks(tmp_path / "mine.run", lines=1), "run": tr.read_chunks(iter(rows))}
+    for name, source in named.items():
+        assert tr.evaluate(JUDGED, source, "mrr").means == {name: {"mrr": pytest.approx(0.5)}}
+
+
+def test_measures_of_subtopics_warn_if_judgments_have_none():
+    run = {"q1": {"a": 1.0}}
+    with pytest.warns(UserWarning, match="no subtopics, so alphandcg@5, erria counts each query as one subtopic; pass"):
+        tr.evaluate(JUDGED, run, "alphandcg@5 mrr erria")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tr.evaluate(JUDGED, run, "mrr")
+        tr.evaluate([("q1", 1, "a", 1), ("q1", 2, "x", 1)], run, "alphandcg@5")
+
+
+def test_measures_that_are_objects_are_evaluated_as_their_names():
+    run = {"q1": {"a": 1.0, "x": 2.0}}
+    suite = tr.RankingCollection(["mrr", "ndcg@3"])
+    assert tr.evaluate(JUDGED, run, suite).means == tr.evaluate(JUDGED, run, "mrr ndcg@3").means
+    assert tr.evaluate(JUDGED, run, [tr.MRR(), "ndcg@3"]).means == tr.evaluate(JUDGED, run, "mrr ndcg@3").means
+    keys = {"P_1 recip_rank": ["P_1", "recip_rank"], tr.MRR(): ["mrr"], "ndcg@1,3": ["ndcg@1", "ndcg@3"]}
+    for asked in ("P_1 recip_rank", [*keys][:2], [*keys][1:], [*keys][::-1], tuple(keys), iter(keys), [tr.MRR()]):
+        every = [asked] if isinstance(asked, str) else asked if isinstance(asked, list) else [*keys]
+        assert [*tr.evaluate(JUDGED, run, asked).means["run"]] == [
+            key for one in every for key in keys.get(one, ["mrr"])
+        ]
+
+
+@pytest.mark.parametrize(
+    ("run", "want"),
+    [
+        ({"a": {"a": 1.0, "b": 2.0}, "b": {"a": 1.0}}, [True, False, False]),
+        ({"a": {"b": 2.0}}, [False]),
+        ({1: {1: 1.0, 2: 2.0}, 2: {1: 1.0}}, [True, False, False]),
+        ({1: {"1": 1.0, "2": 2.0}}, [False, False]),
+        ({(1, 2): {(1, 2): 1.0, "2": 2.0}}, [True, False]),
+        ({"2": {(1, 2): 1.0, "2": 2.0}}, [False, True]),
+    ],
+)
+def test_documents_with_the_id_of_their_query_are_found_whatever_ids_are(run, want):
+    read = tr.read_run(run)
+    rows = [(query, item) for query, scores in run.items() for item in scores]
+    found = {(q, d): same for (q, d), same in zip(rows, identical(read).tolist(), strict=True)}
+    assert sorted(found.values()) == sorted(want)
+    assert all(same == (q == d and type(q) is type(d)) for (q, d), same in found.items())
+
+
+def test_a_table_of_one_run_has_its_means_and_digits():
+    found = tr.evaluate(JUDGED, {"q1": {"a": 1.0}, "q2": {"x": 2.0, "b": 1.0}}, "mrr P_1")
+    table = found.table(digits=2)
+    assert (table["system"], table["mrr"], table["P_1"]) == (["run"], [pytest.approx(0.5)], [pytest.approx(1 / 3)])
+    assert table.formats == {"mrr": ".2f", "P_1": ".2f"}
+    assert "0.50" in str(table)
+    assert found.table().formats["mrr"] == ".4f"
+    with pytest.raises(TypeError, match=r"got 'latex'; for LaTeX, .* call table\(\).to_latex\(\)"):
+        found.table("latex")
+    assert found.to_latex() == found.table().to_latex()
+    assert "tabular" in found.to_latex()
+
+
+def test_a_run_on_a_stream_is_read():
+    assert tr.read_run(io.BytesIO(LINES.encode())).to_dict()["q1"] == {"a": 2.0, "x": 1.0}
+
+
+def test_measures_are_told_from_runs(tmp_path):
+    (tmp_path / "mrr").write_text("")
+    several = [tr.MRR(), "map"]
+    for measures in (
+        "mrr",
+        "ndcg@10 map",
+        ["mrr", "P_5"],
+        {"a": "mrr"},
+        tr.MRR(),
+        several,
+        tr.RankingCollection("mrr"),
+    ):
+        assert _are_measures(measures)
+    files = ["-", "a.run", "a/b", str(tmp_path / "mrr"), ["mrr", "a.run"], ["a.run", "mrr"]]
+    for run in (*files, [], {}, {"q": {}}, ("mrr", 3), 3, None):
+        assert not _are_measures(run)

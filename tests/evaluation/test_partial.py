@@ -3,6 +3,7 @@
 import math
 import pickle
 import random
+import warnings
 from functools import cache
 
 import numpy as np
@@ -242,3 +243,38 @@ def test_parts_of_a_run_of_chunks_read_the_judged_chunks_of_their_queries_alone(
             assert np.concatenate([part[label] for part in parts]).tolist() == values.tolist(), label
         assert len(read) == 2 * of_all
         read.clear()
+
+
+JUDGED = {"q1": {"a": 1}, "q2": {"b": 1}, "q3": {"c": 2}}
+
+
+def test_a_state_without_a_common_query_or_document_says_so():
+    other = partial(JUDGED, {"z": {"a": 1.0}}, "mrr")
+    with pytest.raises(ValueError, match="'z'"):
+        other.estimates()
+    apart = partial(JUDGED, {"q1": {"z": 1.0}}, "mrr mr")
+    assert apart.labels == ["mrr", "mr"]
+    with pytest.raises(ValueError, match=r"document"):
+        apart.estimates()
+    with pytest.raises(ValueError, match=r"document"):
+        tr.merge(
+            [
+                apart,
+                partial(JUDGED, {}, "mrr mr"),
+                partial(JUDGED, {"z": {"a": 1.0}}, "mrr mr"),
+            ]
+        ).estimates()
+    both = tr.merge([partial(JUDGED, {"q2": {"b": 1.0}}, "mrr mr"), apart])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert repr(both) == f"{both.summary()}\n\n{both.coverage}"
+    assert both.means["mrr"] == pytest.approx(1 / 3)
+
+
+def test_ids_of_any_type_are_told_apart_in_parts():
+    qrels = {(1, 2): {"a": 1}, (2, 1): {"b": 1}}
+    parts = [partial(qrels, {query: {"a": 1.0, "b": 0.5}}, "mrr") for query in qrels]
+    assert tr.merge(parts).means == tr.evaluate(qrels, {key: {"a": 1.0, "b": 0.5} for key in qrels}, "mrr").means["run"]
+    assert tr.merge(parts).means["mrr"] == pytest.approx(0.75)
+    with pytest.raises(ValueError, match="Expected"):
+        tr.merge([parts[0], partial({"x": {"a": 1}}, {}, "mrr")])

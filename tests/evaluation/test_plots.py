@@ -489,3 +489,33 @@ def test_panels_have_room_for_their_rows_and_the_label_that_they_share_once(numb
 )
 def test_numbers_of_queries_are_a_range_if_they_differ(numbers, words):
     assert plots.queries_of(numbers) == words
+
+
+JUDGED = {"q1": {"a": 1}, "q2": {"b": 1}, "q3": {"c": 2}}
+
+
+def test_ranks_between_two_bins_and_behind_the_last_one_are_counted():
+    ranking = tr.Ranking.from_ranks(torch.tensor([1, 3, 5, 2, 4]), num_candidates=9)
+    (found,) = evaluation_of(ranking).first_ranks([2, 4])
+    assert (found.ranks, found.bins, found.counts) == ((1, 3, 5, 2, 4), (2, 4, 5), (2, 2, 1))
+    half = tr.Ranking.from_scores(torch.tensor([[1.0, 1.0], [2.0, 1.0]]), torch.tensor([[1, 0], [0, 1]]))
+    (found,) = evaluation_of(half).first_ranks([1])
+    assert (found.ranks, found.bins, found.counts, found.not_retrieved) == ((1.5, 2), (1, 2), (0, 2), 0)
+    scores = torch.tensor([[1.0, 2.0], [2.0, 1.0], [3.0, 1.0]])
+    (found,) = evaluation_of(tr.Ranking.from_label(scores, torch.tensor([0, -100, 0]))).first_ranks([1, 2])
+    assert (found.ranks, found.counts) == ((2, 1), (1, 1))
+    evaluation = tr.evaluate(JUDGED, {"q1": {"a": 1.0}, "q2": {"x": 2.0, "b": 1.0}}, "mrr")
+    (found,) = evaluation.first_ranks()
+    assert sorted(found.ranks) == [1, 2, math.inf]
+    assert found.not_retrieved == 1
+
+
+@pytest.mark.needs("matplotlib")
+def test_bins_of_large_ranks_are_named_in_thousands_and_millions():
+    ranking = tr.Ranking.from_ranks(torch.tensor([1, 3]), num_candidates=5_000_000)
+    axes = evaluation_of(ranking).plot_ranks(bins=[1, 3, 9, 9_999, 10_000, 999_999, 3_000_000])
+    names = [text.get_text() for text in axes.get_xticklabels()]
+    assert names == ["1", "2-3", "4-9", "10-9999", "10k", "10k-999k", "1M-3M", "not retrieved"]
+    assert {text.get_rotation() for text in axes.get_xticklabels()} == {35}
+    few = evaluation_of(ranking).plot_ranks(bins=[1, 2, 3, 4, 5, 6])
+    assert {text.get_rotation() for text in few.get_xticklabels()} == {0}

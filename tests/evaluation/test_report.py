@@ -716,3 +716,17 @@ def test_a_report_begins_with_the_verdict_and_the_summary_and_ends_with_the_sett
     last = ["Largest losses" if several else "Lowest values", "How to read this", "Input and settings"]
     assert re.findall("<h2>(.*?)</h2>", page) == ["Summary", *comparison, "Coverage", "Charts", "Queries", *last]
     assert page.index('class="verdict"') < page.index("<h2>Summary</h2>")
+
+
+JUDGED = {"q1": {"a": 1}, "q2": {"b": 1}, "q3": {"c": 2}}
+
+
+def test_the_best_value_is_bold_where_values_differ():
+    runs = {name: {"q1": {"a": 1.0, "x": score}} for name, score in (("one", 0.5), ("two", 2), ("three", 0.6))}
+
+    def bold(runs):
+        text = tr.evaluate(JUDGED, runs, "mrr").to_html().partition("<caption>Summary")[2].partition("</table>")[0]
+        return text.count("<b>")
+
+    assert bold(runs) == 2  # two runs have the largest value
+    assert bold(runs["one"]) == bold({key: runs[key] for key in ("one", "three")}) == 0

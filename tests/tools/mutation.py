@@ -65,10 +65,11 @@ TESTS = {
         "ranking/test_judged.py",
         "wrappers/test_sampled.py",
     ],
-    "statistics": ["statistics", "collection/test_plots.py"],
+    "display": ["test_display.py", "collection/test_plots.py"],
+    "statistics": ["statistics", "properties/test_confidence_sequences.py"],
     "state": [
         "state",
-        "statistics/test_intervals.py",
+        "properties/test_intervals.py",
         "measures/test_complete.py",
         "measures/test_extend.py",
         "wrappers/test_sampled.py",
@@ -84,12 +85,12 @@ TESTS = {
         "engine/test_sizes.py",
     ],
     "collection": ["collection"],
-    "wrappers": ["wrappers", "evaluation/test_judges.py"],
+    "wrappers": ["wrappers", "properties/test_judges.py"],
     "tables": ["tables"],
-    "evaluation": ["evaluation"],
+    "evaluation": ["evaluation", "properties"],
     "integrations": ["integrations"],
     "retrieval": ["retrieval", "engine/test_sizes.py"],
-    "cli": ["cli", "evaluation/test_command.py", "evaluation/test_judges.py"],
+    "cli": ["cli", "properties/test_judges.py"],
 }
 #: folders of tests that are not tried on mutants of others: they take long, or read the code without executing it
 NOT_TRIED = {"tests/notebooks", "tests/types"}
