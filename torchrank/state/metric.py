@@ -39,7 +39,7 @@ from torchrank.names.types import EmptyAction
 from torchrank.ranking.intervals import only
 from torchrank.state.scoring import Status, Values, score_batch
 from torchrank.state.sums import AGGREGATIONS, MEANS, Estimate, Interval, Mean, Method, Sum, aggregate, from_sums
-from torchrank.state.synchronisation import JointReduction, all_gather, appended, place_in
+from torchrank.state.synchronisation import JointReduction, appended, gather_rows
 from torchrank.state.waiting import LOCK, Waiting
 
 #: types whose values torch.nn.Module does not register
@@ -492,10 +492,6 @@ class SummedMetric(SafeMetric):
 INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64)
 
 
-# The dtypes in which rows are kept. Workers exchange indexes into this tuple.
-DTYPES = (*INTEGERS, torch.float16, torch.bfloat16, torch.float32, torch.float64)
-
-
 class Rows(NamedTuple):
     """Candidates: score, target and index of the query of each, all [row]."""
 
@@ -562,7 +558,10 @@ class KeepsRows(SafeMetric):
     def _sync_dist(self, dist_sync_fn: Callable = gather_all_tensors, process_group: Any = None) -> None:
         rows = self.rows()
         if dist_sync_fn is gather_all_tensors:
-            rows = gathered(Rows(*(x.to(self.device) for x in rows)), process_group or self.process_group)
+            none = torch.empty(0, dtype=torch.int64, device=self.device)
+            columns = [x.to(self.device).unsqueeze(1) for x in rows]
+            columns, _ = gather_rows(columns, none, process_group or self.process_group)
+            rows = Rows(*(x.squeeze(1) for x in columns))
         else:  # a function of the user, which gathers one state at a time
             super()._sync_dist(dist_sync_fn, process_group)
             rows = Rows(*(getattr(self, f"{self._prefix}:{field}") for field in Rows._fields))
@@ -578,25 +577,6 @@ def narrowed(x: Tensor) -> Tensor:
     low, high = torch.stack(x.aminmax()).tolist()
     fitting = (t for t in INTEGERS if torch.iinfo(t).min <= low and high <= torch.iinfo(t).max)
     return x.to(next(fitting), copy=True)
-
-
-def gathered(rows: Rows, group: Any) -> Rows:
-    """The rows of all workers, in the order of the workers: two collectives, or one if no worker has rows."""
-    # The first collective exchanges the number of rows and their dtypes, which may differ between workers.
-    _, world = place_in(group, rows.preds.device)
-    mine = torch.tensor([len(rows.preds), *(DTYPES.index(x.dtype) for x in rows)], device=rows.preds.device)
-    heads = [torch.empty_like(mine) for _ in range(world)]
-    dist.all_gather(heads, mine, group=group)
-    counts, *codes = torch.stack(heads).T.tolist()
-    if not any(counts):
-        return rows
-    used = [[DTYPES[c] for c, n in zip(code, counts) if n] for code in codes]
-    dtypes = [functools.reduce(torch.promote_types, dtypes_of_field) for dtypes_of_field in used]
-    # The second one exchanges bytes, so that fields of different dtypes travel together.
-    packed = [x.to(t).unsqueeze(1).view(torch.uint8) for x, t in zip(rows, dtypes)]
-    parts = torch.cat(all_gather(torch.cat(packed, dim=1), counts, group))
-    fields = parts.split([t.itemsize for t in dtypes], dim=1)
-    return Rows(*(x.contiguous().view(t).squeeze(1) for x, t in zip(fields, dtypes)))
 
 
 EMPTY_ACTIONS = get_args(EmptyAction)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -215,3 +216,46 @@ def all_gather(rows: Tensor, sizes: list[int], group: Any) -> list[Tensor]:
     gathered = [torch.empty_like(padded) for _ in sizes]
     dist.all_gather(gathered, padded, group=group)
     return [part[:size] for part, size in zip(gathered, sizes)]
+
+
+#: the dtypes of rows. Workers exchange indexes into this tuple
+DTYPES = (
+    torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64,
+    torch.bool,
+)  # fmt: skip
+
+
+def gather_rows(fields: Sequence[Tensor], more: Tensor, group: Any) -> tuple[list[Tensor], Tensor]:
+    """The rows of all workers, in the order of the workers, and some more numbers of each: [worker, number].
+
+    Two collectives, or one if no worker has rows.
+
+    Args:
+        fields: the rows of this worker, [row, column] each. Workers may have other dtypes, of which each field gets the
+            smallest that holds all, and fewer columns, which are filled with ones.
+        more: the numbers of this worker, as many on each.
+        group: the workers; None = all.
+    """
+    _, world = place_in(group, more.device)
+    forms = [number for x in fields for number in (x.shape[1], DTYPES.index(x.dtype))]
+    mine = torch.cat([more.new_tensor([len(fields[0]), *forms]), more])
+    heads = [torch.empty_like(mine) for _ in range(world)]
+    dist.all_gather(heads, mine, group=group)
+    numbers, others = torch.stack(heads).split([1 + len(forms), len(more)], dim=1)
+    counts, *columns = numbers.long().T.tolist()
+    if not any(counts):
+        return list(fields), others
+    alike = []
+    for x, widths, codes in zip(fields, columns[::2], columns[1::2]):
+        dtypes = [DTYPES[code] for code, count in zip(codes, counts) if count]
+        alike.append(widened(x, max(widths)).to(functools.reduce(torch.promote_types, dtypes)))
+    # Bytes, so that fields of different dtypes travel together.
+    packed = [x.contiguous().view(torch.uint8) for x in alike if x.shape[1]]
+    rows = torch.cat(all_gather(torch.cat(packed, dim=1), counts, group))
+    parts = zip(alike, rows.split([x.shape[1] * x.element_size() for x in alike], dim=1))
+    return [part.contiguous().view(x.dtype) if x.shape[1] else x.new_empty((len(rows), 0)) for x, part in parts], others
+
+
+def widened(x: Tensor, width: int) -> Tensor:
+    """Rows with as many columns, ones in those that they did not have."""
+    return x if x.shape[1] == width else torch.cat([x, x.new_ones((len(x), width - x.shape[1]))], dim=1)

@@ -10,7 +10,6 @@ from typing import Any, Unpack
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
 
@@ -37,7 +36,7 @@ from torchrank.state.sums import (
     estimate_table,
     from_sums,
 )
-from torchrank.state.synchronisation import DIGEST, WorkersDifferError, all_gather, appended, place_in
+from torchrank.state.synchronisation import DIGEST, WorkersDifferError, appended, gather_rows, widened
 from torchrank.state.waiting import LOCK, bulk
 from torchrank.statistics.comparison import FEW_CLUSTERS, numbered_clusters
 from torchrank.statistics.intervals import betting_interval, t_interval
@@ -700,7 +699,7 @@ class PerQuery(SummedMetric):
             values = np.full_like(values, np.nan)
         columns = {key: values[first, n] for n, key in enumerate(self.metrics)}
         weight = {key: weights[first, n] for n, key in enumerate(self.metrics)} if weights.shape[1] else None
-        full = _wide(rows["counted"], 1 + len(self.metrics)).numpy()[order][first]
+        full = widened(rows["counted"], 1 + len(self.metrics)).numpy()[order][first]
         empty = {key: ~full[:, 1 + n] for n, key in enumerate(self.metrics)}
         return QueryTable(ids[first], columns, weight, self.metrics, empty=empty)
 
@@ -731,10 +730,17 @@ class PerQuery(SummedMetric):
     def _sync_dist(self, dist_sync_fn: Callable = gather_all_tensors, process_group: Any = None) -> None:
         if dist_sync_fn is not gather_all_tensors:
             raise ValueError("Expected no dist_sync_fn for PerQuery, which gathers rows of different lengths; drop it")
-        group = process_group or self.process_group
-        rows, errors = _gathered(self._fields(), self.sums, self.definition_name, group)
-        self._set("sums", errors)
-        for field, x in rows.items():
+        digest = hashlib.blake2b(self.definition_name.encode(), digest_size=DIGEST).digest()
+        mine = torch.cat([self.sums.new_tensor(list(digest)), self.sums])
+        rows, numbers = gather_rows(list(self._fields().values()), mine, process_group or self.process_group)
+        digests, errors = numbers.split([DIGEST, len(self.sums)], dim=1)
+        if others := (digests != digests[0]).any(1).nonzero().squeeze(1).tolist():
+            raise WorkersDifferError(
+                f"Expected PerQuery of the same metrics on all {len(digests)} workers, got other metrics on {others}"
+                " than on 0; build the same suite on every worker"
+            )
+        self._set("sums", errors.sum(0))
+        for field, x in zip(FIELDS, rows):
             self._set(field, [x])
 
     def joined(self, name: str, earlier: Any, later: Any) -> Any:
@@ -757,15 +763,10 @@ class PerQuery(SummedMetric):
         return self.moved(x, self.device)
 
 
-def _wide(x: Tensor, width: int) -> Tensor:
-    """Rows with as many columns, ones in those that they did not have."""
-    return x if x.shape[1] == width else torch.cat([x, x.new_ones((len(x), width - x.shape[1]))], dim=1)
-
-
 def _alike(parts: list[Tensor], more: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     """Parts with the same number of columns."""
     width = max((x.shape[1] for x in (*parts, *more)), default=0)
-    return [_wide(x, width) for x in parts], [_wide(x, width) for x in more]
+    return [widened(x, width) for x in parts], [widened(x, width) for x in more]
 
 
 def _words(texts: list[str]) -> Tensor:
@@ -786,41 +787,6 @@ def _named(ids: np.ndarray) -> np.ndarray:
             texts[number] = data[row * width : row * width + size - 2].decode("utf-8", "surrogatepass")
     # An integer can be the number of a text, as in checkpoints of older versions.
     return np.array([texts.get(number, str(number)) for number in ids[:, 0].tolist()], dtype=object)
-
-
-def _gathered(rows: dict[str, Tensor], errors: Tensor, name: str, group: Any) -> tuple[dict[str, Tensor], Tensor]:
-    """The rows and the counters of all workers: two collectives, or one if no worker has rows.
-
-    Raises:
-        WorkersDifferError: workers have other names. All workers raise it.
-    """
-    _, world = place_in(group, errors.device)
-    digest = hashlib.blake2b(name.encode(), digest_size=DIGEST).digest()
-    head = errors.new_tensor([*digest, len(rows["ids"]), *(x.shape[1] for x in rows.values())])
-    mine = torch.cat([head, errors])
-    heads = [torch.empty_like(mine) for _ in range(world)]
-    dist.all_gather(heads, mine, group=group)
-    digests, numbers, counters = torch.stack(heads).split([DIGEST, 1 + len(rows), len(errors)], dim=1)
-    if others := (digests != digests[0]).any(1).nonzero().squeeze(1).tolist():
-        raise WorkersDifferError(
-            f"Expected PerQuery of the same metrics on all {world} workers, got other metrics on {others} than on 0;"
-            " build the same suite on every worker"
-        )
-    total = counters.sum(0)
-    counts, *widths = numbers.round().long().T.tolist()
-    if not any(counts):
-        return rows, total
-    most = {field: max(width) for field, width in zip(rows, widths)}
-    wide = {field: _wide(x, most[field]) for field, x in rows.items()}
-    # Bytes, so that fields of different dtypes travel together.
-    packed = [x.contiguous().view(torch.uint8) for x in wide.values() if x.shape[1]]
-    parts = torch.cat(all_gather(torch.cat(packed, dim=1), counts, group))
-    sizes = {field: most[field] * x.element_size() for field, x in wide.items()}
-    fields = zip(wide.items(), parts.split(list(sizes.values()), dim=1))
-    return {
-        field: part.contiguous().view(x.dtype) if sizes[field] else x.new_empty((sum(counts), 0))
-        for (field, x), part in fields
-    }, total
 
 
 def _differing(ids: np.ndarray, numbers: np.ndarray, first: np.ndarray, keys: list[str]) -> str:

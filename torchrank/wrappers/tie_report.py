@@ -16,7 +16,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy
 import torch
@@ -39,7 +39,7 @@ from torchrank.ranking.intervals import ratio
 from torchrank.ranking.ranking import Ranking, Tolerance
 from torchrank.state.metric import SummedMetric
 from torchrank.state.scoring import Values, score_batch
-from torchrank.state.sums import MEANS, SIZE, Sum, from_sums
+from torchrank.state.sums import SIZE, Sum, from_sums
 from torchrank.state.synchronisation import all_reduce
 from torchrank.state.waiting import LOCK, bulk
 from torchrank.wrappers.suite_metric import collection_of
@@ -107,25 +107,27 @@ class TieReport(SummedMetric):
         suite = collection_of(metrics, kwargs)
         super().__init__(**kwargs)
         self._tolerance = Tolerance.of(atol, rtol)
-        by_key = dict(suite.items())
-        self.not_applicable = {key: why for key, metric in by_key.items() if (why := _why_not(metric))}
-        measured = {key: metric for key, metric in by_key.items() if key not in self.not_applicable}
-        if not measured:
+        self.not_applicable = {key: why for key, metric in suite.items() if (why := _why_not(metric))}
+        self._three = {
+            key: _under_each_policy(metric) for key, metric in suite.items() if key not in self.not_applicable
+        }
+        if not self._three:
             reasons = "; ".join(f"{key}, which {why}" for key, why in self.not_applicable.items())
             raise ValueError(
                 f"Expected a metric that supports {' and '.join(POLICIES[1:])} ties, got {reasons or 'none'}"
             )
+        each = [metric for three in self._three.values() for metric in three]
+        # Ranks beyond those that a metric reads may be unknown.
+        reach = functools.reduce(operator.or_, (metric.required for metric in each)).reach
+        self._scored = [*each, LargestTie(reach, validate_args=False)]
         self._overall = [suite._set_name(name) for name in ("tied_queries", "largest_tie")]
-        self._three = {
-            key: _under_each_policy(metric) for key, metric in measured.items() if isinstance(metric, RankingMetric)
-        }
         # The names contain the labels, so that torchmetrics.MetricCollection does not merge different reports.
         name = " ".join(three[0].definition_name for three in self._three.values())
         self._state = f"report on {name}" + (f" within {atol} + {rtol}" if atol or rtol else "")
-        size = len(measured) * (len(POLICIES) * SIZE + TIE_SUMS) + 2
+        size = len(self._three) * (len(POLICIES) * SIZE + TIE_SUMS) + 2
         self.add_state(f"{self._state}:sums", state.nothing(self.device, size - SIZE), dist_reduce_fx="sum")
         # One row, because a state of two rows is read as sums with their rounding errors.
-        most = torch.zeros((1, len(measured) + 1), dtype=self.sums.dtype, device=self.device)
+        most = torch.zeros((1, len(self._three) + 1), dtype=self.sums.dtype, device=self.device)
         self.add_state(f"{self._state}:most", most, dist_reduce_fx="max")
 
     @property
@@ -149,10 +151,7 @@ class TieReport(SummedMetric):
         self.notice_cut(complete.indexes)
 
     def _add(self, batch: Batch) -> None:
-        metrics = [metric for three in self._three.values() for metric in three]
-        # Ranks beyond those that a metric reads may be unknown.
-        reach = functools.reduce(operator.or_, (metric.required for metric in metrics)).reach
-        *results, groups = score_batch([*metrics, TieGroups(reach)], batch)
+        *results, groups = score_batch(self._scored, batch)
         by_metric = [results[first : first + len(POLICIES)] for first in range(0, len(results), len(POLICIES))]
         tie_sums, widths = zip(*(_width(*three[1:]) for three in by_metric))
         weights = groups.final_weights
@@ -277,54 +276,43 @@ class TieReport(SummedMetric):
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
-@dataclass(frozen=True)
-class TieGroups:
+class LargestTie(RankingMetric):
     """The size of the largest tie group of each query that has a relevant candidate; 1 without ties, 0 without one.
 
-    It takes part in the scoring of a batch like a metric.
+    Groups that begin after rank ``top_k`` do not count.
     """
 
-    #: the last rank at which a tie group may begin; None = all ranks
-    reach: int | None
+    name = "largesttie"
+    value_range = (0.0, math.inf)
+    #: a registry of its own: it is a part of a report, so it is not listed among the measures
+    registry: ClassVar[dict[str, type[RankingMetric]]] = {}
 
-    takes_lists = shows_extra = False
-    label = "ties"
-    validate_args = False
-    aggregation = "mean"
-    empty_target_action = "neg"
-    leaves_out_empty_lists = False
-    ties = "expected"
-    mean = MEANS["mean"]
-    check = None
-    num_extra_sums = 0
+    def need(self) -> Need:
+        return Need(self.top_k, relevant=True)
 
-    @property
-    def required(self) -> Need:
-        """The part of a ranking with these tie groups."""
-        return Need(self.reach, relevant=True)
+    def empty(self, ranking: Ranking) -> Tensor:
+        return torch.zeros_like(ranking.num_candidates, dtype=torch.bool)
 
-    def per_query(self, ranking: Ranking) -> Values:
+    def measure(self, ranking: Ranking) -> Tensor:
         counted = ranking.valid & (ranking.grade > 0)
-        if self.reach is not None:
-            counted = counted & (ranking.first <= self.reach)
-        size = torch.where(counted, ranking.tied, 0.0).amax(1)
-        return Values(size, torch.zeros_like(size, dtype=torch.int8), ranking.errors)
+        if self.top_k is not None:
+            counted = counted & (ranking.first <= self.top_k)
+        return torch.where(counted, ranking.tied, 0.0).amax(1)
 
 
 def _snapped(batch: Batch, tolerance: Tolerance) -> Iterator[Batch]:
     """The batch in pieces of some queries, with equal scores for near ties; or the batch itself without a tolerance."""
     scores, target = batch.preds, batch.target
-    if tolerance == Tolerance():
-        yield batch
-        return
+    near = tolerance != Tolerance()
     matrix = isinstance(scores, Tensor) and scores.dim() == 2 and scores.is_floating_point()
-    if not matrix or not isinstance(target, Tensor) or target.shape not in (scores.shape, scores.shape[:1]):
+    fits = matrix and isinstance(target, Tensor) and target.shape in (scores.shape, scores.shape[:1])
+    if near and not fits:
         raise TypeError(
             "Expected preds to be floating [query, candidate] with a label or grades for each query, together with atol"
             f" or rtol, got {type(scores).__name__} with {type(target).__name__}; pass scores and grades, or leave both"
             " out"
         )
-    if not scores.numel():  # no candidate is near another one
+    if not near or not scores.numel():
         yield batch
         return
     step = max(1, BLOCK // scores.shape[1])
@@ -349,7 +337,7 @@ def _why_not(metric: Metric) -> str:
     return "" if from_sums(metric.aggregation) else "has an aggregation that is not a mean"
 
 
-def _under_each_policy(metric: RankingMetric) -> tuple[RankingMetric, ...]:
+def _under_each_policy(metric: Any) -> tuple[RankingMetric, ...]:
     """New metrics with the same arguments, one for each policy."""
     declared = [name for name, param in metric.declared.items() if param.init and not param.of_torchmetrics]
     arguments = {name: getattr(metric, name) for name in declared}
