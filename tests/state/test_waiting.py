@@ -1,6 +1,7 @@
 """Small batches wait and are ranked as one: the same numbers, whoever looks in between, and nothing is lost."""
 
 import copy
+import functools
 import math
 import os
 import pickle
@@ -709,3 +710,22 @@ def test_small_unsigned_indexes_are_looked_at_for_a_query_that_was_cut():
         with pytest.warns(UserWarning, match="same index") if first else warnings.catch_warnings():
             indexes = torch.tensor([first, first + 1]).to(torch.uint16)
             metric.update(torch.tensor([0.1, 0.2]), torch.tensor([1, 1]), indexes=indexes)
+
+
+def test_an_update_of_the_user_with_the_marks_of_ours_is_called_for_each_batch():
+    class Counted(tr.MRR):
+        name = "countedmrr"
+        calls = 0
+
+        @functools.wraps(tr.MRR.update)
+        def update(self, *args, **kwargs):
+            self.calls += 1
+            super().update(*args, **kwargs)
+
+    metric, found = Counted(), tr.MRR()
+    for seed in range(3):
+        scores = torch.rand(4, 5, generator=torch.Generator().manual_seed(seed))
+        metric.update(scores, torch.arange(4))
+        found.update(scores, torch.arange(4))
+    assert metric.calls == 3
+    assert metric.compute() == found.compute()

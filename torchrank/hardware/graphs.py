@@ -31,4 +31,5 @@ def eager(function: F) -> F:
             raise explained(error, function, args, kwargs)  # noqa: B904
 
     outside._torchdynamo_disable = True  # type: ignore[attr-defined]
+    outside.eager = outside  # type: ignore[attr-defined]
     return cast(F, torch.jit.unused(outside))

@@ -144,10 +144,11 @@ class SafeMetric(Metric):
     def _wrap_update(self, update: Callable[..., Any]) -> Callable[..., Any]:
         # torch.jit.script of a module with a metric reads these, and not those of the class.
         vars(self)["__annotations__"] = {"training": bool}
-        if hasattr(update, "_torchdynamo_disable"):  # by the class; the result here is eager as well
+        # A function of the user that functools.wraps has given the marks of ours is not one of ours.
+        if getattr(update, "eager", None) is getattr(update, "__func__", self):  # the result here is eager as well
             update = MethodType(update.__wrapped__, self)  # type: ignore[attr-defined]
         wrapped = super()._wrap_update(update)
-        if hasattr(type(self).update, "bulk"):
+        if getattr(update, "bulk", None) is getattr(update, "__func__", self):
             vars(self)["_waiting"] = waiting = Waiting(self, wrapped, update, lambda: [self])
             wrapped = functools.wraps(update)(lambda *args, **kwargs: waiting.update(*args, **kwargs))
         if hasattr(update, "__signature__"):  # copied from the function, with self

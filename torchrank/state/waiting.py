@@ -56,7 +56,7 @@ BY_ROW = frozenset({"preds", "target", "indexes", *BY_CANDIDATE})
 
 def bulk(update: F) -> F:
     """Decorator for an ``update`` that gives the same state for several batches as for one batch of all queries."""
-    update.bulk = True  # type: ignore[attr-defined]
+    update.bulk = update  # type: ignore[attr-defined]
     return update
 
 
