@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import pathlib
-import warnings
 from xml.etree import ElementTree
 
 import pytest
@@ -302,19 +301,6 @@ def test_a_note_has_a_few_values_and_the_option_that_prints_all(capsys, tmp_path
     assert "a: on the judged query that it answers: mrr 1.0000, ndcg@1 1.0000" in text.splitlines()
 
 
-def test_a_warning_is_a_note_of_the_command_also_where_python_shows_none(capsys, tmp_path):
-    (tmp_path / "qrels").write_text("q1 0 d1 1\n")
-    (tmp_path / "a.run").write_text("q1 Q0 x1 1 0.5 a\n")
-    said = []
-    for action in ("ignore", "default"):
-        with warnings.catch_warnings():
-            warnings.simplefilter(action)
-            main(["eval", str(tmp_path / "qrels"), str(tmp_path / "a.run")])
-        said.append(capsys.readouterr().err)
-    assert said[0] == said[1]
-    assert "No document" in said[0]
-
-
 def test_ways_out_that_only_python_has_are_called_so(files, capsys, tmp_path):
     (tmp_path / "a.run").write_text("q1 d1 0.5\n")
     assert main(["eval", files[0], str(tmp_path / "a.run")]) == 3
@@ -394,20 +380,6 @@ def test_runs_that_find_nothing_relevant_or_nothing_at_all_are_no_error(tmp_path
         main(["eval", *(str(tmp_path / name) for name in ("qrels", "a.run", "b.run", "c.json")), "--depth", "1"]) == 0
     )
     capsys.readouterr()
-
-
-def test_integers_and_texts_that_never_meet_are_told_apart():
-    with pytest.raises(ValueError, match="an integer never equals a text"):
-        tr.evaluate({1: {"a": 1}}, {"1": {"a": 0.5}}, "mrr")
-    with pytest.raises(ValueError, match="use the same ids in both"):
-        tr.evaluate({"q1": {"a": 1}}, {"1": {"a": 0.5}}, "mrr")
-
-
-def test_power_prints_numbers_of_queries(files, capsys):
-    status, text = output(capsys, "power", *files, "-m", "map", "--delta", "0.01")
-    wanted = tr.evaluate(files[0], files[1:], "map").compare().queries_needed(0.01)["queries"]
-    assert status == 0
-    assert str(wanted[0]) in text
 
 
 def test_statuses_tell_unreadable_files_from_wrong_data(files, capsys, tmp_path):
@@ -641,13 +613,6 @@ def test_slices_are_found_by_integer_ids_and_runs_without_common_queries_are_wro
     for path, text in zip(files[3:], ("q1 0 a 1\nq2 0 a 1\n", "q1 Q0 a 1 1 t\n", "q2 Q0 a 1 1 t\n")):
         pathlib.Path(path).write_text(text)
     assert main(["compare", *files[3:], "--queries", "both"]) == 3
-
-
-def test_a_report_names_its_files_and_the_digest_of_the_judgments(files, capsys, tmp_path):
-    page = tmp_path / "report.html"
-    assert output(capsys, "eval", *files, "--html", page)[0] == 0
-    digest = hashlib.blake2b(pathlib.Path(files[0]).read_bytes(), digest_size=16).hexdigest()
-    assert all(one in page.read_text() for one in (files[0], ", ".join(files[1:]), f"blake2b {digest}"))
 
 
 @pytest.mark.parametrize("command", ["eval", "compare"])

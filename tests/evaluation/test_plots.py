@@ -12,7 +12,6 @@ import torch
 import torchrank as tr
 from tests.support.optional import pyplot, stats
 from tests.support.system_values import evaluation_of
-from torchrank.display import COLOURS
 from torchrank.evaluation import plots
 
 NAMES = ("_bm25", "cost_$x$ & $", "dense")
@@ -389,73 +388,6 @@ def test_a_flat_curve_is_inside_of_its_axes():
     for axes in (low, nothing):
         begin, end = axes.get_xlim()
         assert -0.05 < begin < 0 < 1 < end < 1.05
-
-
-@pytest.mark.parametrize("runs", [1, 3, 4, 5, 7])
-def test_bins_of_ranks_and_the_queries_without_a_hit_stand_in_their_places(runs):
-    qrels, tables = made([f"run {n}" for n in range(runs)])
-    axes = tr.evaluate(qrels, tables, "mrr").plot_ranks(bins=[1, 3, 9, 40])
-    edges = [0.5, 1.5, 3.5, 9.5, 40.5]
-    begin, end = axes.get_xlim()
-    (rule,) = [line.get_xdata()[0] for line in axes.lines if len({*line.get_xdata()}) == 1 < len(line.get_xdata())]
-    *ticks, apart = axes.get_xticks()
-    assert ticks == pytest.approx([math.sqrt(a * b) for a, b in itertools.pairwise(edges)])
-    assert begin < 0.5 < 40.5 < rule < apart < end < 150
-    if runs < 5:
-        for number, bars in enumerate(axes.containers):
-            for bar, low, high in zip(
-                bars, edges, edges[1:]
-            ):  # bars of one bin are side by side, as wide as each other
-                place, size = (math.log(bar.get_x() / low), math.log(high / low))
-                width = math.log(1 + bar.get_width() / bar.get_x())
-                assert place / size == pytest.approx(0.08 + 0.84 * number / runs)
-                assert width / size == pytest.approx(0.84 / runs)
-            last = bars[-1]
-            assert rule < last.get_x() < last.get_x() + last.get_width() < end
-    else:
-        lines = [line for line in axes.lines if list(line.get_xdata()) == pytest.approx(ticks)]
-        missed = [line for line in axes.lines if list(line.get_xdata()) == pytest.approx([apart])]
-        assert len(lines) == len(missed) == runs
-        assert [line.get_color() for line in lines] == [line.get_color() for line in missed]
-    assert axes.get_ylim()[0] == 0
-    labels = [label.get_rotation() for label in axes.get_xticklabels()]
-    assert set(labels) == {0}
-    many = tr.evaluate(qrels, tables, "mrr").plot_ranks(bins=[1, 2, 3, 4, 5, 6])  # and 7-40
-    assert {0} != {label.get_rotation() for label in many.get_xticklabels()}
-    few = tr.evaluate(qrels, tables, "mrr").plot_ranks(bins=[1, 2, 3, 4, 5])
-    assert {0} == {label.get_rotation() for label in few.get_xticklabels()}
-
-
-def same_color(one, other):
-    from matplotlib.colors import same_color
-
-    return same_color(one, other)
-
-
-@pytest.mark.parametrize("number", [1, 3, 60, 61])
-def test_differences_are_numbered_from_1_with_gains_in_one_colour_and_some_room(number):
-    draw = random.Random(number)
-    deltas = sorted(draw.uniform(-1, 1) for _ in range(number))
-    for measure, lower in (("mrr", False), ("mr", True)):
-        metrics = {measure: tr.parse(measure)}
-        values = {"a": [0.0] * number, "b": deltas}
-        tables = {run: tr.QueryTable(range(number), {measure: x}, metrics=metrics) for run, x in values.items()}
-        axes = evaluation_of(tables).plot_differences("a", "b", measure)
-        begin, end = axes.get_xlim()
-        assert (0.5 - begin, end - number - 0.5) == pytest.approx([0.01 * number] * 2)
-        assert all(float(tick).is_integer() for tick in axes.get_xticks())
-        assert 1 <= len([tick for tick in axes.get_xticks() if begin <= tick <= end]) <= 9
-        ordered = sorted(deltas, reverse=lower)
-        if number <= 60:
-            (bars,) = axes.containers
-            assert [bar.get_x() + bar.get_width() / 2 for bar in bars] == pytest.approx([*range(1, number + 1)])
-            assert [bar.get_height() for bar in bars] == pytest.approx(ordered)
-            colours = {(bar.get_height() > 0) != lower: bar.get_facecolor() for bar in bars}
-            assert all(bar.get_facecolor() == colours[(bar.get_height() > 0) != lower] for bar in bars)
-            assert all(same_color(colour, COLOURS[not gain]) for gain, colour in colours.items())
-        assert axes.get_legend()._loc == (1 if lower else 2)  # beside the losses: the upper right or left
-        assert axes.lines[0].get_ydata() == [0, 0]
-        assert (len(axes.get_legend().get_texts()) == 2) == (number > 1)
 
 
 @pytest.mark.parametrize(("number", "rows"), [(1, 1), (4, 1), (5, 2), (6, 12)])

@@ -324,13 +324,6 @@ def test_suite_has_the_intervals_of_its_metrics_under_its_keys():
     assert list(table.notes) == ["low and high: 90 % confidence interval"]
 
 
-def test_curve_in_a_suite_has_a_row_without_numbers():
-    suite = tr.RankingCollection([tr.MRR(), tr.PRCurve(5)])
-    suite.update(*batch())
-    assert is_nan(suite.intervals()["prcurve@5"])
-    assert [math.isnan(row["value"]) for row in suite.summary().rows] == [False, True]
-
-
 @pytest.mark.parametrize(("weights", "effective"), [([2.0] * 4, None), ([1.0, 1, 1, 3], 3.0), ([0.0, 1, 1, 1], None)])
 def test_effective_number_is_shown_if_weights_differ(weights, effective):
     suite = tr.RankingCollection(["mrr"])

@@ -709,7 +709,4 @@ def _ids(qrels: Qrels) -> np.ndarray:
         except TypeError:
             first, other = ids[0], next(other for other in ids if type(other) is not type(ids[0]))
             raise ValueError(f"Expected query ids of one type, got {first!r} and {other!r}; pass texts") from None
-    array = np.empty(len(ids), dtype=object)  # np.array would make two dimensions of tuples
-    for position, query in enumerate(ids):
-        array[position] = query
-    return array
+    return np.fromiter(ids, dtype=object, count=len(ids))  # np.array would make two dimensions of tuples

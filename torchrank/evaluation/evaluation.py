@@ -107,7 +107,7 @@ class Evaluation(Plots):
         Raises:
             ValueError: there is no such column, or as :meth:`torchrank.QueryTable.by`.
         """
-        self._of_judge("slices")
+        self._refuse_people("slices")
         by_slice = {name: table.by(slices, level) for name, table in self.tables.items()}
         return Table.of_rows(_rows(by_slice), notes=self._tied)
 
@@ -181,7 +181,7 @@ class Evaluation(Plots):
             )
         if self.rectified is not None:
             if by is not None:
-                self._of_judge("slices")
+                self._refuse_people("slices")
             options.pop("seed", None)  # the t test draws nothing
             comparison = self.rectified.comparison(baseline, **options)
         else:
@@ -406,7 +406,7 @@ class Evaluation(Plots):
             >>> "bm25 is best in mrr" in page
             True
         """
-        self._of_judge("reports")
+        self._refuse_people("reports")
         integer("worst", worst, least=1, or_none=False)
         check_share("level", level)
         if comparison is None and len(self.tables) > 1:

@@ -226,7 +226,7 @@ class Plots:
         way_out = f"its value is means[{first!r}][{name!r}]"
         raise KeyError(f"Expected one of {', '.join(map(repr, self.runs))}, got the measure {name!r}; {way_out}")
 
-    def _of_judge(self, what: str) -> None:
+    def _refuse_people(self, what: str) -> None:
         """Raise ValueError for ``what`` by the judge alone, if people correct the means."""
         if self.rectified is not None:
             got = "one with human, which does not correct the values of single queries; leave human out"
@@ -443,7 +443,7 @@ class Plots:
             ImportError: matplotlib is not installed.
             ValueError: there is no such measure, the runs have no query in common, or ``level`` is not between 0 and 1.
         """
-        self._of_judge("plots of values")
+        self._refuse_people("plots of values")
         rows, pair = differences(self[a], self[b], measure)
         interval = pair.interval(level)
         axes = axes_of(ax)
@@ -492,7 +492,7 @@ class Plots:
             ImportError: matplotlib is not installed.
             ValueError: there is no such measure, or ``level`` is not between 0 and 1.
         """
-        self._of_judge("plots of values")
+        self._refuse_people("plots of values")
         rows, counts = [], []
         for table in self.tables.values():
             one_of("measure", measure, table.labels)

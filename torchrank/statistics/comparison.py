@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from numbers import Number
@@ -625,7 +626,7 @@ class Comparison:
         """
         differences = [detectable(row.pair.standard_error, row.pair.df, power, alpha) for row in self.rows]
         note = f"found with probability {power:g} by a t test at {alpha:g}"
-        return self._of_pairs({"n": [row.pair.n for row in self.rows], "detectable": differences}, note)
+        return self._pair_table({"n": [row.pair.n for row in self.rows], "detectable": differences}, note)
 
     def queries_needed(self, delta: float, power: float = 0.8, alpha: float = 0.05) -> Table:
         """Number of queries with which a t test of each pair finds a true difference of ``delta``, without correction.
@@ -641,9 +642,9 @@ class Comparison:
         spreads = [r.pair.standard_error * math.sqrt(r.pair.n) if r.pair.sd > 0 else math.nan for r in self.rows]
         needed = [queries_needed(delta, sd, power, alpha) if sd > 0 else None for sd in spreads]
         note = f"for a difference of {delta:g}, found with probability {power:g} by a t test at {alpha:g}"
-        return self._of_pairs({"sd": spreads, "queries": needed}, note)
+        return self._pair_table({"sd": spreads, "queries": needed}, note)
 
-    def _of_pairs(self, columns: dict[str, list[Any]], note: str) -> Table:
+    def _pair_table(self, columns: dict[str, list[Any]], note: str) -> Table:
         names = {name: [getattr(row.pair, name) for row in self.rows] for name in ("measure", "a", "b")}
         return Table({**names, **columns}, notes=[note])
 
@@ -709,39 +710,32 @@ def comparison_of(
         True
     """
     made = Comparison((), **settings)
-    margin, family, correction = made.margin, made.family, made.correction
-    check_settings({pair.measure for pair in pairs}, made.alpha, level, made.power, margin)
     made = replace(made, level=1 - made.alpha if level is None else level)
+    for name in ("alpha", "level", "power"):
+        check_share(name, getattr(made, name))
+    margin = made.margin
+    for label in margin if isinstance(margin, Mapping) else ():
+        one_of("each label of margin", label, dict.fromkeys(pair.measure for pair in pairs))
+    for width in margin.values() if isinstance(margin, Mapping) else [margin]:
+        if width is not None and not 0 < width < math.inf:
+            raise ValueError(f"Expected margin to be positive, got {width}; give the largest that does not matter")
     p_values = [pair.p for pair in pairs] if p_values is None else list(p_values)
     raised = {"p_corrected": p_values}
     if margin is not None:
         widths = [margin.get(x.measure, math.nan) if isinstance(margin, Mapping) else margin for x in pairs]
         for name in ("p_equivalent", "p_not_worse"):
             raised[name] = [getattr(pair, name)(width) for pair, width in zip(pairs, widths)]
-    groups: dict[str, list[int]] = {}  # the rows that are corrected together
+    families: dict[str, list[int]] = {}  # the rows that are corrected together
     for i, pair in enumerate(pairs):
-        groups.setdefault(pair.measure if family == "measure" else "", []).append(i)
+        families.setdefault(pair.measure if made.family == "measure" else "", []).append(i)
     numbers = [{"p": p} for p in p_values]
     for name, values in raised.items():
-        for group in groups.values():
-            for i, p in zip(group, correct([values[i] for i in group], correction)):
+        for family in families.values():
+            for i, p in zip(family, correct([values[i] for i in family], made.correction)):
                 numbers[i][name] = p
     rows = tuple(Row(pair, **given) for pair, given in zip(pairs, numbers))
     notes, warnings = (*notes_on(pairs, p_values, made), *notes), (*warnings_on(pairs, made.test), *warnings)
     return replace(made, rows=rows, notes=notes, warnings=warnings)
-
-
-def check_settings(
-    measures: Iterable[str], alpha: float, level: float | None, power: float, margin: float | Mapping[str, float] | None
-) -> None:
-    """Raise ValueError for a share that is not between 0 and 1, or a margin not above 0 or of another measure."""
-    for name, share in (("alpha", alpha), ("level", 1 - alpha if level is None else level), ("power", power)):
-        check_share(name, share)
-    for label in margin if isinstance(margin, Mapping) else ():
-        one_of("each label of margin", label, measures)
-    for width in margin.values() if isinstance(margin, Mapping) else [margin]:
-        if width is not None and not 0 < width < math.inf:
-            raise ValueError(f"Expected margin to be positive, got {width}; give the largest that does not matter")
 
 
 def _read(kind: Any, row: Mapping[str, Any], *skipped: str) -> dict[str, Any]:
@@ -918,8 +912,7 @@ def _run(name: str, values: Any) -> _Run:
     if ids is not None:
         lengths["ids"] = len(ids)
         if len(set(ids)) < len(ids):
-            seen: set[Hashable] = set()
-            twice = [query for query in ids if query in seen or seen.add(query)]  # type: ignore[func-returns-value]
+            twice = [query for query, times in Counter(ids).items() for _ in range(times - 1)]
             raise ValueError(f"Expected each id of {name!r} once, got {_three(twice)} twice; keep one value of each")
     if len(set(lengths.values())) > 1:
         raise ValueError(f"Expected columns of {name!r} of equal length, got {lengths}; give every query a value")
@@ -1094,12 +1087,10 @@ def compare(
     correction = "none" if test in FAMILY_TESTS else correction or "holm"
     drawing = Drawing(replicates, seed, zeros)
     matched = match(systems, missing)
-    check_settings(matched.values, alpha, level, power, margin)
-    if baseline is not None:
-        one_of("baseline", baseline, map(str, systems))
     every = list(map(str, systems))
     names = list(itertools.combinations(every, 2))
     if baseline is not None:
+        one_of("baseline", baseline, every)
         names = [(baseline, name) for name in every if name != baseline]
     given = {} if higher_is_better is None else higher_is_better
     given = dict.fromkeys(matched.values, given) if isinstance(given, bool) else given
@@ -1107,24 +1098,25 @@ def compare(
         one_of("each label of higher_is_better", label, matched.values)
     directions = dict.fromkeys(matched.values, True) | matched.higher_is_better | dict(given)
     columns = next(iter(matched.values.values()))
-    runs, notes, warnings, groups = {name: x.shape[1] for name, x in columns.items()}, [], [], None
+    runs, notes, warnings, numbers = {name: x.shape[1] for name, x in columns.items()}, [], [], None
+    several = max(runs.values()) > 1
     if matched.missing:
         how = "count as 0" if missing == "zero" else "are left out"
         notes.append(f"{matched.missing} queries that some system lacks {how}")
     if clusters is not None:
-        if test not in _CLUSTERED or max(runs.values()) > 1:
+        if test not in _CLUSTERED or several:
             raise ValueError(
                 f"Expected one run of each system and test={' or '.join(map(repr, _CLUSTERED))} with clusters, got "
                 f"test={test!r}; leave the clusters out, or change the test"
             )
-        groups = cluster_numbers(clusters, matched.ids, len(next(iter(columns.values()))))
-        count = len(np.unique(groups))
-        notes.append(f"standard errors of {count} clusters of {len(groups) / max(1, count):.3g} queries on average")
+        numbers = cluster_numbers(clusters, matched.ids, len(next(iter(columns.values()))))
+        count = len(np.unique(numbers))
+        notes.append(f"standard errors of {count} clusters of {len(numbers) / max(1, count):.3g} queries on average")
         if count < FEW_CLUSTERS:
             warnings.append(f"{count} clusters: their standard errors are too small below about {FEW_CLUSTERS}")
     tables = (x if isinstance(x, list | tuple) else [x] for x in systems.values())
     warnings += plain_means_warnings(itertools.chain.from_iterable(tables))
-    if max(runs.values()) > 1:
+    if several:
         if min(runs.values()) == 1:
             raise ValueError(f"Expected several runs of every system or of none, got {runs}; give at least two of each")
         if test != "t":
@@ -1135,32 +1127,28 @@ def compare(
     p_values: list[float] = []
     for measure, values in matched.values.items():
         about: dict[str, Any] = {"measure": measure, "higher_is_better": bool(directions[measure])}
-        if max(runs.values()) > 1:
-            found = [statistics_of_runs(values[a], values[b], names=(a, b), **about) for a, b in names]
-            pairs += found
-            p_values += [pair.p for pair in found]
-            continue
         single = {name: column[:, 0] for name, column in values.items()}
         if test in FAMILY_TESTS:
             lacking = np.isnan(list(single.values()))
             incomplete = lacking.any(axis=0)
             dropped = int((incomplete & ~lacking.all(axis=0)).sum())
             single = {name: np.where(incomplete, np.nan, column) for name, column in single.items()}
-            family_table = family_p(np.stack(list(single.values()), axis=1)[~incomplete], test, drawing)
-            place = {name: i for i, name in enumerate(single)}
+            family_values = family_p(np.stack(list(single.values()), axis=1)[~incomplete], test, drawing)
         for a, b in names:
-            pair = paired_statistics(single[a], single[b], groups, names=(a, b), **about)
+            if several:
+                pair = statistics_of_runs(values[a], values[b], names=(a, b), **about)
+            else:
+                pair = paired_statistics(single[a], single[b], numbers, names=(a, b), **about)
             if test in FAMILY_TESTS:
-                pair, p = replace(pair, unpaired=dropped), float(family_table[place[a], place[b]])
+                pair, p = replace(pair, unpaired=dropped), float(family_values[every.index(a), every.index(b)])
             elif test in ("t", "anytime") or pair.identical or pair.n < 2:
                 pair = pair.anytime() if test == "anytime" else pair
                 p = pair.p
             else:
-                both = ~(np.isnan(single[a]) | np.isnan(single[b]))
-                differences = differences_of(single[a][both], single[b][both])
-                if groups is not None:
-                    differences = np.bincount(groups[both], weights=differences)
-                p = paired_p(differences, test, drawing)
+                differences = differences_of(single[a], single[b])
+                both = ~np.isnan(differences)
+                clustered = differences[both] if numbers is None else np.bincount(numbers[both], differences[both])
+                p = paired_p(clustered, test, drawing)
             pairs.append(pair)
             p_values.append(p)
     return comparison_of(
