@@ -58,7 +58,7 @@ def printed(capsys, *arguments):
         ("power qrels a.run --delta 0.1", 2, "Expected two or more runs to compare"),
         ("eval qrels deep.json", 3, "Expected score to be a number"),
         ("eval qrels deeper.json", 3, "Expected JSON"),
-        ("eval qrels run.lz4", 3, "decompress it with lz4 -d"),
+        ("eval qrels run.zip", 3, "decompress it with unzip"),
         ("eval qrels a.run --ties expected --depth 3", 2, "Expected --ties document or rows with depth"),
         ("compare qrels a.run b.run --test tukey --correction bh", 2, "--family measure with --test tukey"),
         ("eval qrels a.run a.run", 2, "Expected runs with different names, got 'a' twice; write name=path"),
@@ -90,7 +90,7 @@ def test_wrong_calls_and_files_have_a_message_and_a_status_that_no_gate_has(
     pathlib.Path("twice").write_text("q1 x\n\nq1 y\n")
     pathlib.Path("short").write_text("q1 x\nq2\n")
     pathlib.Path("one").write_text("q1 x\nq2 x\nq3 x\n")
-    pathlib.Path("run.lz4").write_bytes(b"\x04\x22\x4d\x18" + bytes(50))
+    pathlib.Path("run.zip").write_bytes(b"PK\x03\x04" + bytes(50))
     pathlib.Path("mteb.json").write_text(json.dumps({s: {"test": {"q1": {"a": 1}}} for s in ("en", "de")}))
     found, out, err = printed(capsys, *arguments.split(" "))
     assert (found, out) == (status, "")
@@ -171,15 +171,15 @@ def test_a_line_says_what_is_read_for_how_long_and_disappears(monkeypatch):
 def test_a_bar_shows_how_many_bytes_of_a_file_were_read(monkeypatch, tmp_path):
     run = tmp_path / "a.run"
     run.write_text("".join(f"q{n} Q0 d 1 {n}.5 a\n" for n in range(100)))
-    bars, parsed = [], files._parsed
-    monkeypatch.setattr(files, "CHUNK", 80)  # ten numbers at a time
-    monkeypatch.setattr(files, "_parsed", lambda column: bars.append(commands._bar()) or parsed(column))
+    bars, cut = [], files._lengths
+    monkeypatch.setattr(files, "PIECE", run.stat().st_size // 9)
+    monkeypatch.setattr(files, "_lengths", lambda *lines: bars.append(commands._bar()) or cut(*lines))
     tr.read_run(run)
     shares = [int(re.search(r"(\d+)%", bar)[1]) for bar in bars if bar]
     assert shares == sorted(shares)
-    assert len(shares) == 9
-    assert 5 < shares[0] < 12 < 85 < shares[-1] < 95
-    assert bars[5].startswith(f"reading {run} [#########  ")
+    assert len(shares) == 10
+    assert (shares[0], 85 < shares[-1] < 100) == (0, True)
+    assert bars[5].startswith(f"reading {run} [##########  ")
     assert commands._bar() == ""
     files.progress[:] = [(str(run), 5, 10)]  # a piece of a file that is read in pieces
     assert commands._bar() == ""

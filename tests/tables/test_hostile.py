@@ -5,12 +5,14 @@ import io
 import json
 import math
 import os
+import sys
 import tracemalloc
 
 import pytest
 
 import torchrank as tr
 from tests.support.hostile_files import CASES, outcome, read
+from torchrank.tables import files
 from torchrank.tables.id_columns import decode, encode
 
 
@@ -87,6 +89,30 @@ def test_a_gzip_file_of_many_times_its_size_is_refused_unless_the_user_allows_it
     small = gzip.compress(line + b"\n" * 2**20)
     assert len(line + b"\n" * 2**20) > 100 * len(small)  # a small file may grow at will
     assert tr.read_run(io.BytesIO(small + gzip.compress(b"q Q0 e 1 0.5 t\n"))).to_dict() == {"q": {"d": 0.5, "e": 0.5}}
+
+
+@pytest.mark.parametrize("package", ["gzip", "bz2", "lzma", "lz4.frame", "backports.zstd"])
+def test_a_compressed_file_is_read_as_its_text_whole_and_in_chunks_or_refused(package, tmp_path, monkeypatch):
+    module, text = pytest.importorskip(package), b"".join(b"q%d Q0 d 1 0.5 t\n" % n for n in range(999))
+    packed, path = module.compress(text), tmp_path / "run"
+    path.write_bytes(packed)
+    for found in (
+        tr.read_run(path).to_dict(),
+        *({q: x for run in tr.read_chunks(path) for q, x in run.to_dict().items()},),
+    ):
+        assert found == {f"q{n}": {"d": 0.5} for n in range(999)}
+    path.write_bytes(packed[: len(packed) // 2])
+    for call in (lambda: tr.read_run(path), lambda: list(tr.read_chunks(path))):
+        with pytest.raises(tr.ReadingError, match=r"Expected a whole .* file, got one with: "):
+            call()
+    monkeypatch.setattr(files, "EXPANDED", 2**20)
+    path.write_bytes(module.compress(text + b"\n" * 2**22))
+    with pytest.raises(tr.ReadingError, match=r"run: Expected a .* file of at most 1,\d*,\d* bytes, decompressed, got"):
+        tr.read_run(path, expansion=10)
+    if "." in package:
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(tr.ReadingError, match="Expected text or gzip, got another compression; decompress it with"):
+            tr.read_run(path)
 
 
 @pytest.mark.parametrize("compressed", [False, True])

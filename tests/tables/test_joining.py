@@ -207,7 +207,7 @@ def test_blocks_of_rows_and_of_text_change_nothing(monkeypatch):
     texts = trec({q: docs for q, docs in qrels.items() if docs}, run=False), trec(run)
     want = scored(*(read(io.StringIO(one)) for read, one in zip(READERS, texts)))
     monkeypatch.setattr(id_columns, "BLOCK", 5)
-    monkeypatch.setattr(files, "CHUNK", 50)
+    monkeypatch.setattr(files, "PIECE", 50)
     sources = tr.read_qrels(io.StringIO(texts[0])), tr.read_run(shuffled(texts[1], 1))
     assert scored(*sources) == want
     assert sources[1].to_dict() == {q: docs for q, docs in run.items() if docs}

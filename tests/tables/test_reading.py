@@ -651,7 +651,7 @@ def test_lines_that_begin_with_a_number_sign_and_a_blank_are_comments(between):
 @pytest.mark.parametrize("places", [[0], [1], [3], [0, 1, 2, 3]])
 @pytest.mark.parametrize("comment", ["# a comment", "# of four fields", "#", "# of five whole fields"])
 def test_a_comment_may_be_the_first_line_and_the_last_also_of_a_piece_of_a_file(places, comment, monkeypatch):
-    monkeypatch.setattr("torchrank.tables.files.LONGEST_LINE", 23)  # so many bytes are read at a time
+    monkeypatch.setattr("torchrank.tables.files.PIECE", 23)  # so many bytes are read at a time
     lines = ["q 0 a 1", "q  0 b 2", "p 0 c 1"]
     for place in reversed(places):
         lines.insert(place, comment)
@@ -690,7 +690,7 @@ def test_types_and_docstrings_name_every_format():
 
 def test_an_entry_of_the_registry_is_recognised_read_and_written(monkeypatch, tmp_path):
     def read(text, reading):
-        rows = json.loads(bytes(text.buffer[text.begin : text.end]))
+        rows = json.loads(text.data)
         return columns.of_tuples([tuple(row) for row in rows], reading.value, reading.columns, text.name)
 
     def write(run):

@@ -12,7 +12,7 @@ import torchrank as tr
 from tests.support.cases import cases
 from torchrank.names.arguments import installed
 from torchrank.tables import id_columns, joining, sources
-from torchrank.tables.columns import text_of
+from torchrank.tables.columns import plain
 from torchrank.tables.files import _field
 
 RUN = [("q1", "a", 0.5), ("q1", "b", 0.7)]
@@ -382,13 +382,13 @@ def test_columns_of_text_of_other_libraries_are_read_without_objects_or_not_at_a
         pandas.Series(texts, dtype=pandas.ArrowDtype(pyarrow.string())),
     ]
     for column in good:
-        assert text_of(column).tolist() == texts, column
-    bad = [polars.Series([1, 2]), polars.Series(["a", None]), pandas.Series([1, "a"], dtype="category")]
-    bad += [pyarrow.chunked_array([[1]]), pyarrow.chunked_array([["a", None]]), pandas.Series([1, 2]), [1], "a", None]
-    for column in bad:
-        assert text_of(column) is None, column
-    assert text_of(pyarrow.chunked_array([pyarrow.array([], pyarrow.string())])).tolist() == []
-    assert text_of(pyarrow.chunked_array([["", ""]])).tolist() == ["", ""]
+        found = plain(column)
+        assert isinstance(found, id_columns.TextIds), column
+        assert found.tolist() == texts, column
+    assert plain(pyarrow.chunked_array([["", ""]])).tolist() == ["", ""]
+    for column in (polars.Series(["a", None]), pyarrow.chunked_array([["a", None]]), pandas.Series(["a", None])):
+        assert plain(column) == ["a", None]
+    assert plain(pandas.Series([1, "a"], dtype="category")) == [1, "a"]
     assert not installed("no_such_package_at_all")
     assert installed("json")
 
@@ -400,6 +400,7 @@ def test_grades_and_scores_are_those_that_were_given():
 
 def test_a_line_of_the_largest_length_is_read_also_behind_an_empty_one(monkeypatch):
     monkeypatch.setattr("torchrank.tables.files.LONGEST_LINE", 13)
+    monkeypatch.setattr("torchrank.tables.files.PIECE", 13)
     lines = b"q1 Q0 b 1 3 t\n\nq1 Q0 a 1 2 t"
     assert tr.read_run(io.BytesIO(lines)).to_dict() == {"q1": {"b": 3, "a": 2}}
     with pytest.raises(ValueError, match="Expected lines of at most 13 bytes, got a longer one"):

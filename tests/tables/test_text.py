@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 import torchrank as tr
-from torchrank.tables.files import Text, fields
+from torchrank.tables.files import Layout, Text, fields
 from torchrank.tables.pair_tables import shorten
 
 PIECES = ["a", "#", "\t", " ", "\n", "\r\n"]
@@ -25,17 +25,15 @@ def rows_of(text, tabs, width):
     return rows
 
 
-@pytest.mark.parametrize("longest", [3, 1000])
+@pytest.mark.parametrize("size", [3, 1000])
 @pytest.mark.parametrize("tabs", [False, True])
-def test_every_short_text_has_the_fields_of_plain_python(tabs, longest, monkeypatch):
-    monkeypatch.setattr("torchrank.tables.files.LONGEST_LINE", longest)  # at most so many bytes are cut at a time
+def test_every_short_text_has_the_fields_of_plain_python(tabs, size, monkeypatch):
+    monkeypatch.setattr("torchrank.tables.files.PIECE", size)  # so many bytes are cut at a time
     texts = ["".join(pieces) for size in range(1, 5) for pieces in itertools.product(PIECES, repeat=size)]
     for text, width in itertools.product(texts, (1, 2)):
-        if any(len(line) > longest for line in text.split("\n")):
-            continue
         try:
-            columns = fields(Text.of(text.encode(), "file"), [0, width - 1], width, tabs)
-            columns = [[key.decode() for key in column.to_keys()] for column in columns]
+            found = fields(Text.of(text.encode(), "file"), Layout(width, {"query": 0, "item": width - 1}, tabs))
+            columns = [[key.decode() for key in column.to_keys()] for column in found.values()]
         except tr.ReadingError:
             assert rows_of(text, tabs, width) is None, text
         else:
@@ -50,16 +48,16 @@ def test_the_first_line_of_a_text(rest, end):
     text = Text.of(f"q a{end}{rest if end else ''}".encode(), "file", first_line=3)
     assert text.first_line_bytes() == b"q a"
     after = text.after_first_line()
-    assert bytes(after.buffer[after.begin : after.end]).decode() == (rest if end else "")
-    assert after.first_line == 4
+    assert after.data.decode() == (rest if end else "")
+    assert after.first_line == 3 + bool(end)
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\0\0"])
 @pytest.mark.parametrize("size", [5, 5000])
 def test_an_error_shows_the_beginning_of_its_line(size, end):
     line = "b" * size
-    error = Text.of(f"a\n{line}{end}".encode(), "file", first_line=7).error("wrong", 2 + size // 2)
-    assert (error.line, error.text) == (8, shorten(line))
+    error = Text.of(f"a\n\n# no row\n{line}{end}".encode(), "file", first_line=7).error_of_row("wrong", 1)
+    assert (error.line, error.text) == (10, shorten(line))
 
 
 def test_fields_between_tabs_may_have_blanks_also_without_a_header_and_in_pieces(tmp_path):

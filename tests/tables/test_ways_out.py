@@ -247,7 +247,6 @@ def test_a_subset_of_predictions_is_chosen_as_the_message_says(join, tmp_path):
         join(tmp_path / "a.json", RUN)
 
 
-@pytest.mark.needs("narwhals")
 def test_what_is_no_frame_is_given_as_columns():
     with pytest.raises(TypeError, match="a data frame or a dictionary of columns, got list"):
         tr.Ranking.from_table([(1, 2, 0.5, 1)])

@@ -168,7 +168,7 @@ def _add_evaluations(commands: Any) -> None:
     reading = argparse.ArgumentParser(add_help=False)
     about = "the line of a document that a query has twice (default: error)"
     reading.add_argument("--duplicates", choices=("error", "first", "best"), default="error", help=about)
-    about = "refuse gzip and parquet files of more than 64 MB and N times their size, decompressed (default: 100)"
+    about = "refuse compressed and parquet files of more than 64 MB and N times their size, decompressed (default: 100)"
     reading.add_argument("--expansion", type=_least(1), default=100, metavar="N", help=about)
     printing = argparse.ArgumentParser(add_help=False)
     about = "names of measures, one or several (default: ndcg@10 map mrr recall@100, or all of --preset)"

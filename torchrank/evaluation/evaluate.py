@@ -453,7 +453,7 @@ def evaluate(
         unjudged: the treatment of unjudged documents, likewise; "condensed" removes them, as ``trec_eval -J``.
         duplicates: "error", or the grade and the score to keep of a document that is given twice, as
             :func:`torchrank.read_run`: "first", or "best", the largest.
-        expansion: how many times its size a gzip or parquet file of more than 64 MB may have, decompressed, likewise.
+        expansion: how many times its size a compressed or parquet file of more than 64 MB may have, decompressed.
         parent: the document of which an item is a chunk: a separator, "#" for ids such as ``doc#chunk`` (what is before
             the last one is the document), a dictionary or a function from the id of a chunk to that of its document.
             A document has the best score and the largest grade of its chunks. Ids without a parent, or with the parent

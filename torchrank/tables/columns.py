@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -192,59 +191,55 @@ def library_of(native: Any) -> str:
     return type(native).__module__.split(".")[0]
 
 
-def text_of(native: Any) -> TextIds | None:
-    """The ids of a column of text, or of categories that are text.
+def plain(column: Any) -> Any:
+    """A column of any library: a column of text, an array of numbers, or a list with None for missing values.
 
-    Args:
-        native: a series of polars or pandas, or a ChunkedArray of pyarrow.
-
-    Returns:
-        None if the column has missing values, is of another type, or of pandas without pyarrow.
+    Text of polars, and by polars of pyarrow and pandas, makes no Python objects. NaN of pandas is a missing value.
     """
-    library = library_of(native)
-    if library == "polars":
-        polars = sys.modules["polars"]
-        if native.null_count() or not isinstance(native.dtype, polars.String | polars.Categorical | polars.Enum):
-            return None
-        series = native.cast(polars.String)
-        length = series.str.len_bytes().to_numpy().astype(np.int64)
-        return _text(series.str.join("").item().encode(), np.cumsum(length) - length, length)
+    if hasattr(column, "detach"):
+        column = array_of(column)
+    if isinstance(column, np.ma.MaskedArray):
+        return column.tolist() if np.ma.is_masked(column) else column.data
+    if isinstance(column, np.ndarray):
+        return column.reshape(len(column)) if column.size == len(column) else column  # [row, 1] is [row]
+    library = library_of(column)
+    if library == "pyarrow":
+        if str(column.type).startswith("dictionary"):  # of which polars makes texts, also of integers
+            if column.null_count:
+                return plain(column.cast(column.type.value_type))
+            whole = column.combine_chunks() if hasattr(column, "chunks") else column
+            return _taken(plain(whole.dictionary), whole.indices.to_numpy())
+        return plain(imported("polars").from_arrow(column)) if installed("polars") else column.to_pylist()
     if library == "pandas":
-        pandas, storage = sys.modules["pandas"], getattr(native.dtype, "storage", "")
-        by_arrow = storage == "pyarrow" or isinstance(native.dtype, pandas.CategoricalDtype | pandas.ArrowDtype)
-        if not by_arrow or not installed("pyarrow"):
-            return None
-        import pyarrow
+        kind, missing = column.dtype.kind, column.isna()
+        if kind == "f":
+            return column.to_numpy(np.float64, na_value=np.nan)
+        if missing.any():
+            return [None if is_missing else value for is_missing, value in zip(missing, column.tolist())]
+        if hasattr(column, "cat"):
+            return _taken(plain(column.cat.categories), column.cat.codes.to_numpy())
+        if kind in "iu":
+            return column.to_numpy()
+        if column.dtype == object or not (installed("polars") and installed("pyarrow")):
+            return column.tolist()
+        return plain(imported("polars").from_pandas(column))
+    if library != "polars":
+        return list(column)
+    polars = sys.modules["polars"]
+    if isinstance(column.dtype, polars.String | polars.Categorical | polars.Enum) and not column.null_count():
+        texts = column.cast(polars.String)
+        length = texts.str.len_bytes().to_numpy().astype(np.int64)
+        data = texts.str.join("").item().encode() + bytes(PADDING)
+        return TextIds(np.frombuffer(data, np.uint8), np.cumsum(length) - length, length)
+    is_array = column.dtype.is_float() or (column.dtype.is_integer() and not column.null_count())
+    return column.to_numpy() if is_array else column.to_list()
 
-        with contextlib.suppress(pyarrow.ArrowException):  # categories of several types
-            return _of_arrow(pyarrow.Table.from_pandas(native.to_frame(""), preserve_index=False).column(0))
-    return _of_arrow(native) if library == "pyarrow" else None
 
-
-def _text(data: Any, start: np.ndarray, length: np.ndarray) -> TextIds:
-    """The column of ids in a buffer, which is copied, because a word may be read past its end."""
-    return TextIds(np.pad(np.frombuffer(data, np.uint8), (0, PADDING)), start, length)
-
-
-def _of_arrow(column: Any) -> TextIds | None:
-    import pyarrow
-    from pyarrow import types
-
-    if column.null_count:
-        return None
-    if types.is_dictionary(column.type):
-        column = column.unify_dictionaries().combine_chunks()
-        distinct = _of_arrow(pyarrow.chunked_array([column.dictionary]))
-        return None if distinct is None else distinct.take(column.indices.to_numpy())
-    if not any(is_text(column.type) for is_text in (types.is_string, types.is_large_string, types.is_string_view)):
-        return None
-    column = column.cast(pyarrow.large_string()).combine_chunks()
-    _, offsets, data = column.buffers()
-    if not len(column) or data is None:
-        return TextIds.of([""] * len(column))
-    place = np.frombuffer(offsets, np.int64)[column.offset :][: len(column) + 1]
-    text = memoryview(data)[int(place[0]) : int(place[-1])]
-    return _text(text, place[:-1] - place[0], np.diff(place))
+def _taken(distinct: Any, rows: np.ndarray) -> Any:
+    """The values of a column that has each of them once."""
+    if isinstance(distinct, TextIds):
+        return distinct.take(rows)
+    return distinct[rows] if isinstance(distinct, np.ndarray) else [distinct[row] for row in rows.tolist()]
 
 
 def relevant(rows: int, source: str) -> np.ndarray:
@@ -266,6 +261,8 @@ def id_column(values: Any, what: str, error: RowError) -> TextIds | NumberIds:
             raise error(f"Expected {what} that int64 can hold; pass them as text", int(values.argmax()))
         return NumberIds(values.astype(np.int64))
     listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":  # integers, of which some are missing
+        listed = [None if is_missing(value) else value for value in listed]
     kinds = {kind: issubclass(kind, int | np.integer) and kind is not bool for kind in set(map(type, listed))}
     texts = {kind for kind in kinds if issubclass(kind, str)}
     if texts == set(kinds) or all(kinds.values()):
@@ -471,6 +468,12 @@ def _objects(table: Any) -> np.ndarray:
     return array
 
 
+def _cell(column: Any, row: int) -> Any:
+    """A value of a column."""
+    value = column.take(np.array([row])).tolist()[0] if isinstance(column, TextIds) else column[row]
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def of_columns(columns: Mapping[str, Any], value: str, source: str, error: RowError | None = None) -> Rows:
     """Rows of the columns query, item, value or rank or none of both, and subtopic.
 
@@ -486,10 +489,8 @@ def of_columns(columns: Mapping[str, Any], value: str, source: str, error: RowEr
     query, item, third = columns["query"], columns["item"], columns.get(value, columns.get("rank"))
 
     def error_of_row(message: str, row: int) -> ReadingError:
-        found = [column for column in (query, item, third) if column is not None]
-        found = [x.take(np.array([row])).tolist()[0] if isinstance(x, TextIds) else x[row] for x in found]
-        text = ", ".join(shown(x.item() if isinstance(x, np.generic) else x) for x in found)
-        return ReadingError(message, source, row + 1, text, "row")
+        cells = (shown(_cell(column, row)) for column in (query, item, third) if column is not None)
+        return ReadingError(message, source, row + 1, ", ".join(cells), "row")
 
     error = error or error_of_row
     codes, queries = factorise(id_column(query, "query ids", error))
@@ -558,113 +559,67 @@ class Frame:
     """
 
     labels: list[Any]
-    columns: list[Any]
+    columns: Sequence[Any]
 
-    def ids(self, number: int) -> Any:
-        """A column of ids: a column of text, integers [row], or a list with None for missing values."""
-        column = self.columns[number]
-        text = text_of(column.to_native() if hasattr(column, "to_native") else column)
-        return _values(column) if text is None else text
-
-    def values(self, number: int) -> Any:
-        """A column of numbers: an array with NaN for missing values, or a list with None."""
-        column = self.columns[number]
-        if hasattr(column, "to_native") and column.dtype.is_float():
-            return column.fill_null(float("nan")).to_numpy()
-        return _values(column)
+    def __getitem__(self, number: int) -> Any:
+        return plain(self.columns[number])
 
     def has_lists(self, number: int) -> bool:
         """Whether the rows of a column are lists."""
-        return has_lists(self.ids(number))
+        return has_lists(self[number])
+
+
+#: methods that make a frame of pandas, or of polars, of a frame of another library
+CONVERSIONS = ("collect", "to_pandas", "toPandas", "compute")
 
 
 def frame_of(source: Any, name: str) -> Frame:
     """The columns of a data frame, or of a dictionary of columns.
 
     Raises:
-        ImportError: the frame needs narwhals or pyarrow.
+        ImportError: the frame needs polars or pyarrow.
         TypeError: it is not a data frame.
         ReadingError: columns have different lengths or the same name.
     """
-    source = _plain(source)
+    library = library_of(source)
+    if isinstance(source, np.ndarray):
+        source = {name: source[name] for name in source.dtype.names}
+    elif is_records(source):
+        rows = [row if isinstance(row, Mapping) else row._asdict() for row in source]
+        source = {name: [row.get(name) for row in rows] for name in dict.fromkeys(chain.from_iterable(rows))}
+    elif library in ("duckdb", "_duckdb"):
+        source = source.fetchnumpy()
+    elif library == "datasets" and hasattr(source, "with_format"):
+        source = source.with_format("arrow")[:]  # under any format that the user has set
     if isinstance(source, Mapping):
-        columns = [_listed(column) for column in source.values()]
-        lengths = {str(label): len(column) for label, column in zip(source, columns)}
+        lengths = {str(label): len(column) for label, column in source.items()}
         if len(set(lengths.values())) > 1:
             raise ReadingError(f"Expected columns of one length, got {lengths}", name)
-        return Frame(list(lengths), columns)
-    nw = imported("narwhals", "files")
-    try:
-        try:
-            wrapped = nw.from_native(source)
-        except TypeError:
-            wrapped = nw.from_native(_converted(source))
-        columns = list((wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped).iter_columns())
-    except nw.exceptions.DuplicateError as error:
-        raise ReadingError(f"Expected columns with different names, got {error}", name) from error
-    return Frame([column.name for column in columns], columns)
-
-
-def _plain(source: Any) -> Any:
-    """A source whose columns narwhals or this module can read."""
-    if isinstance(source, np.ndarray):
-        return {name: source[name] for name in source.dtype.names}
-    if is_records(source):
-        rows = [row if isinstance(row, Mapping) else row._asdict() for row in source]
-        return {name: [row.get(name) for row in rows] for name in dict.fromkeys(chain.from_iterable(rows))}
-    if library_of(source) == "datasets" and hasattr(source, "with_format"):
-        return source.with_format("arrow")[:]  # under any format that the user has set
-    if library_of(source) in ("duckdb", "_duckdb") and not installed("pyarrow"):
-        return source.fetchnumpy()
-    return source
-
-
-def _listed(column: Any) -> Any:
-    """A column of a dictionary, as an array, a series or a list."""
-    if hasattr(column, "detach"):
-        column = array_of(column)
-    if isinstance(column, np.ma.MaskedArray):
-        return column.tolist() if np.ma.is_masked(column) else column.data
-    if library_of(column) in ("polars", "pyarrow", "pandas") and installed("narwhals"):
-        try:
-            return imported("narwhals").from_native(column, series_only=True)
-        except TypeError:  # an index of pandas, an array of pyarrow
-            return list(column.tolist())
-    if isinstance(column, np.ndarray):
-        return column.reshape(len(column)) if column.size == len(column) else column  # [row, 1] is [row]
-    return list(column)
-
-
-def _converted(frame: Any) -> Any:
-    """A frame of a library that is installed."""
-    if hasattr(frame, "__arrow_c_stream__"):
-        if not installed("pyarrow") and installed("polars"):
-            return imported("polars").DataFrame(frame)
-        return imported("pyarrow", instead="`pip install polars`").table(frame)
-    if hasattr(frame, "to_pandas"):
-        return frame.to_pandas()
-    raise TypeError(f"Expected a data frame or a dictionary of columns, got {type(frame).__name__}") from None
-
-
-def _values(column: Any) -> Any:
-    """A column as an array of numbers, or as a list with None for missing values."""
-    if not hasattr(column, "to_native"):
-        return column
-    missing = column.is_null()
-    if not missing.any():
-        values = column.to_numpy() if column.dtype.is_numeric() else column.to_list()
-        return values if isinstance(values, list) or values.dtype.kind in "iuf" else column.to_list()
-    # NaN of pandas stands for a missing value.
-    return [None if is_missing else value for is_missing, value in zip(missing.to_list(), column.to_list())]
+        return Frame(list(lengths), list(source.values()))
+    if library == "pandas":
+        frame = Frame(list(source.columns), [source.iloc[:, number] for number in range(source.shape[1])])
+    elif library == "polars" and hasattr(source, "get_columns"):
+        frame = Frame(source.columns, source.get_columns())
+    elif library_of(source) == "pyarrow" and hasattr(source, "columns"):
+        frame = Frame(source.schema.names, source.columns)
+    elif hasattr(source, "__arrow_c_stream__"):
+        if installed("polars"):
+            return frame_of(imported("polars").DataFrame(source), name)
+        return frame_of(imported("pyarrow", instead="`pip install polars`").table(source), name)
+    elif method := next((getattr(source, method) for method in CONVERSIONS if hasattr(source, method)), None):
+        return frame_of(method(), name)
+    else:
+        raise TypeError(f"Expected a data frame or a dictionary of columns, got {type(source).__name__}")
+    if len(set(frame.labels)) < len(frame.labels):
+        raise ReadingError(f"Expected columns with different names, got {', '.join(map(str, frame.labels))}", name)
+    return frame
 
 
 def of_frame(source: Any, value: str, chosen: Columns, name: str) -> Rows:
     """Rows of a data frame with the columns query, document and value."""
     frame = frame_of(source, name)
     numbers = find_columns(chosen, frame.labels, value, name, has_lists=frame.has_lists)
-    ids = "query", "item", "subtopic"
-    columns = {name: (frame.ids if name in ids else frame.values)(number) for name, number in numbers.items()}
-    return of_columns(columns, value, name)
+    return of_columns({name: frame[number] for name, number in numbers.items()}, value, name)
 
 
 def of_dictionary(
@@ -694,13 +649,11 @@ def of_both(source: Any, chosen: Mapping[str, str | None], items: bool) -> tuple
     numbers = find_columns(named, frame.labels, "both", "frame", items, way_out, frame.has_lists)
 
     def error(message: str, row: int) -> ReadingError:
-        text = ", ".join(f"{label}={column[row]!r}" for label, column in zip(frame.labels, frame.columns))
-        return ReadingError(message, "frame", row + 1, text, "row")
+        cells = (f"{label}={_cell(plain(column), row)!r}" for label, column in zip(frame.labels, frame.columns))
+        return ReadingError(message, "frame", row + 1, ", ".join(cells), "row")
 
-    query = id_column(frame.ids(numbers["query"]), "query ids", error)
-    groups = frame.ids(numbers["group"]) if "group" in numbers else None
-    columns = {"item": frame.ids(numbers["item"])} if "item" in numbers else {}
-    columns |= {name: frame.values(numbers[name]) for name in ("score", "rank", "grade") if name in numbers}
+    columns = {name: frame[number] for name, number in numbers.items()}
+    query, groups = id_column(columns.pop("query"), "query ids", error), columns.pop("group", None)
     flat, row, error_of_entry = exploded(columns, error, ranked=True)
     item = id_column(flat["item"], "item ids", error_of_entry) if "item" in flat else None
     grade = float_column(flat["grade"], "grade", error_of_entry, or_missing=True)

@@ -2,49 +2,69 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
-import gzip
 import io
 import json
-import os
 import re
 import sys
 import textwrap
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 
 from torchrank.names.arguments import imported, installed
 from torchrank.tables import columns as names
-from torchrank.tables.id_columns import LONGEST_ID, PADDING, TextIds, decode, encode, factorise
-from torchrank.tables.pair_tables import ReadingError, Rows, keep_order, shorten, shown, subtopics_of
+from torchrank.tables.id_columns import LONGEST_ID, PADDING, TextIds, blocks, decode, encode, factorise
+from torchrank.tables.pair_tables import ReadingError, RowError, Rows, keep_order, shorten, shown, subtopics_of
 
 Array = np.ndarray
 Format = Literal["auto", "trec", "tsv", "csv", "json", "jsonl", "parquet"]
 
-# A gzip or parquet file is read up to so many times its size, and up to EXPANDED bytes in any case.
+# A compressed or parquet file is read up to so many times its size, and up to EXPANDED bytes in any case.
 EXPANSION, EXPANDED = 100, 2**26
 # The bound that no gzip file exceeds: its format has at most 1,032 bytes for each byte.
 ANY_EXPANSION = 1100
 # Bytes of text that are cut into fields at a time, so that temporaries stay in the cache.
-CHUNK = 2**20
+PIECE = 2**18
 # The most bytes of a line.
 LONGEST_LINE = 1_000_000
-NEWLINE, TAB, SPACE, HASH = 10, 9, 32, 35
+NEWLINE, TAB, SPACE, HASH = b"\n\t #"
 # Longest number that is parsed with others in one array.
 WIDE = 32
-#: the text whose numbers are read: its name, the bytes before the last of them, and its size; for a progress bar
+#: the text whose fields are read: its name, the bytes before the last of them, and its size; for a progress bar
 progress: list[tuple[str, int, int]] = []
-_LINE_BREAK = re.compile(rb"\n")
 # Fields between tabs may have blanks around a number.
 _NUMBER = re.compile(rb"\s*[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|inf|infinity)\s*", re.IGNORECASE)
+_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f]")
+_BLANK = re.compile(rb"\s*+")
+# Blank lines and comments: a comment begins with a # and a blank, because an id may begin with a #.
+_NO_ROWS = re.compile(rb"([ \t\r\x0b\x0c]*(#([ \t\r\x0b\x0c][^\n]*)?)?\n)*+")
+
+
+# ---- lines and their fields ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the lines of a file have their columns."""
+
+    #: the number of fields of each line
+    width: int
+    #: the number of each column that is read
+    columns: Mapping[str, int]
+    #: fields are separated by one tab each, and may contain blanks; else by any white space
+    tabs: bool = False
+    #: the first line can have these fields between tabs, too; then an id of a later line may have a blank
+    or_tabs: bool = False
+    #: the first line has the names of the columns
+    header: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,357 +77,328 @@ class Reading:
     subset: str | None = None
     split: str | None = None
     expansion: int = EXPANSION
+    #: the layout of the file, of which this is not the beginning
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Text:
-    """The bytes of a source.
-
-    Args:
-        name: the name of the source, for messages.
-        buffer: uint8, the bytes and :data:`~torchrank.tables.id_columns.PADDING` zeros.
-        begin: where the first line begins.
-        first_line: the number of this line in the source.
-    """
+    """The bytes of a source, whose lines are counted from ``first_line``, and :data:`PADDING` zeros."""
 
     name: str
-    buffer: Array
-    begin: int = 0
+    padded: bytes
     first_line: int = 1
 
     @classmethod
     def of(cls, data: bytes, name: str, first_line: int = 1) -> Text:
         """The text of some bytes."""
-        return cls(name, np.frombuffer(data + bytes(PADDING), np.uint8), 0, first_line)
+        return cls(name, b"".join((data, bytes(PADDING))), first_line)
 
     @cached_property
     def end(self) -> int:
-        """Where the last line ends."""
-        return len(self.buffer) - PADDING
+        """The number of bytes of the source."""
+        return len(self.padded) - PADDING
+
+    @property
+    def data(self) -> bytes:
+        """The bytes of the source."""
+        return self.padded[:-PADDING]
+
+    @property
+    def first_word(self) -> int:
+        """The place of the first byte that is not white space; the end if there is none."""
+        return _BLANK.match(self.padded, 0, self.end).end()  # type: ignore[union-attr]
 
     def starts_with(self, *marks: bytes) -> bool:
-        """Whether the first bytes behind white space are one of some marks."""
-        return bytes(self.buffer[self.begin : self.end][:1000]).lstrip().startswith(marks)
+        """Whether the first bytes after white space are one of some marks."""
+        return self.padded[: min(1000, self.end)].lstrip().startswith(marks)
 
-    def error(self, message: str, place: int) -> ReadingError:
-        """The error of the line that contains a place of the buffer."""
-        before = bytes(self.buffer[self.begin : place])
-        start = self.begin + before.rfind(b"\n") + 1
-        line = bytes(self.buffer[start : min(start + 1000, self.end)]).split(b"\n")[0].rstrip(b"\r")
-        return ReadingError(
-            message, self.name, self.first_line + before.count(b"\n"), line.decode("utf-8", "backslashreplace")
-        )
-
-    def too_long(self, place: int) -> ReadingError:
-        """The error of a line that is too long."""
-        way_out = "end each row with a line break"
-        return self.error(f"Expected lines of at most {LONGEST_LINE:,} bytes, got a longer one; {way_out}", place)
+    def from_place(self, place: int) -> Text:
+        """The text without the bytes before a place, where a line begins."""
+        if not place:
+            return self
+        return Text(self.name, self.padded[place:], self.first_line + self.padded.count(b"\n", 0, place))
 
     @cached_property
-    def first_stop(self) -> int:
-        """Where the first line ends: the place of its line break."""
-        if line_break := _LINE_BREAK.search(self.buffer.data, self.begin, self.begin + LONGEST_LINE + 1):
-            return line_break.start()
-        if self.end - self.begin > LONGEST_LINE:
-            raise self.too_long(self.begin)
-        return self.end
+    def from_first_row(self) -> Text:
+        """The text without the blank lines and comments at its beginning."""
+        found = self.from_place(_NO_ROWS.match(self.padded, 0, self.end).end())  # type: ignore[union-attr]
+        if not _fields_of(found.first_line_bytes(), tabs=False):
+            raise ReadingError("Expected lines of text, got comments only", self.name)
+        return found
 
     def first_line_bytes(self) -> bytes:
         """The first line, without its end."""
-        return bytes(self.buffer[self.begin : self.first_stop]).rstrip(b"\r")
+        stop = self.padded.find(b"\n", 0, LONGEST_LINE + 1)
+        if stop < 0 and self.end > LONGEST_LINE:
+            raise self.too_long(self.first_line, self.padded)
+        return self.padded[: self.end if stop < 0 else stop].removesuffix(b"\r")
 
     def after_first_line(self) -> Text:
         """The text without its first line."""
-        return Text(self.name, self.buffer, min(self.first_stop + 1, self.end), self.first_line + 1)
+        return self.from_place(self.padded.find(b"\n", 0, self.end) + 1 or self.end)
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """The number and the bytes of each line."""
+        for number, line in enumerate(io.BytesIO(self.data), self.first_line):
+            yield number, line.removesuffix(b"\n")
+
+    def error_of_row(self, message: str, row: int, tabs: bool = False) -> ReadingError:
+        """The error of a row: a line that is neither blank nor a comment."""
+        rows = (found for found in self.lines() if _fields_of(found[1], tabs))
+        return self.error(message, *next(islice(rows, row, None)))
+
+    def error(self, message: str, line: int, text: bytes) -> ReadingError:
+        """The error of a line."""
+        return ReadingError(message, self.name, line, text[:1000].rstrip(b"\r").decode("utf-8", "backslashreplace"))
+
+    def too_long(self, line: int, text: bytes) -> ReadingError:
+        """The error of a line that is too long."""
+        way_out = "end each row with a line break"
+        return self.error(f"Expected lines of at most {LONGEST_LINE:,} bytes, got a longer one; {way_out}", line, text)
+
+    def refuse_control_characters(self, line: int, text: bytes) -> None:
+        """Raise ReadingError if a line has a control character."""
+        if bad := _CONTROL.search(text):
+            raise self.error(f"Expected text, got the control character {bad[0][0]:#04x}", line, text)
 
 
-def fields(text: Text, wanted: list[int], width: int, tabs: bool = False) -> list[TextIds]:
-    """Cut lines into fields.
-
-    Args:
-        text: the lines; empty ones are left out.
-        wanted: numbers of the columns to return, from 0.
-        width: the number of fields of each line that is not a comment.
-        tabs: fields are separated by one tab each, and may contain blanks; by default by any white space.
+def fields(text: Text, layout: Layout) -> dict[str, TextIds]:
+    """The columns of lines. Blank lines are left out, and comments, if any white space separates fields.
 
     Raises:
-        ReadingError: a line has another number of fields, an empty field among those that are wanted, or a control
+        ReadingError: a line has another number of fields, an empty field among those that are read, or a control
             character; a line or a field is too long.
     """
-    cut = _between_tabs if tabs else _between_blanks
-    dtype: type = np.int32 if len(text.buffer) < 2**31 else np.int64
-    # Columns of the final size, because memory of pieces that are joined later is not given back.
-    places = range(text.begin, text.end, CHUNK)
-    counts = (np.count_nonzero(text.buffer[n : min(n + CHUNK, text.end)] == NEWLINE) for n in places)
-    room, rows = 1 + sum(map(int, counts)), 0  # empty lines included
-    starts: list[Array] = [np.empty(room, dtype=dtype) for _ in wanted]
-    lengths: list[Array] = [np.empty(room, dtype=np.int32) for _ in wanted]
-    begin = text.begin
-    while begin < text.end:
-        stop = text.end
-        if stop - begin > LONGEST_LINE:  # behind the last line that ends in the next piece
-            last_newline = bytes(text.buffer[begin : begin + LONGEST_LINE + 1]).rfind(b"\n")
-            if last_newline < 0:
-                raise text.too_long(begin)
-            stop = begin + last_newline + 1
-        start, end = cut(text, begin, stop, width)
-        part = slice(rows, rows + len(start))
-        for column, number in enumerate(wanted):
-            np.add(start[:, number], begin, out=starts[column][part], casting="unsafe")
-            np.subtract(end[:, number], start[:, number], out=lengths[column][part], casting="unsafe")
-        begin, rows = stop, part.stop
-    columns = [TextIds(text.buffer, start[:rows], length[:rows]) for start, length in zip(starts, lengths)]
-    for ids in columns:
-        if rows and ids.length.min() == 0:
-            raise text.error(f"Expected {width} fields, got an empty one", int(ids.start[ids.length.argmin()]))
-        if (longest := int(ids.length.max(initial=LONGEST_ID))) > LONGEST_ID:
-            message = f"Expected fields of at most {LONGEST_ID:,} bytes, got one of {longest:,}; shorten it"
-            raise text.error(message, int(ids.start[ids.length.argmax()]))
-    return columns
+    end, buffer = text.end, np.frombuffer(text.padded, np.uint8)
+    dtype: type = np.int32 if 2 * len(buffer) < 2**31 else np.int64
+    columns: dict[str, list[tuple[Array, ...]]] = {
+        name: [(np.zeros(0, dtype), np.zeros(0, np.int32))] for name in layout.columns
+    }
+    more, place = list[Array](), len(buffer)  # the text is followed by copies of pieces that are not regular
+    begin, line = 0, text.first_line
+    while begin < end:
+        progress[:] = [(text.name, begin, end)]
+        stop = text.padded.rfind(b"\n", begin, min(begin + PIECE, end)) + 1
+        stop = stop or text.padded.find(b"\n", begin, end) + 1 or end
+        length, first = _lengths(buffer[begin:stop], layout), begin
+        if length is None:
+            squeezed, first = _squeezed(buffer[begin:stop], layout.tabs), place
+            length = None if stop - begin > LONGEST_LINE else _lengths(squeezed, layout)
+            if length is None:
+                rows = list(_rows(Text.of(text.padded[begin:stop], text.name, line), layout))
+                length = np.array([list(map(len, row)) for row in rows], np.int64).reshape(-1, layout.width)
+                squeezed = np.frombuffer(b"".join(b"\n".join(row) + b"\n" for row in rows), np.uint8)
+            more.append(squeezed)
+            place += len(squeezed)
+        after = np.cumsum(length + 1)
+        start = (first + after).reshape(length.shape) - length - 1
+        for name, number in layout.columns.items():
+            columns[name].append((start[:, number].astype(dtype), length[:, number].astype(np.int32)))
+        begin, line = stop, line + text.padded.count(b"\n", begin, stop)
+    progress.clear()
+    if more:
+        buffer = np.concatenate([buffer, *more, np.zeros(PADDING, np.uint8)])
+    return {name: TextIds(buffer, *map(np.concatenate, zip(*parts))) for name, parts in columns.items()}
 
 
-def _between_blanks(text: Text, begin: int, stop: int, width: int) -> tuple[Array, Array]:
-    """Places [line, field] where fields start and end, relative to ``begin``, for any white space between them."""
-    chunk = text.buffer[begin:stop]
-    blank = np.ones(len(chunk) + 2, dtype=bool)
-    np.less_equal(chunk, SPACE, out=blank[1:-1])
-    edges = np.flatnonzero(blank[1:] != blank[:-1])
-    start, end = edges[0::2], edges[1::2]
-    refuse_control_characters(text, begin, chunk)
-    newline = np.flatnonzero(chunk == NEWLINE)
-    if len(newline) == 0 or newline[-1] != len(chunk) - 1:
-        newline = np.append(newline, len(chunk))
-    if len(start) == width * len(newline):
-        line_start, line_end = start[::width], end[width - 1 :: width]
-        if (line_end <= newline).all() and (line_start[1:] > newline[:-1]).all():
-            starts, ends = start.reshape(-1, width), end.reshape(-1, width)
-            comment = _begins_comment(chunk, line_start)
-            return (starts[~comment], ends[~comment]) if comment.any() else (starts, ends)
-    line = np.searchsorted(newline, start)
-    first = np.flatnonzero(np.diff(line, prepend=-1))
-    keep = ~np.isin(line, line[first[_begins_comment(chunk, start[first])]])
-    start, end, line = start[keep], end[keep], line[keep]
-    count = np.bincount(line, minlength=len(newline))
-    bad = np.flatnonzero((count != width) & (count != 0))
-    if len(bad):
-        raise text.error(_expected(width, int(count[bad[0]])), begin + int(newline[bad[0]]))
-    return start.reshape(-1, width), end.reshape(-1, width)
+def _squeezed(piece: Array, tabs: bool) -> Array:
+    """Lines without blank ones, and with one blank between fields; of lines of tabs, without carriage returns."""
+    if tabs:
+        return np.frombuffer(re.sub(rb"\r?\n(\r?\n)*", b"\n", piece.tobytes()).lstrip(b"\n"), np.uint8)
+    if ((piece < TAB) | (piece - np.uint8(14) < SPACE - 14)).any():
+        return piece  # control characters are refused
+    piece = np.append(piece, np.uint8(NEWLINE))
+    blank = piece <= SPACE
+    begins = blank & ~np.append(False, blank[:-1])
+    lines, places = np.where(blank, np.uint8(SPACE), piece), np.flatnonzero(begins)
+    lines[places[np.searchsorted(places, np.flatnonzero(piece == NEWLINE), "right") - 1]] = NEWLINE
+    lines = lines[begins | ~blank]
+    return lines[int(lines[0] <= SPACE) :]
 
 
-def is_comment(line: bytes) -> bool:
-    """Whether a line is a comment: it begins with a # and a blank, because an id may begin with a #."""
-    return line.split()[:1] == [b"#"]
+def _lengths(piece: Array, layout: Layout) -> Array | None:
+    """The lengths [line, field] of the fields of some lines; None if a line is not regular.
+
+    Regular lines have the fields that are expected, with one separator between them, and no comments.
+    """
+    ends = np.flatnonzero(piece < SPACE + (not layout.tabs))
+    if not len(piece):
+        return np.zeros((0, layout.width), np.int64)
+    if len(piece) > LONGEST_LINE or len(ends) % layout.width or piece[-1] != NEWLINE:
+        return None
+    separators = piece[ends].reshape(-1, layout.width)
+    if (separators[:, -1] != NEWLINE).any():
+        return None
+    length, separator = np.diff(ends, prepend=-1) - 1, TAB if layout.tabs or piece[ends[0]] == TAB else SPACE
+    if (separators[:, :-1] != separator).any() or not 0 < length.min() <= length.max() <= LONGEST_ID:
+        return None
+    length = length.reshape(-1, layout.width)
+    begins_comment = piece[ends[:: layout.width] - length[:, 0]] == HASH
+    return None if not layout.tabs and (begins_comment & (length[:, 0] == 1)).any() else length
 
 
-def _begins_comment(chunk: Array, first: Array) -> Array:
-    """bool [line]: whether the lines whose first fields start at some places are comments."""
-    begins_comment = chunk[first] == HASH
-    if begins_comment.any():
-        after = np.minimum(first + 1, len(chunk) - 1)
-        begins_comment &= (chunk[after] <= SPACE) | (after == first)
-    return begins_comment
+def _rows(text: Text, layout: Layout) -> Iterator[list[bytes]]:
+    """The fields of each line."""
+    for number, line in text.lines():
+        if len(line) > LONGEST_LINE:
+            raise text.too_long(number, line)
+        text.refuse_control_characters(number, line)
+        row = _fields_of(line, layout.tabs)
+        if not row:
+            continue
+        if len(row) != layout.width:
+            between = "tabs" if layout.tabs else "white space"
+            message = f"Expected {layout.width} fields between {between}, as in the first line, got {len(row)}"
+            raise text.error(message, number, line)
+        for place in layout.columns.values():
+            if not row[place]:
+                raise text.error(f"Expected {layout.width} fields, got an empty one", number, line)
+            if (longest := len(row[place])) > LONGEST_ID:
+                message = f"Expected fields of at most {LONGEST_ID:,} bytes, got one of {longest:,}; shorten it"
+                raise text.error(message, number, line)
+        yield row
 
 
-def _between_tabs(text: Text, begin: int, stop: int, width: int) -> tuple[Array, Array]:
-    """Places [line, field] where fields start and end, relative to ``begin``, for one tab between them."""
-    chunk = text.buffer[begin:stop]
-    refuse_control_characters(text, begin, chunk)
-    end = np.append(np.flatnonzero((chunk == TAB) | (chunk == NEWLINE)), len(chunk))
-    start = np.concatenate([[0], end[:-1] + 1])
-    last_byte = np.minimum(end, len(chunk) - 1)
-    last = (chunk[last_byte] == NEWLINE) | (end == len(chunk))
-    # The end of a line may be CRLF.
-    end = end - (last & (chunk[np.maximum(end - 1, 0)] == 13))
-    first = np.concatenate([[True], last[:-1]])
-    empty_line = first & last & (end == start)
-    start, end, first = start[~empty_line], end[~empty_line], first[~empty_line]
-    line = np.cumsum(first) - 1
-    count = np.bincount(line, minlength=0)
-    bad = np.flatnonzero(count != width)
-    if len(bad):
-        raise text.error(_expected(width, int(count[bad[0]]), "tabs"), begin + int(end[np.searchsorted(line, bad[0])]))
-    return start.reshape(-1, width), end.reshape(-1, width)
+def _fields_of(line: bytes, tabs: bool) -> list[bytes]:
+    """The fields of a line; none if it is blank, or a comment between white space."""
+    if tabs:
+        return (line := line.removesuffix(b"\r")).split(b"\t") if line else []
+    row = line.split()
+    return [] if row[:1] == [b"#"] else row
 
 
-def _expected(width: int, count: int, between: str = "white space") -> str:
-    return f"Expected {width} fields between {between}, as in the first line, got {count}"
-
-
-def refuse_control_characters(text: Text, begin: int, chunk: Array) -> None:
-    """Raise ReadingError if a piece of a text, which begins at ``begin``, has a control character."""
-    # Below the tab, or between the carriage return and the blank: there the difference in uint8 is small.
-    bad = (chunk < TAB) | (chunk - np.uint8(14) < SPACE - 14)
-    if bad.any():
-        place = int(bad.argmax())
-        raise text.error(f"Expected text, got the control character {int(chunk[place]):#04x}", begin + place)
-
-
-def numbers(text: Text, column: TextIds, what: str) -> Array:
+def numbers(column: TextIds, what: str, error: RowError) -> Array:
     """Parse a column of decimal numbers: float64 [row], each the nearest to its text, in their order.
 
     Args:
-        text: the text of the column, for messages.
-        column: the places of the numbers.
+        column: the texts of the numbers.
         what: the name of the column, for messages.
+        error: returns the error of a row.
 
     Raises:
         ReadingError: a field is not a number, or is NaN.
     """
     values = np.empty(len(column), dtype=np.float64)
-    for start in range(0, len(column), CHUNK // 8):
-        part = slice(start, start + CHUNK // 8)
-        parsed = _parsed(column.take(part))
-        progress[:] = [(text.name, int(column.start[part][-1]), text.end)]
-        values[part] = np.nan if parsed is None else parsed
-    progress.clear()
+    for part in blocks(len(column)):
+        values[part] = _parsed(column.take(part))
     if np.isnan(values).any():
         for row, key in enumerate(column.to_keys()):
             if not _NUMBER.fullmatch(key):
                 got = key[:50].decode("utf-8", "backslashreplace")
-                raise text.error(f"Expected {what} to be a number, got {got!r}", int(column.start[row]))
+                raise error(f"Expected {what} to be a number, got {got!r}", row)
     keep_order(values, lambda rows: [Decimal(key.decode().strip()) for key in column.take(rows).to_keys()])
     return values
 
 
-def _parsed(column: TextIds) -> Array | None:
-    """The numbers of a column; None if a field is none."""
+def _parsed(column: TextIds) -> Array | float:
+    """The numbers of a column; NaN if a field is none."""
     width = -(-int(column.length.max()) // 8)
     if width * 8 > WIDE:
         keys = column.to_keys()
-        return np.array([float(key) for key in keys]) if all(map(_NUMBER.fullmatch, keys)) else None
+        return np.array([float(key) for key in keys]) if all(map(_NUMBER.fullmatch, keys)) else np.nan
     fixed = np.zeros((len(column), width), dtype="<u8")
     for number in range(width):
         rows = np.flatnonzero(column.length > 8 * number)
         fixed[rows, number] = column.take(rows).words(number)
     # Python's float, which numpy calls, takes underscores between digits.
     if (fixed.view(np.uint8) == ord("_")).any():
-        return None
+        return np.nan
     try:
         return fixed.view(f"S{8 * width}").ravel().astype(np.float64)
     except ValueError:
-        return None
+        return np.nan
 
 
-# How files of other compressions begin, and what decompresses them.
-OTHERS = {
-    b"\x04\x22\x4d\x18": "lz4 -d",
-    b"\x28\xb5\x2f\xfd": "zstd -d",
-    b"BZh91AY&SY": "bzip2 -d",
-    b"\xfd7zXZ\0": "xz -d",
-    b"PK\x03\x04": "unzip",
+# ---- the content of files --------------------------------------------------------------------------------------------
+
+#: how compressed files begin: the module that opens them, and the command for those that have none
+COMPRESSED = {
+    rb"\x1f\x8b": ("gzip", "gzip -d"),
+    rb"BZh[1-9]1AY&SY": ("bz2", "bzip2 -d"),
+    rb"\xfd7zXZ\0": ("lzma", "xz -d"),
+    rb"\x04\x22\x4d\x18": ("lz4.frame", "lz4 -d"),
+    rb"\x28\xb5\x2f\xfd": ("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd", "zstd -d"),
+    rb"PK\x03\x04": ("", "unzip"),
 }
-# Columns of files without a header, by the number of fields: query, document, score or grade, and subtopic.
-RUN_FIELDS = {5: (0, 2, 4), 6: (0, 2, 4)}
-QRELS_FIELDS = {2: (0, 1), 4: (0, 2, 3, 1)}
+
+
+@contextlib.contextmanager
+def opened(source: Any) -> Iterator[tuple[IO[bytes], str, tuple[str, str] | None]]:
+    """The bytes of a path, of "-" (standard input) or of an open file; its name; its row of :data:`COMPRESSED`."""
+    with contextlib.ExitStack() as stack:
+        file: Any
+        if isinstance(source, str) and source == "-":
+            file, name = sys.stdin.buffer, "<stdin>"
+        elif hasattr(source, "read"):
+            data, name = source.read(), str(getattr(source, "name", f"<{type(source).__name__}>"))
+            file = io.BytesIO(data.encode() if isinstance(data, str) else data)
+        else:
+            file, name = stack.enter_context(Path(source).open("rb")), str(Path(source))
+        file = file if hasattr(file, "peek") else io.BufferedReader(file)
+        packed = next((found for start, found in COMPRESSED.items() if re.match(start, file.peek(10)[:10])), None)
+        if packed and not (packed[0] and installed(packed[0])):
+            way_out = f"decompress it with {packed[1]}"
+            raise ReadingError(f"Expected text or gzip, got another compression; {way_out}", name)
+        yield file, name, packed
+
+
+@contextlib.contextmanager
+def decompressed(file: IO[bytes], packed: tuple[str, str], name: str) -> Iterator[IO[bytes]]:
+    """The content of a compressed file; raises ReadingError if it is not a whole one."""
+    try:
+        with imported(packed[0]).open(file, "rb") as stream:
+            yield stream
+    except ReadingError:
+        raise
+    except Exception as error:  # each module has its own
+        raise ReadingError(f"Expected a whole {packed[1].split()[0]} file, got one with: {error}", name) from error
 
 
 def open_text(source: Any, value: str, expansion: int) -> Text:
     """The content of a path, of "-" (standard input) or of an open file, decompressed, without a byte order mark.
 
     Raises:
-        ReadingError: it is empty, in UTF-16, of another compression, or not a whole gzip file; or it has more than
-            ``expansion`` times the size of its file.
+        ReadingError: it is empty, in UTF-16, or not a whole compressed file; or it has more than ``expansion`` times
+            the size of its file.
     """
-    text = _content(source)
-    if text.buffer[:2].tobytes() != b"\x1f\x8b":
-        return without_mark(text)
-    data, most = bytearray(), max(EXPANDED, expansion * text.end)
-    try:
-        with gzip.open(io.BytesIO(text.buffer[: text.end].data)) as stream:  # a gzip file can have several parts
-            while piece := stream.read(CHUNK):
-                data += piece
-                if len(data) > most:
-                    raise ReadingError(
-                        f"Expected a gzip file of at most {most:,} bytes, decompressed, got a larger one; if you trust"
-                        f" it, {names.reading_with(value, f'expansion={ANY_EXPANSION}')}",
-                        text.name,
-                    )
-    except (OSError, EOFError, zlib.error) as error:
-        raise ReadingError(f"Expected a whole gzip file, got one with: {error}", text.name) from error
-    data += bytes(PADDING)
-    return without_mark(Text(text.name, np.frombuffer(data, np.uint8)))
+    with opened(source) as (file, name, packed):
+        data = file.read()
+    if packed is None:
+        return without_mark(data, name)
+    most, content = max(EXPANDED, expansion * len(data)), bytearray()
+    with decompressed(io.BytesIO(data), packed, name) as stream:
+        while piece := stream.read(PIECE):
+            content += piece
+            if len(content) > most:
+                kind, enough = packed[1].split()[0], ANY_EXPANSION if packed[0] == "gzip" else "..."
+                raise ReadingError(
+                    f"Expected a {kind} file of at most {most:,} bytes, decompressed, got a larger one; if you trust"
+                    f" it, {names.reading_with(value, f'expansion={enough}')}",
+                    name,
+                )
+    return without_mark(bytes(content), name)
 
 
-def without_mark(text: Text) -> Text:
-    """A text without its byte order mark and the blank lines at its beginning.
+def without_mark(data: bytes, name: str, first_line: int = 1) -> Text:
+    """The text of a source without its byte order mark and the blank lines at its beginning.
 
     Raises:
-        ReadingError: it is empty, in UTF-16 or of another compression.
+        ReadingError: it is empty or in UTF-16.
     """
-    head = bytes(text.buffer[:10])
-    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise ReadingError("Expected text in UTF-8, got UTF-16; convert the file", text.name)
-    for start, call in OTHERS.items():
-        if head.startswith(start):
-            raise ReadingError(f"Expected text or gzip, got another compression; decompress it with {call}", text.name)
-    if head[:3] == b"\xef\xbb\xbf":
-        text = Text(text.name, text.buffer, 3)
-    if (first := _first_word(text)) == text.end:
-        raise ReadingError("Expected lines of text, got an empty file", text.name)
-    blank = bytes(text.buffer[text.begin : first])
-    return Text(text.name, text.buffer, text.begin + blank.rfind(b"\n") + 1, text.first_line + blank.count(b"\n"))
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise ReadingError("Expected text in UTF-8, got UTF-16; convert the file", name)
+    text = Text.of(data.removeprefix(b"\xef\xbb\xbf"), name, first_line)
+    if (first := text.first_word) == text.end:
+        raise ReadingError("Expected lines of text, got an empty file", name)
+    return text.from_place(text.padded.rfind(b"\n", 0, first) + 1)
 
 
-def is_blank(text: Text) -> bool:
-    """Whether a text has white space only."""
-    return _first_word(text) == text.end
+# ---- formats ---------------------------------------------------------------------------------------------------------
 
-
-def _first_word(text: Text) -> int:
-    """The place of the first byte that is not white space; the end if there is none."""
-    for place in range(text.begin, text.end, CHUNK):
-        stop = min(place + CHUNK, text.end)
-        if rest := bytes(text.buffer[place:stop]).lstrip():
-            return stop - len(rest)
-    return text.end
-
-
-def _content(source: Any) -> Text:
-    if isinstance(source, str) and source == "-":
-        return Text.of(sys.stdin.buffer.read(), "<stdin>")
-    if hasattr(source, "read"):
-        data = source.read()
-        name = str(getattr(source, "name", f"<{type(source).__name__}>"))
-        return Text.of(data.encode() if isinstance(data, str) else bytes(data), name)
-    path = Path(source)
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        buffer = np.zeros(size + PADDING, dtype=np.uint8)
-        read = file.readinto(memoryview(buffer)[:size])  # type: ignore[arg-type]
-        rest = file.read()  # a pipe has size 0, and a file can grow
-    if read == size and not rest:
-        return Text(str(path), buffer)
-    return Text.of(bytes(buffer[:read]) + rest, str(path))
-
-
-def parquet(text: Text, reading: Reading) -> Rows:
-    """Read the data frame of a parquet file, by the first library that is installed.
-
-    Raises:
-        ImportError: none is installed.
-        ReadingError: it is not a whole parquet file, or it has many times the size of its file.
-    """
-    by_polars = not installed("pyarrow.parquet") and installed("polars")
-    library = imported("polars") if by_polars else imported("pyarrow.parquet", instead="`pip install polars`")
-    file, most = io.BytesIO(bytes(text.buffer[text.begin : text.end])), max(EXPANDED, reading.expansion * text.end)
-    try:
-        if by_polars:  # which does not tell the sizes of compressed texts
-            rows, encoded = library.scan_parquet(file).select(library.len()).collect().item(), 0
-            columns = len(library.read_parquet_schema(file))
-        else:
-            metadata = library.read_metadata(file)
-            rows, columns = metadata.num_rows, metadata.num_columns
-            encoded = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
-        # Repeated values take few bytes of a file, but 8 bytes or more each in memory.
-        size = max(encoded, 8 * rows * columns)
-        frame = None if size > most else library.read_parquet(file) if by_polars else library.read_table(file)
-    except Exception as error:  # of either library, and of the file system below
-        raise ReadingError(f"Expected a whole parquet file, got one with: {error}", text.name) from error
-    if frame is None:
-        way_out = names.reading_with(reading.value, f"expansion={-(-size // text.end)}")
-        got = f"got {size:,}; if you trust it, {way_out}"
-        raise ReadingError(f"Expected a parquet file of at most {most:,} bytes, decompressed, {got}", text.name)
-    return names.of_frame(frame, reading.value, reading.columns, text.name)
+# Columns of files without a header, by the number of fields: query, document, score or grade, and subtopic.
+RUN_FIELDS = {5: (0, 2, 4), 6: (0, 2, 4)}
+QRELS_FIELDS = {2: (0, 1), 4: (0, 2, 3, 1)}
 
 
 def delimited(text: Text, reading: Reading, tabs: bool | None = None) -> Rows:
@@ -421,78 +412,107 @@ def delimited(text: Text, reading: Reading, tabs: bool | None = None) -> Rows:
     Raises:
         ReadingError: a line cannot be read, or the number of fields is none of a known format.
     """
-    text, value = _from_first_row(text), reading.value
-    line = text.first_line_bytes()
-    refuse_control_characters(text, text.begin, np.frombuffer(line, np.uint8))
-    width, columns, between_tabs = _header(text, reading, tabs)
-    by_tabs = between_tabs or len(line.rstrip().split(b"\t")) == width
-    if columns is None:
-        columns = _without_header(text, width, reading, by_tabs)
-    else:
+    layout = reading.layout or layout_of(text, reading, tabs)
+    text = text.from_first_row
+    if layout.header and reading.layout is None:
         text = text.after_first_line()
-    wanted = list(columns.values())
     try:
-        found = fields(text, wanted, width, between_tabs)
+        cut = fields(text, layout)
     except ReadingError:
-        if between_tabs or not by_tabs or (tabs is None and reading.format != "auto"):
+        if not layout.or_tabs:
             raise
-        found = fields(text, wanted, width, tabs=True)  # an id of a later line has a blank
-    cut = dict(zip(columns, found))
-    codes, queries = factorise(cut.pop("query"))  # the places of ten million queries take 80 MB
-    item, third, rank = cut["item"], cut.get(value, cut.get("rank")), cut.get("rank")
-    subtopic = subtopics_of(codes, cut.pop("subtopic", None))
-    what = value if value in cut else "rank"
-    values = names.relevant(len(item), text.name) if third is None else numbers(text, third, what)
-    if rank is not None:
-        values = _from_ranks(text, codes, rank, values) if third is rank else _beside_ranks(text, codes, rank, values)
+        layout = replace(layout, tabs=True)
+        cut = fields(text, layout)
 
     def error(message: str, row: int) -> ReadingError:
-        return text.error(message, int(item.start[row]))
+        return text.error_of_row(message, row, layout.tabs)
 
+    value, (codes, queries) = reading.value, factorise(cut["query"])
+    item, subtopic = cut["item"], subtopics_of(codes, cut.get("subtopic"))
+    what = value if value in cut else "rank"
+    values = numbers(cut[what], what, error) if what in cut else names.relevant(len(item), text.name)
+    if "rank" in cut and value not in cut:
+        values = _from_ranks(codes, values, error)
+    elif "rank" in cut:
+        _refuse_other_ranks(codes, cut["rank"], values, error, text.first_line == 1)
     return Rows(queries, codes, item, values, text.name, error, subtopic)
 
 
-def header_of(text: Text, reading: Reading, tabs: bool | None = None) -> tuple[bytes, int]:
-    """The line with the names of the columns, b"" if there is none, and the number of fields of a line."""
-    text = _from_first_row(text)
-    width, columns, _ = _header(text, reading, tabs)
-    return b"" if columns is None else text.first_line_bytes() + b"\n", width
+def _refuse_other_ranks(query: Array, column: TextIds, scores: Array, error: RowError, is_beginning: bool) -> None:
+    """Raise ReadingError if fields beside scores are no ranks. Judgments between tabs have four fields, too."""
+    try:
+        ranks = numbers(column, "rank", error)
+    except ReadingError:
+        ranks = np.full(len(column), -1.0)
+    order = np.argsort(query, kind="stable")
+    number, rank, score = query[order], ranks[order], scores[order]
+    begins = np.diff(number, prepend=-1) != 0
+    wrong = np.where(begins, rank > 1, (rank <= np.roll(rank, 1)) | (score > np.roll(score, 1)))
+    wrong[:1] &= is_beginning  # another piece of a file may begin within a query
+    wrong |= (rank < 0) | (rank != np.floor(rank))
+    if wrong.any():
+        raise error(
+            "Expected four fields between tabs to be query, document, rank from 1 and score, the best first, as ColBERT"
+            " writes them; exchange the judgments and the run, or read it by tr.read_run(source, columns={'query': 0,"
+            " 'item': 1, 'score': ...})",
+            int(order[wrong.argmax()]),
+        )
 
 
-def _from_first_row(text: Text) -> Text:
-    """A text without the blank lines and comments at its beginning."""
-    while text.begin < text.end and (not (line := text.first_line_bytes()).strip() or is_comment(line)):
-        text = text.after_first_line()
-    if text.begin == text.end:
-        raise ReadingError("Expected lines of text, got comments only", text.name)
-    return text
+def _from_ranks(query: Array, ranks: Array, error: RowError) -> Array:
+    """Scores that descend with the rank."""
+    order = np.lexsort((ranks, query))
+    wrong = (ranks != np.floor(ranks)) | (ranks < 0)
+    wrong[order[1:]] |= (np.diff(query[order]) == 0) & (np.diff(ranks[order]) == 0)
+    if wrong.any():
+        raise error(
+            "Expected the third field to be a rank, each once for a query; if it is a score, read it by"
+            " tr.read_run(source, columns={'query': 0, 'item': 1, 'score': 2})",
+            int(wrong.argmax()),
+        )
+    return -ranks
 
 
-def _header(text: Text, reading: Reading, tabs: bool | None) -> tuple[int, dict[str, int] | None, bool]:
-    """The number of fields of the first line; the columns that they name, if they do; whether tabs separate them."""
-    line, value, chosen = text.first_line_bytes(), reading.value, reading.columns
+def layout_of(text: Text, reading: Reading, tabs: bool | None = None) -> Layout:
+    """The layout of a file, by its first line that is neither blank nor a comment.
+
+    Raises:
+        ReadingError: it is none of a known format.
+    """
+    text, value = text.from_first_row, reading.value
+    line = text.first_line_bytes()
+    text.refuse_control_characters(text.first_line, line)
     by_tabs = line.decode("utf-8", "backslashreplace").split("\t")
     # between white space of ASCII; str.split would cut at other blanks too
     by_blanks = [field.decode("utf-8", "backslashreplace") for field in line.split()]
-    asked = list(names.chosen_columns(chosen, value).values())
-    named = any(isinstance(column, str) for column in asked)
-    for header, between_tabs in ((by_tabs, True), (by_blanks, False)):
-        if between_tabs and len(header) == 1:
-            continue
-        try:
-            columns = names.find_columns(chosen, header, value, text.name)
-        except ReadingError:
-            continue
-        if not asked or named:
-            return len(header), columns, between_tabs
-    if named:
-        names.find_columns(chosen, by_tabs if len(by_tabs) > 1 else by_blanks, value, text.name)
-    if tabs is None:
-        tabs = reading.format == "auto" and _has_blanks_in_fields(line.strip(), text, value)
-    return len(by_tabs if tabs else by_blanks), None, tabs
+    asked = names.chosen_columns(reading.columns, value)
+    named = any(isinstance(column, str) for column in asked.values())
+
+    def error(message: str) -> ReadingError:
+        return text.error(message, text.first_line, line)
+
+    layout = None
+    for header, is_tabs in ((by_tabs, True), (by_blanks, False)):
+        if layout is None and (named or not asked) and len(header) > is_tabs:
+            with contextlib.suppress(ReadingError):
+                columns = names.find_columns(reading.columns, header, value, text.name)
+                layout = Layout(len(header), columns, is_tabs, header=True)
+    if layout is None:
+        if named:
+            names.find_columns(reading.columns, by_tabs if len(by_tabs) > 1 else by_blanks, value, text.name)
+        if tabs is None and reading.format == "auto":
+            is_tabs = _has_blanks_in_fields(line.strip(), value, error)
+        else:
+            is_tabs = bool(tabs)
+        width = len(by_tabs if is_tabs else by_blanks)
+        fits_tabs = is_tabs or len(line.rstrip().split(b"\t")) == width
+        columns = _numbered(asked, width, value, error) if asked else _usual(width, value, fits_tabs, error)
+        layout = Layout(width, columns, is_tabs)
+    or_tabs = not layout.tabs and bool(tabs or reading.format == "auto")
+    return replace(layout, or_tabs=or_tabs and len(line.rstrip().split(b"\t")) == layout.width)
 
 
-def _has_blanks_in_fields(line: bytes, text: Text, value: str) -> bool:
+def _has_blanks_in_fields(line: bytes, value: str, error: Callable[[str], ReadingError]) -> bool:
     """Whether the fields of a line are between tabs, and have blanks: there are as many as a known format has.
 
     Raises:
@@ -507,28 +527,28 @@ def _has_blanks_in_fields(line: bytes, text: Text, value: str) -> bool:
         return True
     if second == b"0" and len(by_tabs) > 2:
         way_out = names.reading_with(value, "format='tsv'")
-        raise text.error(
-            f"Expected fields between tabs or between blanks, got both; use one of them, or {way_out} or 'trec'",
-            text.begin,
+        raise error(
+            f"Expected fields between tabs or between blanks, got both; use one of them, or {way_out} or 'trec'"
         )
     return False
 
 
-def _without_header(text: Text, width: int, reading: Reading, by_tabs: bool) -> dict[str, int]:
+def _numbered(asked: dict[str, Any], width: int, value: str, error: Callable[[str], ReadingError]) -> dict[str, int]:
+    """The columns of a file without a header that the user numbers."""
+    known = {"query", "item", "rank" if "rank" in asked else value}
+    if set(asked) - {"subtopic"} != known and (value, set(asked)) != ("grade", {"query", "item"}):
+        raise ValueError(f"Expected columns to number query, item and {value}, got {asked!r}")
+    if not all(isinstance(number, int) and 0 <= number < width for number in asked.values()):
+        raise error(f"Expected columns to be numbers from 0 to {width - 1}, got {asked}")
+    return asked
+
+
+def _usual(width: int, value: str, fits_tabs: bool, error: Callable[[str], ReadingError]) -> dict[str, int]:
     """The columns of a file without a header, by its number of fields."""
-    value = reading.value
-    asked = names.chosen_columns(reading.columns, value)
-    if asked:
-        known = {"query", "item", "rank" if "rank" in asked else value}
-        if set(asked) - {"subtopic"} != known and (value, set(asked)) != ("grade", {"query", "item"}):
-            raise ValueError(f"Expected columns to number query, item and {value}, got {dict(asked)!r}")
-        if not all(isinstance(number, int) and 0 <= number < width for number in asked.values()):
-            raise text.error(f"Expected columns to be numbers from 0 to {width - 1}, got {asked}", text.begin)
-        return asked
     usual = (RUN_FIELDS if value == "score" else QRELS_FIELDS).get(width)
-    if usual is None and width == 3 and by_tabs:
+    if usual is None and width == 3 and fits_tabs:
         return {"query": 0, "item": 1, "rank" if value == "score" else value: 2}  # MS MARCO has ranks
-    if width == 4 and by_tabs and value == "score":
+    if width == 4 and fits_tabs and value == "score":
         return {"query": 0, "item": 1, "rank": 2, "score": 3}  # ColBERT
     if usual is None:
         form = "query Q0 document rank score tag" if value == "score" else "query 0 document grade"
@@ -537,16 +557,8 @@ def _without_header(text: Text, width: int, reading: Reading, by_tabs: bool) -> 
             way_out += ", or exchange the judgments and the run"
         if width == 1:
             way_out = "separate the fields by blanks, tabs or commas"
-        raise text.error(f"Expected fields like '{form}', got {width}; {way_out}", text.begin)
+        raise error(f"Expected fields like '{form}', got {width}; {way_out}")
     return dict(zip(("query", "item", value, "subtopic"), usual))
-
-
-def is_comma_separated(text: Text) -> bool:
-    """Whether the first line has commas and no other separators, or several usual names of columns between commas."""
-    line = _from_first_row(text).first_line_bytes()
-    if b"," not in line or b"\t" in line:
-        return False
-    return len(line.split()) == 1 or sum(names.is_usual(field.strip(' "')) for field in decode(line).split(",")) > 1
 
 
 def comma_separated(text: Text, reading: Reading) -> Rows:
@@ -555,10 +567,10 @@ def comma_separated(text: Text, reading: Reading) -> Rows:
     Raises:
         ReadingError: a line cannot be read, or the first line names no columns and the user does not number them.
     """
-    text = _from_first_row(text)
+    text = text.from_first_row
     asked = names.chosen_columns(reading.columns, reading.value).values()
     numbered = bool(asked) and not any(isinstance(column, str) for column in asked)  # there is no header
-    rows = csv.reader(io.StringIO(decode(bytes(text.buffer[text.begin : text.end])), newline=""), strict=True)
+    rows = csv.reader(io.StringIO(decode(text.data), newline=""), strict=True)
     pieces, line = list[str](), 0
     try:
         for row in rows:
@@ -578,45 +590,12 @@ def comma_separated(text: Text, reading: Reading) -> Rows:
     return delimited(joined, Reading(reading.value), tabs=True)
 
 
-def _beside_ranks(text: Text, query: Array, column: TextIds, scores: Array) -> Array:
-    """The scores of a file with ranks. Judgments between tabs have four fields, too, and no ranks."""
-    try:
-        ranks = numbers(text, column, "rank")
-    except ReadingError:
-        ranks = np.full(len(column), -1.0)
-    order = np.argsort(query, kind="stable")
-    number, rank, score = query[order], ranks[order], scores[order]
-    begins = np.diff(number, prepend=-1) != 0
-    wrong = np.where(begins, rank > 1, (rank <= np.roll(rank, 1)) | (score > np.roll(score, 1)))
-    if text.first_line > 1:  # a piece of a file may begin within a query
-        wrong[:1] = False
-    wrong |= (rank < 0) | (rank != np.floor(rank))
-    if wrong.any():
-        raise text.error(
-            "Expected four fields between tabs to be query, document, rank from 1 and score, the best first, as ColBERT"
-            " writes them; exchange the judgments and the run, or read it by tr.read_run(source, columns={'query': 0,"
-            " 'item': 1, 'score': ...})",
-            int(column.start[order[wrong.argmax()]]),
-        )
-    return scores
-
-
-def _from_ranks(text: Text, query: Array, column: TextIds, ranks: Array) -> Array:
-    """Scores that descend with the rank."""
-    codes = query.astype(np.int64)
-    wrong = (ranks != np.floor(ranks)) | (ranks < 0) | (ranks > 2**31)
-    key = np.sort(codes[~wrong] << 32 | ranks[~wrong].astype(np.int64))
-    again = key[1:][key[1:] == key[:-1]]
-    if wrong.any() or len(again):
-        place = int(wrong.argmax())
-        if not wrong.any():
-            place = int(np.flatnonzero((codes << 32 | ranks.astype(np.int64)) == again[0])[1])
-        raise text.error(
-            "Expected the third field to be a rank, each once for a query; if it is a score, read it by"
-            " tr.read_run(source, columns={'query': 0, 'item': 1, 'score': 2})",
-            int(column.start[place]),
-        )
-    return -ranks
+def is_comma_separated(text: Text) -> bool:
+    """Whether the first line has commas and no other separators, or several usual names of columns between commas."""
+    line = text.from_first_row.first_line_bytes()
+    if b"," not in line or b"\t" in line:
+        return False
+    return len(line.split()) == 1 or sum(names.is_usual(field.strip(' "')) for field in decode(line).split(",")) > 1
 
 
 def is_json_lines(text: Text) -> bool:
@@ -633,16 +612,15 @@ def is_json_lines(text: Text) -> bool:
 def json_lines(text: Text, reading: Reading) -> Rows:
     """Read a file with one dictionary in each line."""
     rows, lines = [], []
-    for number, line in enumerate(bytes(text.buffer[text.begin : text.end]).split(b"\n"), text.first_line):
+    for number, line in text.lines():
         if len(line) > LONGEST_LINE:
-            raise Text.of(line, text.name, number).too_long(0)
+            raise text.too_long(number, line)
         if line.strip():
             rows.append(_loads(line, text.name, number))
-            lines.append((number, line))
+            lines.append((number, line.strip()))
 
     def error(message: str, row: int) -> ReadingError:
-        number, line = lines[row]
-        return ReadingError(message, text.name, number, line.decode("utf-8", "backslashreplace").strip())
+        return text.error(message, *lines[row])
 
     for row, values in enumerate(rows):
         if not isinstance(values, dict):
@@ -652,7 +630,7 @@ def json_lines(text: Text, reading: Reading) -> Rows:
 
 def json_tables(text: Text, reading: Reading) -> Content:
     """Read ``{query: {document: number}}``, MTEB's ``{subset: {split: {query: {document: score}}}}``, or rows."""
-    tables, value = _loads(bytes(text.buffer[text.begin : text.end]), text.name, None), reading.value
+    tables, value = _loads(text.data, text.name, None), reading.value
     rows = isinstance(tables, list) and all(isinstance(row, dict | list) for row in tables)
     if not rows and not isinstance(tables, dict):
         raise ReadingError(f"Expected {{query: {{document: number}}}} or rows, got {shown(tables)}", text.name)
@@ -703,6 +681,36 @@ def _loads(data: bytes, source: str, line: int | None) -> Any:
         raise ReadingError(f"Expected JSON, got {error}", source, number, text.strip()) from error
 
 
+def parquet(text: Text, reading: Reading) -> Rows:
+    """Read the data frame of a parquet file, by the first library that is installed.
+
+    Raises:
+        ImportError: none is installed.
+        ReadingError: it is not a whole parquet file, or it has many times the size of its file.
+    """
+    by_polars = not installed("pyarrow.parquet") and installed("polars")
+    library = imported("polars") if by_polars else imported("pyarrow.parquet", instead="`pip install polars`")
+    file, most = io.BytesIO(text.data), max(EXPANDED, reading.expansion * text.end)
+    try:
+        if by_polars:  # which does not tell the sizes of compressed texts
+            rows, encoded = library.scan_parquet(file).select(library.len()).collect().item(), 0
+            columns = len(library.read_parquet_schema(file))
+        else:
+            metadata = library.read_metadata(file)
+            rows, columns = metadata.num_rows, metadata.num_columns
+            encoded = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+        # Repeated values take few bytes of a file, but 8 bytes or more each in memory.
+        size = max(encoded, 8 * rows * columns)
+        frame = None if size > most else library.read_parquet(file) if by_polars else library.read_table(file)
+    except Exception as error:  # of either library, and of the file system below
+        raise ReadingError(f"Expected a whole parquet file, got one with: {error}", text.name) from error
+    if frame is None:
+        way_out = names.reading_with(reading.value, f"expansion={-(-size // text.end)}")
+        got = f"got {size:,}; if you trust it, {way_out}"
+        raise ReadingError(f"Expected a parquet file of at most {most:,} bytes, decompressed, {got}", text.name)
+    return names.of_frame(frame, reading.value, reading.columns, text.name)
+
+
 #: the rows of a source, or its dictionaries by query and its name
 Content = Rows | tuple[Mapping[Any, Any], str]
 #: a run to write: the documents of each query with their scores, the best first
@@ -718,8 +726,8 @@ class FileFormat:
     read: Callable[[Text, Reading], Content]
     #: whether a text is in this format; the last format of :data:`FORMATS` that recognises a text reads it
     recognises: Callable[[Text], bool] = lambda text: False
-    #: the line with the names of columns, b"" if there is none, and the number of fields; None = no file of lines
-    header: Callable[[Text, Reading], tuple[bytes, int]] | None = None
+    #: where the lines have their columns, None = each line names them; no function = not a file of lines
+    layout: Callable[[Text, Reading], Layout | None] | None = None
     #: the endings of files that are written in this format
     endings: Sequence[str] = ()
     write: Callable[[Ranked], Iterator[str]] | None = None
@@ -763,7 +771,7 @@ FORMATS: dict[Format, FileFormat] = {
         ' score, and a tag or none of a run; a line that begins with "# " is a comment',
         delimited,
         lambda text: True,
-        header_of,
+        layout_of,
         (".run", ".trec", ".txt"),
         _write_trec,
     ),
@@ -771,7 +779,7 @@ FORMATS: dict[Format, FileFormat] = {
         "fields between single tabs, which may have blanks, with a header as in BEIR; without one as those of trec;"
         " query, document, and grade or, as in MS MARCO, rank; or query, document, rank and score, as ColBERT writes",
         partial(delimited, tabs=True),
-        header=partial(header_of, tabs=True),
+        layout=partial(layout_of, tabs=True),
         endings=(".tsv",),
         write=_write_tsv,
     ),
@@ -792,11 +800,11 @@ FORMATS: dict[Format, FileFormat] = {
         "a dictionary of query, document and number in each line",
         json_lines,
         lambda text: text.starts_with(b"{") and is_json_lines(text),
-        lambda text, reading: (b"", 0),
+        lambda text, reading: None,
         (".jsonl",),
         _write_json_lines,
     ),
-    "parquet": FileFormat("a data frame", parquet, lambda text: bytes(text.buffer[:4]) == b"PAR1"),
+    "parquet": FileFormat("a data frame", parquet, lambda text: text.padded.startswith(b"PAR1")),
 }
 #: the functions that write a run, by the ending of its file
 WRITERS = {ending: known.write for known in FORMATS.values() if known.write for ending in known.endings}

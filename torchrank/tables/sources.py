@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
-import io
+import re
 import warnings
-import zlib
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, TypeVar, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 import numpy as np
 
@@ -31,9 +29,8 @@ T = TypeVar("T", bound=PairTable)
 LARGE, LARGE_COMPRESSED = 2**26, 2**24
 # Pieces that are read while something else is waited for.
 EARLY = 16
-# Bytes whose lines show how long lines are, and the longest mean length that makes pieces larger.
-SAMPLE, LONG = 2**16, 2**10
-GZIP, MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
+# Bytes of a line of a run, about, and the bytes that tell the format of a file.
+LINE, SAMPLE = 40, 2**16
 
 
 @with_hints
@@ -51,9 +48,9 @@ def read_qrels(
     Ids are kept as they are: text stays text ("007", "1e5", "NA"), integers stay integers.
 
     Args:
-        source: a path, "-" for standard input, or an open file, of which gzip is recognised; a data frame of pandas,
-            polars, pyarrow or another library that narwhals or the Arrow interface covers, or a dictionary of columns;
-            a dictionary ``{query: {document: grade}}``, which is not copied, so leave it unchanged, or ``{query:
+        source: a path, "-" for standard input, or an open file, also compressed; a data frame of pandas, polars,
+            pyarrow or another library with the Arrow interface or a method to_pandas, or a dictionary of columns; a
+            dictionary ``{query: {document: grade}}``, which is not copied, so leave it unchanged, or ``{query:
             [documents]}`` of relevant documents; an iterable or array of (query, document, grade) rows, of (query,
             subtopic, document, grade), or of (query, document), which have the grade 1; named tuples or dictionaries;
             ``Qrels`` of ranx, or another object whose ``to_dict()`` returns such a dictionary;
@@ -64,7 +61,7 @@ def read_qrels(
         format: the format of a file; "auto" = recognised by the content:
             FORMATS.
         duplicates: "error", or the grade to keep of a document that is given twice: "first", or "best", the largest.
-        expansion: how many times its size a gzip or parquet file of more than 64 MB may have, decompressed.
+        expansion: how many times its size a compressed or parquet file of more than 64 MB may have, decompressed.
 
     The grade of a document is the largest over its subtopics, which measures as :class:`AlphaNDCG` read one by one.
 
@@ -111,7 +108,7 @@ def read_run(
             expectations over their orders. None = "document", or the rule of a :class:`Run` that is the source.
         subset: the subset of MTEB's predictions, if there are several.
         split: the split of MTEB's predictions, if there are several.
-        expansion: how many times its size a gzip or parquet file of more than 64 MB may have, decompressed.
+        expansion: how many times its size a compressed or parquet file of more than 64 MB may have, decompressed.
 
     Raises:
         ReadingError: a line cannot be read, a score is NaN, a document occurs twice. It names source, line and text.
@@ -147,7 +144,7 @@ def stem(path: str | Path) -> str:
         'bm25'
     """
     name = Path(path).name
-    return name.removesuffix(".gz").rsplit(".", 1)[0] or name
+    return re.sub(r"\.(gz|bz2|xz|lz4|zst)$", "", name).rsplit(".", 1)[0] or name
 
 
 def _read(kind: type[T], source: Any, reading: files.Reading, duplicates: Duplicates) -> T:
@@ -251,7 +248,7 @@ def read_chunks(
     all queries. The rows of a query must be together; queries may be in any order.
 
     Args:
-        source: the path of a file of lines (TREC, tab-separated, JSON lines; gzip is recognised); or an iterable of
+        source: the path of a file of lines (TREC, tab-separated, JSON lines; also compressed); or an iterable of
             pieces of a run, each a source of :func:`torchrank.read_run`, e.g. of data frames or of lists of tuples. A
             query may be cut between two pieces.
         lines: number of lines of a chunk, about; a chunk has at least one whole query. Not used for pieces.
@@ -296,29 +293,18 @@ def of_large(source: Any, duplicates: Duplicates = "error") -> Chunks | None:
     """The chunks of a path, if it is a file of lines that needs much memory to be read as a whole; else None."""
     if not isinstance(source, str | Path) or not (path := Path(source)).is_file():
         return None
-    with path.open("rb") as file:
-        least = LARGE_COMPRESSED if file.read(2) == GZIP else LARGE
-    if path.stat().st_size < least:
+    with files.opened(path) as (_, _, packed):
+        if path.stat().st_size < (LARGE_COMPRESSED if packed else LARGE):
+            return None
+    try:
+        name = files.format_of(next(_texts(path, SAMPLE // LINE)), files.Reading("score"))
+    except ReadingError:  # reading it as a whole will say why
         return None
-    with _opened(path) as stream:
-        text = files.Text.of(stream.read(SAMPLE), str(path))
-    if files.is_blank(text):
-        return None
-    name = files.format_of(files.without_mark(text), files.Reading("score"))
-    if files.FORMATS[name].header is None:
-        return None
-    return replace(read_chunks(source, duplicates=duplicates), automatic=True)
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """The decompressed bytes of a file or of a pipe, which can be opened once only."""
-    with path.open("rb") as file:
-        if file.peek(2)[:2] != GZIP:
-            yield file
-            return
-        with gzip.open(file, "rb") as stream:
-            yield cast(IO[bytes], stream)
+    return (
+        None
+        if files.FORMATS[name].layout is None
+        else replace(read_chunks(source, duplicates=duplicates), automatic=True)
+    )
 
 
 # ---- pieces of files -------------------------------------------------------------------------------------------------
@@ -327,58 +313,40 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 def _pieces(path: Path, lines: int, reading: files.Reading) -> Iterator[Rows]:
     """The rows of pieces of about ``lines`` lines of a file, which may end within a query."""
     texts = _texts(path, lines)
-    if (first := next(texts, None)) is None:
-        return
-    name = files.format_of(first, reading)
-    read, header_of = files.FORMATS[name].read, files.FORMATS[name].header
-    if header_of is None:
+    first = next(texts)
+    known = files.FORMATS[name := files.format_of(first, reading)]
+    if known.layout is None:
         way_out = "pass an iterable of pieces of it to read_chunks"
         raise ReadingError(f"Expected a file of lines, got {name}; {way_out}", first.name)
-    header, width = header_of(first, reading)
-
-    def parse(piece: files.Text) -> Rows:
-        if header and piece is not first:
-            joined = np.concatenate([np.frombuffer(header, np.uint8), piece.buffer])
-            piece = files.Text(piece.name, joined, 0, piece.first_line - 1)
-        elif header_of(piece, reading)[1] != width:
-            raise piece.error(f"Expected {width} fields, as in the first line of the file", piece.begin)
-        return cast(Rows, read(piece, reading))
-
-    pieces = map(parse, chain([first], texts))
+    others = replace(reading, layout=known.layout(first, reading))
+    pieces = (known.read(text, reading if text is first else others) for text in chain([first], texts))
     with ThreadPoolExecutor(1) as pool:  # another thread reads the next piece while this one is evaluated
         following = pool.submit(next, pieces, None)
         while (rows := following.result()) is not None:
             following = pool.submit(next, pieces, None)
-            yield rows
+            yield cast(Rows, rows)
 
 
 def _texts(path: Path, lines: int) -> Iterator[files.Text]:
-    """Pieces of text that end with a line; the first one, and all that are not blank."""
-    name, number, rest, first = str(path), 1, b"", True
-    try:
-        with _opened(path) as stream:
-            sample = stream.read(SAMPLE)
-            size = max(1, lines * min(-(-len(sample) // max(1, sample.count(b"\n"))), LONG))
-            held = io.BytesIO(sample.removeprefix(MARK))  # a pipe cannot be read from its beginning again
-            more = b"\n"
-            while more:
-                more = held.read(size)
-                more += stream.read(size - len(more)) if len(more) < size else b""
-                cut = more.rfind(b"\n") + 1
-                if more and not cut:
-                    rest += more
-                    if len(rest) > files.LONGEST_LINE:
-                        raise files.Text.of(rest, name, number).too_long(0)
-                    continue
-                data = b"".join((rest, more[:cut], bytes(files.PADDING)))
-                rest = more[cut:]
-                text = files.Text(name, np.frombuffer(data, np.uint8), 0, number)
-                if not files.is_blank(text) or (first and not more):
-                    yield files.without_mark(text) if first else text
-                    first = False
-                number += data.count(b"\n")
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ReadingError(f"Expected a whole gzip file, got one with: {error}", name) from error
+    """Pieces of text that end with a line: the first one, and all others that are not blank."""
+    with contextlib.ExitStack() as stack:
+        stream, name, packed = stack.enter_context(files.opened(path))
+        if packed:
+            stream = stack.enter_context(files.decompressed(stream, packed, name))
+        number, rest, more, is_first = 1, bytearray(), b"\n", True
+        while more:
+            more = stream.read(lines * LINE)
+            cut = more.rfind(b"\n") + 1
+            if more and not cut:
+                rest += more
+                if len(rest) > files.LONGEST_LINE:
+                    raise files.Text.of(b"", name).too_long(number, bytes(rest))
+                continue
+            data, rest = bytes(rest) + more[:cut], bytearray(more[cut:])
+            if data.strip() or (is_first and not more):
+                yield files.without_mark(data, name, number) if is_first else files.Text.of(data, name, number)
+                is_first = False
+            number += data.count(b"\n")
 
 
 # ---- pieces to whole queries -----------------------------------------------------------------------------------------
@@ -404,8 +372,11 @@ def _complete_queries(pieces: Iterable[Rows]) -> Iterator[Rows]:
     seen: set[Hashable] = set()
     kinds: tuple[str, str] | None = None
     for rows in pieces:
-        starts, keys, empty = _queries(rows)
-        if len(starts):
+        starts: list[int] = np.flatnonzero(np.diff(rows.query, prepend=-1)).tolist()
+        names, numbers = rows.queries.to_keys(), rows.query[starts]
+        keys = [names[number] for number in numbers]
+        empty = np.setdiff1d(np.arange(len(names)), numbers)
+        if starts:
             piece_kinds = rows.queries.kind, rows.item.kind
             if kinds not in (None, piece_kinds) and "objects" not in (*piece_kinds, *(kinds or ())):
                 raise rows.error(
@@ -416,7 +387,7 @@ def _complete_queries(pieces: Iterable[Rows]) -> Iterator[Rows]:
             yield Rows(
                 rows.queries.take(empty), rows.query[:0], rows.item.take(np.arange(0)), rows.value[:0], "", rows.error
             )
-        if not len(starts):
+        if not starts:
             continue
         if held and keys[0] == last:
             stop = starts[1] if len(starts) > 1 else len(rows.value)
@@ -441,26 +412,16 @@ def _complete_queries(pieces: Iterable[Rows]) -> Iterator[Rows]:
         yield _joined(held)
 
 
-def _queries(rows: Rows) -> tuple[list[int], list[Hashable], np.ndarray]:
-    """Where each query begins, its key, and the numbers of the queries without rows."""
-    starts = np.flatnonzero(np.diff(rows.query, prepend=-1))
-    names = list(rows.queries.to_keys())
-    has_rows = np.zeros(len(names), dtype=bool)
-    has_rows[rows.query[starts]] = True
-    return starts.tolist(), [names[number] for number in rows.query[starts].tolist()], np.flatnonzero(~has_rows)
-
-
 def _cut(rows: Rows, start: int, stop: int) -> Rows:
     """Consecutive rows of whole queries."""
-    if (start, stop) == (0, len(rows.value)) and len(rows.queries) == np.count_nonzero(np.diff(rows.query, prepend=-1)):
-        return rows
     part: Any = np.arange(start, stop) if isinstance(rows.item, ObjectIds) else slice(start, stop)
     query = rows.query[start:stop]
     changes = np.diff(query, prepend=-1) != 0
+    queries, number = rows.queries.take(query[changes]), np.cumsum(changes, dtype=query.dtype) - 1
     error = rows.error
     return Rows(
-        rows.queries.take(query[changes]), np.cumsum(changes, dtype=query.dtype) - 1, rows.item.take(part),
-        rows.value[part], rows.source, lambda message, row: error(message, start + row),
+        queries, number, rows.item.take(part), rows.value[part], rows.source,
+        lambda message, row: error(message, start + row),
     )  # fmt: skip
 
 
