@@ -35,7 +35,7 @@ STAGES = {
     "rank_chunks": "rank",
     "rank_dense": "rank",
     "per_query": "measure",
-    "weighed": "reduce",
+    "settled": "reduce",
     "reduce": "reduce",
     "accumulate": "accumulate",
 }

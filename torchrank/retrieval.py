@@ -145,7 +145,8 @@ def _in_batch(compute: Callable[..., T]) -> Callable[..., T]:
 
     @functools.wraps(compute)
     def computed(self: Any) -> T:
-        return in_batch(self.device, sum(map(len, self._parts()[0])), compute, self)
+        with in_batch(self.device, sum(map(len, self._parts()[0]))):
+            return compute(self)
 
     return computed
 
@@ -189,7 +190,8 @@ class Retrieval(KeepsRows):
         """
         self._ranked = None
         _check(preds, target, indexes)
-        in_batch(preds.device, preds.numel(), self._update, preds, target, indexes)
+        with in_batch(preds.device, preds.numel()):
+            self._update(preds, target, indexes)
 
     def _update(self, preds: Tensor, target: Tensor, indexes: Tensor) -> None:
         rows = Rows(*(tensor_of(x).detach().flatten() for x in (preds, target, indexes)))

@@ -13,7 +13,6 @@ import torchrank as tr
 from tests.support.unread import leave_values_unread
 from torchrank.state import scoring, sums
 from torchrank.state.metric import narrowed
-from torchrank.state.scoring import Values
 from torchrank.state.sums import ExactSums
 
 NAN, INF = math.nan, math.inf
@@ -134,17 +133,6 @@ def test_a_wrong_state_is_told_in_words():
     ):
         with pytest.raises(ValueError, match=f"got {told}"):
             metric.merge_state({next(iter(metric.metric_state)): wrong})
-
-
-def test_values_of_some_queries_have_their_further_numbers():
-    numbers = torch.arange(15.0).view(3, 5)
-    measured = Values(numbers[:2], numbers[1:].to(torch.int8), numbers[:2], numbers[:2] + 1, (numbers, None), limit=1)
-    taken = measured.take(torch.tensor([4, 0]))
-    for name in ("values", "status", "weights"):
-        assert getattr(taken, name).equal(getattr(measured, name)[:, [4, 0]])
-    assert taken.errors.equal(measured.errors)
-    assert taken.extra[0].equal(numbers[:, [4, 0]])
-    assert taken.extra[1] is None
 
 
 def test_curves_of_rows_of_all_lengths_have_the_weights_of_their_queries():

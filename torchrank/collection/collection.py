@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import itertools
 import re
-from collections.abc import Iterable, KeysView, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, Unpack, get_args
 from urllib.parse import unquote
 
@@ -23,9 +26,9 @@ from torchrank.names.labels import KeyStyle, check_different, spell
 from torchrank.names.types import Array, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.metric import Measure, QueryMean, SummedMetric
-from torchrank.state.scoring import Values, score_batch
+from torchrank.state.scoring import score_batch
 from torchrank.state.sums import Estimate, Interval, Method, estimate_table
-from torchrank.state.synchronisation import JointReduction, WorkersDifferError
+from torchrank.state.synchronisation import State, WorkersDifferError, reduce_together
 from torchrank.state.waiting import Waiting
 
 
@@ -85,6 +88,15 @@ def _takes_values(metric: Metric) -> TypeGuard[Measure]:
     """Whether a metric may get its values in place of a batch. Other classes may change it before it is added."""
     cls: Any = type(metric)
     return cls.forward is Measure.forward and cls.update in (RankingMetric.update, ListMetric.update)
+
+
+@contextlib.contextmanager
+def _with_state(metric: Metric, reduced: State | ValueError | None) -> Iterator[None]:
+    """Context in which the state of a metric over all workers is known, if it was reduced together with others."""
+    if isinstance(reduced, ValueError):
+        raise reduced
+    with metric.reduced_to(reduced) if isinstance(metric, QueryMean) else contextlib.nullcontext():
+        yield
 
 
 class RankingCollection(MetricCollection):
@@ -240,19 +252,16 @@ class RankingCollection(MetricCollection):
 
     @with_options
     def _update_at_once(self, preds: Any, target: Any = None, **options: Unpack[Options]) -> None:
-        for metric, arguments, keywords in self._calls(Batch(preds, target, **options)):
-            if isinstance(metric, Measure) and isinstance(arguments[0], Values) and not metric.compute_on_cpu:
-                metric.count_update()
-                metric.accumulate(arguments[0])
-            else:
-                metric.update(*arguments, **keywords)
+        for call in self._calls(Batch(preds, target, **options)):
+            call()
 
     @with_options
     def _update_later(self, preds: Any, target: Any = None, **options: Unpack[Options]) -> None:
         """As :meth:`update`, for several batches in one, which count as updates already."""
         ours, batch = self._waiting.ranked, Batch(preds, target, **options)
-        for metric, result in zip(ours, score_batch(ours, batch, values=False)):
-            metric.accumulate(result)
+        found = score_batch(ours, batch, values=False)
+        for n, metric in enumerate(ours):
+            metric.accumulate(found, n)
 
     def _waiters(self) -> Sequence[Measure]:
         """The metrics, if batches can wait for all of them."""
@@ -270,8 +279,7 @@ class RankingCollection(MetricCollection):
     @with_options
     def forward(self, preds: Array | Ranking, target: Target | None = None, **options: Unpack[Options]) -> Results:
         """Add a batch and return its own values by key. Arguments of :meth:`update`."""
-        calls = self._calls(Batch(preds, target, **options))
-        values = [metric(*arguments, **keywords) for metric, arguments, keywords in calls]
+        values = [call() for call in self._calls(Batch(preds, target, **options), forward=True)]
         return self._shown(dict(zip(self._modules, values)))
 
     @eager
@@ -287,12 +295,14 @@ class RankingCollection(MetricCollection):
         """
         batch = Batch(preds, target, **options)
         members = {inner: m for inner, m in self._modules.items() if isinstance(m, RankingMetric | PerUserMetric)}
-        results = score_batch(list(members.values()), batch, total=False)
-        pairs = zip(members.items(), results)
-        return {self._set_name(inner): metric.scored(batch, result) for (inner, metric), result in pairs}
+        if not members:
+            return {}
+        found = score_batch(list(members.values()), batch, total=False)
+        named = enumerate(members.items())
+        return {self._set_name(inner): metric.scored(batch, found.of(n)) for n, (inner, metric) in named}
 
-    def _calls(self, batch: Batch) -> list[tuple[Metric, tuple[Any, ...], dict[str, Any]]]:
-        """Each metric with the arguments of its update. Our metrics get their values of one ranking of the batch.
+    def _calls(self, batch: Batch, forward: bool = False) -> list[Callable[[], Any]]:
+        """The update of each metric, or its ``forward``. Our metrics get their values of one ranking of the batch.
 
         If the batch does not fit one of them, an error is raised before any metric is updated.
         """
@@ -304,20 +314,23 @@ class RankingCollection(MetricCollection):
                     " leave it out of this collection"
                 )
         ours = list(filter(_takes_values, members))
-        results = iter(score_batch(ours, batch, values=False))
+        found: Any = score_batch(ours, batch, values=False) if ours else None
         # All others receive only the keywords that the user has passed.
         options = {key: x for key, x in {**batch.options, "weights": batch.weights}.items() if x is not None}
         others = Pointwise(batch.preds, batch.target, options)
-        calls: list[tuple[Metric, tuple[Any, ...], dict[str, Any]]] = []
+        calls: list[Callable[[], Any]] = []
+        number = itertools.count()
         for metric in members:
             if _takes_values(metric):
-                calls.append((metric, (next(results),), {}))
-            elif isinstance(metric, Measure):
+                add = metric.forward_scored if forward else metric.add_scored
+                calls.append(functools.partial(add, found, next(number)))
+                continue
+            if isinstance(metric, Measure):
                 taken = ("mask", "exclude", "repeats", "weights") if isinstance(metric, ListMetric) else options
-                chosen = {key: options[key] for key in taken if key in options}
-                calls.append((metric, (batch.preds, batch.target), chosen))
+                arguments, keywords = (batch.preds, batch.target), {x: options[x] for x in taken if x in options}
             else:
-                calls.append((metric, *others.arguments_of(metric)))
+                arguments, keywords = others.arguments_of(metric)
+            calls.append(functools.partial(metric if forward else metric.update, *arguments, **keywords))
         for metric in ours[:1]:
             metric.notice_cut(batch.indexes)
         return calls
@@ -331,7 +344,7 @@ class RankingCollection(MetricCollection):
         Raises:
             ValueError: a worker has met bad values. All metrics can be used further.
         """
-        series = JointReduction(self._unprefixed())
+        reduced = reduce_together(self._unprefixed())
         ours = {inner for inner, metric in self._modules.items() if isinstance(metric, QueryMean)}
         values: dict[str, Any] = {}
         raised: dict[str, ValueError] = {}
@@ -344,7 +357,8 @@ class RankingCollection(MetricCollection):
                     break
                 metric._computed = None  # a worker that returned a cached value would leave the others waiting
             try:
-                values[inner] = metric.compute_in(series) if isinstance(metric, QueryMean) else metric.compute()
+                with _with_state(metric, reduced.get(unquote(inner))):
+                    values[inner] = metric.compute()
             except ValueError as error:  # compute the other metrics first, or workers would get out of step
                 raised[inner] = error
         for inner in self._modules:
@@ -406,10 +420,12 @@ class RankingCollection(MetricCollection):
         return estimate_table(self._estimates(level, method), level, method=method)
 
     def _estimates(self, level: float, method: Method) -> dict[str, Estimate]:
-        series = JointReduction(self._unprefixed())
+        reduced, states = reduce_together(self._unprefixed()), {}
         ours = {inner: metric for inner, metric in self._modules.items() if isinstance(metric, QueryMean)}
         # Sorted, so that workers with another order of members call collectives in the same order.
-        states = {inner: ours[inner].of_all_workers(series) for inner in sorted(ours)}
+        for inner in sorted(ours):
+            with _with_state(ours[inner], reduced.get(unquote(inner))):
+                states[inner] = ours[inner].of_all_workers()
         return {self._set_name(inner): m.estimate_of(*states[inner], level, method) for inner, m in ours.items()}
 
     def _shown(self, values: dict[str, Any]) -> Results:

@@ -74,8 +74,8 @@ _ENGINES: dict[Strategy, Callable[[Plan, Need], Iterator[Ranking]]] = {
 def rank_whole(layout: Layout, need: Need = ALL) -> Ranking:
     """Rank a whole batch. Flat rows get entries of relevant candidates only, unless others are needed."""
     work: Callable[[Any, Need], Ranking] = _rank_rows if isinstance(layout, FlatRows) else _rank_narrow
-    with autocast_off(layout.errors.device):
-        return in_batch(layout.errors.device, layout.size, work, layout, need)
+    with autocast_off(layout.errors.device), in_batch(layout.errors.device, layout.size):
+        return work(layout, need)
 
 
 def _rank_rows(layout: FlatRows, need: Need) -> Ranking:

@@ -12,8 +12,8 @@ import functools
 import math
 import os
 import time
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 import torch
 
@@ -63,10 +63,6 @@ def _own() -> int:
     return max(1, running)
 
 
-P = ParamSpec("P")
-
-R = TypeVar("R")
-
 # torch cuts an operation into pieces if it has more elements than this.
 GRAIN = 2**15
 
@@ -80,21 +76,24 @@ def keep_number_of_threads(keep: bool) -> None:
     _flexible = not keep
 
 
-def in_batch(device: torch.device, size: int, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Return ``work(*args)``, with fewer threads of torch if fewer cores are free.
+def in_batch(device: torch.device, size: int) -> AbstractContextManager[None]:
+    """Context of a batch, with fewer threads of torch if fewer cores are free.
 
     Args:
         device: the device of the batch. Accelerators need no threads.
         size: number of elements of the batch. Operations with few elements are not cut into pieces.
-        work: the function.
-        *args: its arguments.
-        **kwargs: its keyword arguments.
     """
     number = torch.get_num_threads()
     if device.type != "cpu" or size <= GRAIN or number < 2 or not _flexible or (free := free_cores()) >= number:
-        return work(*args, **kwargs)
-    torch.set_num_threads(max(1, int(free)))
+        return contextlib.nullcontext()
+    return _with_threads(max(1, int(free)))
+
+
+@contextlib.contextmanager
+def _with_threads(fewer: int) -> Iterator[None]:
+    number = torch.get_num_threads()
+    torch.set_num_threads(fewer)
     try:
-        return work(*args, **kwargs)
+        yield
     finally:
         torch.set_num_threads(number)

@@ -231,9 +231,8 @@ class RankingMetric(Measure):
         rows = decided_by_ties.nonzero().squeeze(-1)
         if len(rows):
             parts.append(replace(self._over_ties(ranking.take(rows), quantity_of(relative)[0]), queries=rows))
-        joined = Values.join([Values.stack([values], values.queries) for values in parts])
         errors = self.errors(ranking) if self.validate_args else torch.zeros_like(ranking.errors)
-        return replace(joined.each()[0], errors=errors)
+        return replace(Values.join(parts), errors=errors)
 
     def _copy(self, **changes: Any) -> Self:
         """A copy of the measure with other arguments, used for its formula only."""
@@ -377,11 +376,8 @@ class RankingMetric(Measure):
             ValueError: shapes do not fit together, or lists are too long for ``unjudged="lower"`` or "upper". Bad
                 values are counted and raise in :meth:`compute`.
         """
-        if isinstance(preds, Values):  # of a collection, which has scored the batch for all of its metrics
-            self.accumulate(preds)
-            return
         batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
-        self.accumulate(score_batch([self], batch, values=False)[0])
+        self.accumulate(score_batch([self], batch, values=False))
         if indexes is not None:
             self.notice_cut(batch.indexes)
 

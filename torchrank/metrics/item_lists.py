@@ -25,7 +25,7 @@ from torchrank.names.parameters import derived, fixed, integer, number, one_of, 
 from torchrank.names.types import Aggregation, Array, Pairs, Repeats, Target, call_of
 from torchrank.ranking.ranking import run_starts
 from torchrank.state.metric import Measure
-from torchrank.state.scoring import Status, Values, score_batch
+from torchrank.state.scoring import Values, score_batch
 from torchrank.state.sums import Sum
 from torchrank.state.waiting import bulk
 
@@ -194,7 +194,7 @@ class ListMetric(Measure):
 
     #: every measure by its name
     registry: ClassVar[dict[str, type[ListMetric]]] = {}
-    takes_lists = True
+    takes_lists, leaves_out_empty_lists = True, False
     #: whether the measure compares lists with targets
     needs_target: ClassVar[bool] = False
     #: whether the measure reads lists with repeated ids as they are
@@ -280,11 +280,8 @@ class ListMetric(Measure):
             TypeError: ``preds`` is not a tensor of integer ids.
             ValueError: shapes do not fit together. Bad values are counted and raise in :meth:`compute`.
         """
-        if isinstance(preds, Values):  # of a collection, which has scored the batch for all of its metrics
-            self.accumulate(preds)
-            return
         batch = Batch(preds, target, weights, mask, exclude=exclude, repeats=repeats)
-        self.accumulate(score_batch([self], batch, values=False)[0])
+        self.accumulate(score_batch([self], batch, values=False))
 
     def per_query(self, batch: Batch) -> Values:
         """The values of the lists of a batch. Its weights are not read."""
@@ -292,8 +289,8 @@ class ListMetric(Measure):
         check_tensor(preds, "preds", f"integer ids [query, position] for {self.label}")
         if batch.groups is not None:
             raise ValueError(f"Expected no groups for {self.label}, which reads items; update it by itself")
-        with torch.no_grad():
-            return Values.stack([in_batch(preds.device, preds.numel(), self._per_query, batch)])
+        with torch.no_grad(), in_batch(preds.device, preds.numel()):
+            return self._per_query(batch)
 
     def _per_query(self, batch: Batch) -> Values:
         preds = batch.preds
@@ -302,7 +299,6 @@ class ListMetric(Measure):
         step = max(1, BLOCK // elements)  # bounds the temporary memory
         values = torch.cat([self.measure(lists.rows(n, n + step)) for n in range(0, max(1, queries), step)])
         empty = self.empty(lists)
-        values = torch.where(empty, float("nan"), values)
         errors = errors if self.validate_args else torch.zeros_like(errors)
         extra = lists if self.num_extra_sums else None
         return Values(
@@ -312,7 +308,6 @@ class ListMetric(Measure):
             self.weight(lists),
             extra,
             ignored=lists.ignored,
-            limit=Status.EMPTY,
         )
 
     def recommended(self, preds: Any, target: Any, mask: Any, exclude: Any, repeats: str) -> tuple[Recommended, Tensor]:

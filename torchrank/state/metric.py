@@ -39,7 +39,7 @@ from torchrank.names.types import EmptyAction
 from torchrank.ranking.intervals import only
 from torchrank.state.scoring import Status, Values, score_batch
 from torchrank.state.sums import AGGREGATIONS, MEANS, Estimate, Interval, Mean, Method, Sum, aggregate, from_sums
-from torchrank.state.synchronisation import JointReduction, appended, gather_rows
+from torchrank.state.synchronisation import State, all_reduce, appended, gather_rows
 from torchrank.state.waiting import LOCK, Waiting
 
 #: types whose values torch.nn.Module does not register
@@ -688,8 +688,8 @@ class QueryMean(SummedMetric):
         self.validate_args = validate_args
         # The sums that were read last, of all workers.
         self._read: Tensor | None = None
-        # The reduction of the series of computes in progress.
-        self._series: JointReduction | None = None
+        # The state over all workers, while a collection that has reduced it computes.
+        self._over_workers: State | None = None
 
     def name_state(self, name: str, num_extra: int) -> None:
         """Add empty states under a name that no other metric has, with room for ``num_extra`` further sums."""
@@ -714,16 +714,32 @@ class QueryMean(SummedMetric):
 
     # ---- add, compute ------------------------------------------------------------------------------------------
 
-    def accumulate(self, result: Values) -> None:
-        """Add the sums, and if they are kept the values, of one batch."""
-        if self.keeps_values:
-            values = torch.where(result.kinds[2], result.values, float("nan"))
-            more = [torch.stack([values, result.final_weights], dim=-1).detach()]
+    def accumulate(self, found: Values, n: int = 0) -> None:
+        """Add the sums, and if they are kept the values, of a batch, which was scored for this metric as the n-th."""
+        assert found.sums is not None
         name = f"{self._state}:sums"
         with LOCK:
-            vars(self)[name] = state.add(getattr(self, name), result.sums)
+            vars(self)[name] = state.add(getattr(self, name), found.sums[n])
             if self.keeps_values:
-                self._set("values", appended(self.rows or [], more))
+                own = found.of(n)
+                values = torch.where(own.kinds[2], own.values, float("nan"))
+                self._set("values", appended(self.rows or [], [torch.stack([values, own.final_weights], dim=-1)]))
+                if self.compute_on_cpu:
+                    self._move_list_states_to_cpu()
+
+    def add_scored(self, found: Values, n: int) -> None:
+        """As ``update``, with the values of a batch that was scored for several metrics, of which this is the n-th."""
+        self.count_update()
+        self.accumulate(found, n)
+
+    def forward_scored(self, found: Values, n: int) -> Any:
+        """As ``forward``, with the values of a batch, see :meth:`add_scored`."""
+        update = vars(self)["update"]
+        vars(self)["update"] = lambda: self.add_scored(found, n)
+        try:
+            return self()
+        finally:
+            vars(self)["update"] = update
 
     def compute(self) -> Tensor:
         """The aggregate of all queries, of all workers, unlike :attr:`standard_error` and :attr:`num_queries`.
@@ -739,10 +755,8 @@ class QueryMean(SummedMetric):
         """
         self._read = sums = state.read(self.sums)
         self._errors = sums[Sum.ERRORS : state.SIZE]
-        rows = None
-        if self.rows is not None:
-            rows = torch.cat([sums.new_empty((0, 2)), *(row.to(sums) for row in self.rows)])
-        return self._narrow(torch.where(self._errors.sum() > 0, float("nan"), self.value_of(sums, rows)))
+        value = self.value_of(sums, self._joined_rows())
+        return self._narrow(torch.where(self._errors.sum() > 0, float("nan"), value))
 
     def raise_errors(self) -> None:
         super().raise_errors()
@@ -922,16 +936,14 @@ class QueryMean(SummedMetric):
         self.raise_errors()
         return state.estimate(self, sums, rows, level, method)
 
-    def of_all_workers(self, series: JointReduction | None = None) -> tuple[Tensor, Tensor | None]:
+    def of_all_workers(self) -> tuple[Tensor, Tensor | None]:
         """The sums [SIZE] of all workers, and their per-query (value, weight) [query, 2] if these are kept."""
-        self._series = series
-        try:
-            with self.over_all_workers():
-                sums = state.read(self.sums)
-                parts = None if self.rows is None else [row.to(sums) for row in self.rows]
-                return sums, None if parts is None else torch.cat([sums.new_empty((0, 2)), *parts])
-        finally:
-            self._series = None
+        with self.over_all_workers():
+            return state.read(self.sums), self._joined_rows()
+
+    def _joined_rows(self) -> Tensor | None:
+        sums = state.read(self.sums)
+        return None if self.rows is None else torch.cat([sums.new_empty((0, 2)), *(row.to(sums) for row in self.rows)])
 
     # ---- torchmetrics' contract ----------------------------------------------------------------------------------
 
@@ -947,36 +959,34 @@ class QueryMean(SummedMetric):
 
         return computed
 
-    def compute_in(self, series: JointReduction) -> Any:
-        """:meth:`compute` in a series with other metrics, which share one reduction."""
-        self._series = series
+    @contextlib.contextmanager
+    def reduced_to(self, over_workers: State | None) -> Iterator[None]:
+        """Context in which the state over all workers is one that a collection has reduced; None = it is unknown."""
+        self._over_workers = over_workers
         try:
-            return self.compute()
+            yield
         finally:
-            self._series = None
+            self._over_workers = None
 
     def _sync_dist(self, dist_sync_fn: Callable = gather_all_tensors, process_group: Any = None) -> None:
         if dist_sync_fn is not gather_all_tensors:  # a function of the user, which gathers one tensor at a time
-            if self.rows is not None:
-                parts = [row.to(self.sums) for row in self.rows]
-                self._set("values", [torch.cat([self.sums.new_empty((0, 2)), *parts])])
+            if (rows := self._joined_rows()) is not None:
+                self._set("values", [rows])
             super()._sync_dist(dist_sync_fn, process_group)
             if self.rows is not None:
                 self._set("values", [getattr(self, f"{self._state}:values")])
             return
-        # In forward the other metrics have not received this batch yet, so this one is reduced alone.
-        series = self._series if self._series is not None and self._should_unsync else JointReduction({})
-        sums, rows = series.reduce(self, process_group or self.process_group)
+        name, found = self.definition_name, self._over_workers
+        sums, parts = found or all_reduce({name: self}, process_group or self.process_group)[name]
         self._set("sums", sums)
-        if rows is not None:
-            self._set("values", rows)
+        if parts is not None:
+            self._set("values", parts)
 
     def restored(self, x: Tensor) -> Tensor:
         return super().restored(state.current(x, self.sums.shape[-1]))
 
     def __getstate__(self) -> dict[str, Any]:
-        # A reduction holds all its metrics, and a copy of one metric must not contain the others.
-        return {**super().__getstate__(), "_series": None, "_errors": None, "_read": None}
+        return {**super().__getstate__(), "_over_workers": None, "_errors": None, "_read": None}
 
 
 class Measure(QueryMean):
@@ -1123,7 +1133,7 @@ class Measure(QueryMean):
         """
 
         def of(part: Batch) -> Values:
-            return score_batch([self], part, total=False)[0]
+            return score_batch([self], part, total=False).of(0)
 
         of_state, now = self._fractions, self._fractions
         if result is None:

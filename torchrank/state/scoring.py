@@ -41,7 +41,7 @@ class Status(IntEnum):
 
 @dataclass(eq=False)
 class Values:
-    """The values of the queries of a batch, or of a part of it. Nobody changes a record or its tensors.
+    """The values of the queries of a batch, or of a part of it. Nobody changes the tensors of a record.
 
     Tensors are [query] for one metric, and [metric, query] for several, which :meth:`stack` puts together.
     """
@@ -62,13 +62,13 @@ class Values:
     ignored: Tensor | None = None
     #: the first :class:`Status` of queries that do not count in the average; for several metrics it may be a tuple
     limit: Any = Status.ABSENT
-    #: the sums that the batch adds to the state of one metric: [SIZE + number]; None if they were not asked for
-    sums: Any = None
+    #: the sums that the batch adds to the state of each metric: [SIZE + number]; None if they were not asked for
+    sums: list[Tensor] | None = None
 
     @classmethod
     def stack(cls, each: Sequence[Values], queries: Tensor | None = None) -> Values:
         """The values of several metrics for the same queries."""
-        weighted = [x for x in each if x.weights is not None]
+        weighted = any(x.weights is not None for x in each)
         return cls(
             torch.stack([x.values for x in each]),
             torch.stack([x.status for x in each]),
@@ -80,65 +80,41 @@ class Values:
             tuple(x.limit for x in each),
         )
 
-    @classmethod
-    def measured(cls, metrics: Sequence[Any], each: Sequence[Values], queries: Tensor | None = None) -> Values:
-        """:meth:`stack`, with the policy of each metric for queries without a value, for which any value is given."""
-        made = cls.stack(each, queries)
-        if not made.all_scored:
-            actions = tuple(metric.empty_target_action for metric in metrics)
-            made.limit = limits(actions)
-            scored, listed, _ = made.kinds
-            values = torch.where(scored, made.values, _fills(actions, made.values.dtype, made.values.device))
-            # A query that does not count is NaN under every policy.
-            if Status.ABSENT in made.limit and any(metric.leaves_out_empty_lists for metric in metrics):
-                values = torch.where(listed, values, scalar(math.nan, values.dtype, values.device))
-            made.values = values
-        return made
-
-    def each(self, sums: Sequence[Tensor] | None = None) -> list[Values]:
-        """The values of each metric, with its sums."""
-        number = len(self.values)
-        none = [None] * number
-        columns = (
-            self.values,
-            self.status,
-            self.errors,
-            none if self.weights is None else self.weights,
-            self.extra or none,
-            [self.queries] * number,
-            [self.ignored] * number,
-            self.limit if isinstance(self.limit, tuple) else [self.limit] * number,
-            sums or none,
-        )
-        return list(map(Values, *columns))
+    def of(self, n: int) -> Values:
+        """The values of one of several metrics."""
+        weights = None if self.weights is None else self.weights[n]
+        few = self.values[n], self.status[n], self.errors[n], weights, self.extra[n]
+        return Values(*few, self.queries, self.ignored, self.limit[n] if isinstance(self.limit, tuple) else self.limit)
 
     @classmethod
     def join(cls, parts: Sequence[Values]) -> Values:
-        """The values of several metrics for all queries of a batch, in order, from those of its parts."""
+        """The values of all queries of a batch, in order, from those of its parts."""
         result = parts[0]
         if len(parts) > 1:
-            names = ("values", "status", "own_weights", "ignored")
-            joined: dict[str, Any] = {name: _cat([getattr(part, name) for part in parts]) for name in names}
-            if all(part.weights is None for part in parts):
-                joined["own_weights"] = None
+            weighted = any(part.weights is not None for part in parts)
+            extra = [part.extra for part in parts]
             result = cls(
-                joined["values"],
-                joined["status"],
+                torch.cat([part.values for part in parts], -1),
+                torch.cat([part.status for part in parts], -1),
                 torch.stack([part.errors for part in parts]).sum(0),
-                joined["own_weights"],
-                tuple(map(_cat, zip(*(part.extra for part in parts)))),
+                torch.cat([part.own_weights for part in parts], -1) if weighted else None,
+                tuple(map(_cat, zip(*extra))) if isinstance(extra[0], tuple) else _cat(extra),
                 _cat([part.queries for part in parts]),
-                joined["ignored"],
+                _cat([part.ignored for part in parts]),
                 result.limit,
             )
-        return result if result.queries is None else replace(result.take(order_of(result.queries)), queries=None)
-
-    def take(self, queries: Tensor) -> Values:
-        """The values of some queries, given by their places, int64 [query]; errors and sums stay."""
+        if result.queries is None:
+            return result
+        order = order_of(result.queries)
         names = ("values", "status", "weights", "ignored")
-        cut: dict[str, Any] = {name: None if (x := getattr(self, name)) is None else x[..., queries] for name in names}
-        extra = self.extra and tuple(None if x is None else x[..., queries] for x in self.extra)
-        return replace(self, **cut, extra=extra)
+        ordered: dict[str, Any] = {
+            name: None if (x := getattr(result, name)) is None else x[..., order] for name in names
+        }
+        if isinstance(result.extra, tuple):
+            ordered["extra"] = tuple(None if x is None else x[..., order] for x in result.extra)
+        elif result.extra is not None:
+            ordered["extra"] = result.extra[..., order]
+        return replace(result, **ordered, queries=None)
 
     def clone(self) -> Values:
         """A copy in new memory."""
@@ -185,12 +161,6 @@ class Values:
         return self.own_weights if self.all_count else only(self.kinds[2], self.own_weights)
 
 
-@functools.cache
-def limits(actions: tuple[str, ...]) -> tuple[Status, ...]:
-    """:attr:`Values.limit` of metrics by ``empty_target_action``."""
-    return tuple(Status.EMPTY if math.isnan(FILLS[action]) else Status.ABSENT for action in actions)
-
-
 @constant
 def _limits(limit: Status | tuple[Status, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """The first status that each of :attr:`Values.kinds` does not have: [3] for a number, or [3, metric]."""
@@ -209,21 +179,19 @@ def _cat(parts: Sequence[Tensor | None]) -> Tensor | None:
     return None if parts[0] is None else torch.cat(parts, dim=-1)  # type: ignore[arg-type]
 
 
+# ---- a batch ---------------------------------------------------------------------------------------------------------
+
 # If a batch has more values, queries times metrics, they are summed chunk by chunk, unless a metric needs the values.
 MANY_VALUES = 2**19
 
 
-# ---- entry point -----------------------------------------------------------------------------------------------------
-
-
-def score_batch(metrics: Sequence[Any], batch: Batch, values: bool = True, total: bool = True) -> list[Values]:
-    """Rank a batch in any layout once for all metrics, and return the values of each metric with their sums.
+def score_batch(metrics: Sequence[Any], batch: Batch, values: bool = True, total: bool = True) -> Values:
+    """Rank a batch in any layout once for all metrics, and return their values [metric, query] and sums.
 
     Args:
-        metrics: metrics of rankings or of recommended lists, :class:`torchrank.state.metric.Measure`, or objects with
-            the attributes of this class.
+        metrics: metrics of rankings or of recommended lists, :class:`torchrank.state.metric.Measure`; at least one.
         batch: the batch.
-        values: whether to return the values of all queries. If False, the results of a very large batch have only sums,
+        values: whether to return the values of all queries. If False, the result of a very large batch has only sums,
             unless a metric needs the values.
         total: whether to sum the values.
 
@@ -232,9 +200,7 @@ def score_batch(metrics: Sequence[Any], batch: Batch, values: bool = True, total
     """
     if any(metric.takes_lists for metric in metrics):
         return _with_lists(metrics, batch, values, total)
-    if not metrics:
-        return []
-    preds, device, size, queries = batch.preds, torch.device("cpu"), 0, 0  # for preds that `arrange` rejects
+    preds, weights = batch.preds, batch.weights
     if isinstance(preds, Ranking):
         unexpected = [name for name, value in {"target": batch.target, **batch.options}.items() if value is not None]
         if unexpected:
@@ -246,6 +212,7 @@ def score_batch(metrics: Sequence[Any], batch: Batch, values: bool = True, total
         for metric in metrics:
             if metric.check is not None:
                 metric.check(preds, batch.target)
+        device, size, queries = torch.device("cpu"), 0, 0  # for preds that `arrange_batch` rejects
         if isinstance(preds, Tensor) and not preds.is_nested and preds.dim():
             device, size, queries = preds.device, preds.numel(), len(preds)
     # All values of a batch are in memory at once, unless there are very many and no caller needs them: then the values
@@ -253,10 +220,49 @@ def score_batch(metrics: Sequence[Any], batch: Batch, values: bool = True, total
     step = 0
     if num_extra := sum(metric.num_extra_sums for metric in metrics):
         step = max(1, MANY_VALUES // num_extra)
-    elif not (values or batch.weights is not None or queries * len(metrics) <= MANY_VALUES):
+    elif not (values or weights is not None or queries * len(metrics) <= MANY_VALUES):
         step = queries
-    with torch.set_grad_enabled(False), autocast_off(device):
-        return in_batch(device, size, _ranked, metrics, batch, values, total, step)
+    keep = values or any(metric.keeps_values for metric in metrics)
+    need = functools.reduce(operator.or_, (metric.required for metric in metrics))
+    with torch.no_grad(), autocast_off(device), in_batch(device, size):
+        source: Any = preds
+        if not isinstance(preds, Ranking):
+            validate = any(metric.validate_args for metric in metrics)
+            source = arrange_batch(batch, validate, all_candidates=need.all_candidates)
+            if isinstance(source, RankedIds):
+                notice_scores(source)
+        if step and weights is not None:
+            if isinstance(source, FlatRows):  # the number of queries in flat rows is unknown before they are ranked
+                source = Ranking.rank(source, need)
+            weights = _checked_weights(weights, source.num_queries).to(source.errors.device)
+        rankings = source.parts(need.all_candidates) if isinstance(source, Ranking) else rank(source, need)
+        parts: list[Values] = []
+        sums_of_chunks: list[list[Tensor]] = []
+        for ranking in _chunks(rankings, step) if step else rankings:
+            part = per_query(metrics, ranking)
+            # From the second chunk on, values are copied after all temporaries of the chunk are freed. Otherwise they
+            # would lie between freed blocks of memory, which would be too small for the next chunk.
+            del ranking
+            if not step:
+                parts.append(part.clone() if parts else part)
+                continue
+            part.ignored = None if source.ignored is None else source.ignored[part.queries]
+            part = settled(metrics, part, None if weights is None else weights[part.queries])
+            sums_of_chunks.append(reduce(metrics, part))
+            if keep:
+                shown = (x if values and metric.shows_extra else None for metric, x in zip(metrics, part.extra))
+                part.extra = tuple(shown)
+                parts.append(part)
+        if not step:
+            found = parts[0] if len(parts) == 1 and parts[0].queries is None else Values.join(parts)
+            found.ignored = source.ignored
+            found = settled(metrics, found, weights)
+            found.sums = reduce(metrics, found) if total else None
+            return found
+        nothing = torch.empty(0, device="cpu")
+        found = Values.join(parts) if keep else Values(nothing, nothing, nothing)
+        found.sums = [each[0] if len(each) == 1 else torch.stack(each).sum(0) for each in zip(*sums_of_chunks)]
+        return found
 
 
 def ranking_for(metrics: Sequence[Any], batch: Batch) -> Ranking:
@@ -267,58 +273,22 @@ def ranking_for(metrics: Sequence[Any], batch: Batch) -> Ranking:
         return Ranking.rank(arrange_batch(batch, validate, all_candidates=need.all_candidates), need)
 
 
-def _with_lists(metrics: Sequence[Any], batch: Batch, values: bool, total: bool) -> list[Values]:
+def _with_lists(metrics: Sequence[Any], batch: Batch, values: bool, total: bool) -> Values:
     """As :func:`score_batch`, if some metrics are metrics of recommended lists."""
-    ranked = iter(score_batch([metric for metric in metrics if not metric.takes_lists], batch, values, total))
-    return [
-        _summed([metric], metric.per_query(batch), batch.weights, total)[0] if metric.takes_lists else next(ranked)
-        for metric in metrics
-    ]
-
-
-def _ranked(metrics: Sequence[Any], batch: Batch, values: bool, total: bool, step: int) -> list[Values]:
-    """As :func:`score_batch`. Values are summed after every ``step`` queries, at most; 0 = after all queries."""
-    need = functools.reduce(operator.or_, (metric.required for metric in metrics))
-    source = batch.preds
-    if not isinstance(source, Ranking):
-        validate = any(metric.validate_args for metric in metrics)
-        source = arrange_batch(batch, validate, all_candidates=need.all_candidates)
-        if isinstance(source, RankedIds):
-            notice_scores(source)
-    weights = batch.weights
-    if step and weights is not None:
-        if isinstance(source, FlatRows):  # the number of queries in flat rows is unknown before they are ranked
-            source = Ranking.rank(source, need)
-        weights = _checked_weights(weights, source.num_queries).to(source.errors.device)
-    rankings = source.parts(need.all_candidates) if isinstance(source, Ranking) else rank(source, need)
-    parts: list[Values] = []
-    if not step:
-        for ranking in rankings:
-            part = per_query(metrics, ranking)
-            # From the second chunk on, copy the values after all temporaries of the chunk are freed. Otherwise the
-            # values would lie between freed blocks of memory, which would be too small for the next chunk.
-            del ranking
-            parts.append(part.clone() if parts else part)
-            del part
-        measured = Values.join(parts)
-        measured.ignored = source.ignored
-        return _summed(metrics, measured, weights, total)
-    keep = values or any(metric.keeps_values for metric in metrics)
-    sums_of_chunks: list[list[Tensor]] = []
-    for ranking in _chunks(rankings, step):
-        part = per_query(metrics, ranking)
-        del ranking
-        part.ignored = None if source.ignored is None else source.ignored[part.queries]
-        part = weighed(metrics, part, None if weights is None else weights[part.queries])
-        sums_of_chunks.append(reduce(metrics, part))
-        if keep:
-            part.extra = tuple(x if values and metric.shows_extra else None for metric, x in zip(metrics, part.extra))
-            parts.append(part)
-    totals = [each[0] if len(each) == 1 else torch.stack(each).sum(0) for each in zip(*sums_of_chunks)]
-    if not keep:
-        nothing = torch.empty(0, device="cpu")
-        return [Values(nothing, nothing, nothing, sums=total) for total in totals]
-    return Values.join(parts).each(totals)
+    lists = [metric for metric in metrics if metric.takes_lists]
+    others = [metric for metric in metrics if not metric.takes_lists]
+    found = settled(lists, Values.stack([metric.per_query(batch) for metric in lists]), batch.weights)
+    found.sums = reduce(lists, found) if total else None
+    if not others:
+        return found
+    ranked = score_batch(others, batch, values or any(metric.keeps_values for metric in lists), total)
+    by_kind = iter(range(len(lists))), iter(range(len(others)))
+    places = [(found, next(by_kind[0])) if m.takes_lists else (ranked, next(by_kind[1])) for m in metrics]
+    both = ranked  # of many values the sums alone
+    if ranked.values.dim() > 1:
+        both = Values.stack([each.of(n) for each, n in places])
+    both.sums = [each.sums[n] for each, n in places if each.sums is not None] or None
+    return both
 
 
 def _chunks(rankings: Iterable[Ranking], step: int) -> Iterator[Ranking]:
@@ -339,19 +309,18 @@ def _chunks(rankings: Iterable[Ranking], step: int) -> Iterator[Ranking]:
         del ranking, part  # free their memory before the next ranking is made
 
 
-# ---- per query -------------------------------------------------------------------------------------------------------
+# ---- values of queries -----------------------------------------------------------------------------------------------
 
 
 def per_query(metrics: Sequence[Any], ranking: Ranking) -> Values:
-    """The values [metric, query] of a ranking, before the user's weights are applied."""
+    """The values [metric, query] of a ranking. Those of queries without a value are arbitrary: see :func:`settled`."""
     if ranking.draw is not None:
-        return Values.measured(metrics, _over_draw(metrics, ranking), ranking.queries)
-    by_metric: dict[int, Values] = {}
+        return Values.stack(_over_draw(metrics, ranking), ranking.queries)
     # The largest cutoffs come first, because smaller cutoffs read the tables of larger cutoffs.
-    cutoffs = [getattr(metric, "top_k", None) or math.inf for metric in metrics]
-    for n in sorted(range(len(metrics)), key=cutoffs.__getitem__, reverse=True):
-        by_metric[n] = metrics[n].per_query(ranking)
-    return Values.measured(metrics, [by_metric[n] for n in range(len(metrics))], ranking.queries)
+    cutoffs = [metric.top_k or math.inf for metric in metrics]
+    order = sorted(range(len(metrics)), key=cutoffs.__getitem__, reverse=True)
+    found = {n: metrics[n].per_query(ranking) for n in order}
+    return Values.stack([found[n] for n in range(len(metrics))], ranking.queries)
 
 
 def _over_draw(metrics: Sequence[Any], ranking: Ranking) -> list[Values]:
@@ -364,7 +333,12 @@ def _over_draw(metrics: Sequence[Any], ranking: Ranking) -> list[Values]:
     like = ranking.num_candidates
     lists = Ranking.from_ranks(like.new_tensor(ranks), like.new_tensor(lengths))
     lists = replace(lists, grade=torch.full_like(lists.grade, draw.grade, dtype=ranking.grade.dtype))
-    tables = list(map(_in_columns, Values.measured(metrics, [metric.per_query(lists) for metric in metrics]).each()))
+    of_lists = settled(metrics, Values.stack([metric.per_query(lists) for metric in metrics]))
+    tables = []
+    for n in range(len(metrics)):
+        own = of_lists.of(n)
+        columns = [own.values, own.own_weights, own.status, *([] if own.extra is None else own.extra)]
+        tables.append(torch.stack([x.to(own.values.dtype) for x in columns], dim=-1))
     by_metric: dict[int, Values] = {}
     for ties in {metric.ties: None for metric in metrics}:
         if ties not in ("expected", "optimistic", "pessimistic"):
@@ -376,85 +350,77 @@ def _over_draw(metrics: Sequence[Any], ranking: Ranking) -> list[Values]:
         mean = draw.expect(ranking.under(ties).positive(), torch.cat([tables[n] for n in members], dim=-1))
         for n, part in zip(members, mean.split([tables[n].shape[-1] for n in members], dim=-1)):
             values, weights, status, *extra = part.unbind(-1)
-            errors = ranking.errors * metrics[n].validate_args
             status = status.round().to(torch.int8)  # the status is the same at all ranks, but the mean rounds
+            errors = ranking.errors * metrics[n].validate_args
             by_metric[n] = Values(values, status, errors, weights, torch.stack(extra) if extra else None)
     return [by_metric[n] for n in range(len(metrics))]
 
 
-def _in_columns(values: Values) -> Tensor:
-    """Values, weights, status and additional numbers in columns: float64 [query, number]."""
-    numbers = [values.values, values.own_weights, values.status, *([] if values.extra is None else values.extra)]
-    return torch.stack([x.to(values.values.dtype) for x in numbers], dim=-1)
+def settled(metrics: Sequence[Any], found: Values, weights: Tensor | None = None) -> Values:
+    """Values [metric, query] under each metric's policy for queries without a value, and the user's weights [query].
 
-
-# ---- weigh and reduce ------------------------------------------------------------------------------------------------
-
-
-def _summed(metrics: Sequence[Any], measured: Values, weights: Tensor | None, total: bool) -> list[Values]:
-    """Weigh the values and sum them: the result of each metric."""
-    measured = weighed(metrics, measured, weights)
-    return measured.each(reduce(metrics, measured) if total else None)
-
-
-def weighed(metrics: Sequence[Any], measured: Values, weights: Tensor | None) -> Values:
-    """Apply the user's weights [query] to values [metric, query]; None = all weights are 1. Ignored queries get NaN.
+    Ignored queries get NaN.
 
     Raises:
         TypeError: weights are not a dense tensor.
         ValueError: weights have another shape.
     """
-    values, combined, status, errors = measured.values, measured.weights, measured.status, measured.errors
-    left_out = measured.ignored
+    values, status, errors, left_out = found.values, found.status, found.errors, found.ignored
+    actions = tuple(metric.empty_target_action for metric in metrics)
+    found.limit = tuple(Status.EMPTY if math.isnan(FILLS[action]) else Status.ABSENT for action in actions)
+    if not found.all_scored:
+        scored, listed, _ = found.kinds
+        values = torch.where(scored, values, _fills(actions, values.dtype, values.device))
+        # A query that does not count is NaN under every policy.
+        if any(metric.leaves_out_empty_lists for metric in metrics):
+            values = torch.where(listed, values, scalar(math.nan, values.dtype, values.device))
+        found.values = values
     if left_out is not None:
         values = torch.where(left_out, scalar(math.nan, values.dtype, values.device), values)
+    combined = found.weights
     if weights is not None:
-        weight = _checked_weights(weights, measured.num_queries).detach().to(values)
+        weight = _checked_weights(weights, found.num_queries).detach().to(values)
         bad = ~(weight.isfinite() & (weight >= 0))
         bad = bad if left_out is None else bad & ~left_out
         # Bad weights become 0, and only metrics that validate their arguments count them.
         validated = [metric.validate_args for metric in metrics]
         errors = torch.stack([row + count(Problem.BAD_WEIGHTS, bad) * check for row, check in zip(errors, validated)])
-        combined, unweighted = measured.own_weights * weight.masked_fill(bad, 0.0), ~(weight > 0)
+        combined, unweighted = found.own_weights * weight.masked_fill(bad, 0.0), ~(weight > 0)
         left_out = unweighted if left_out is None else left_out | unweighted
     if left_out is not None:
         status = torch.where(left_out, scalar(Status.ABSENT, status.dtype, status.device), status)
         # The value of a query of weight 0 need not be NaN.
-        measured = Values(values, status, errors, combined, measured.extra, measured.queries, left_out, measured.limit)
-    if not measured.all_scored:
-        actions = [metric.empty_target_action for metric in metrics]
-        if "error" in actions:
-            empty = measured.status == Status.EMPTY
-            more = [count(Problem.EMPTY_QUERIES, row) * (action == "error") for row, action in zip(empty, actions)]
-            measured = replace(measured, errors=errors + torch.stack(more))
-    return measured
+        found = Values(values, status, errors, combined, found.extra, found.queries, left_out, found.limit)
+    if "error" in actions and not found.all_scored:
+        empty = found.status == Status.EMPTY
+        more = [count(Problem.EMPTY_QUERIES, row) * (action == "error") for row, action in zip(empty, actions)]
+        found.errors = found.errors + torch.stack(more)
+    return found
 
 
-def reduce(metrics: Sequence[Any], measured: Values) -> list[Tensor]:
-    """The sums of each metric, [SIZE + number], from values [metric, query] that :func:`weighed` returned."""
-    values = measured.values
+def reduce(metrics: Sequence[Any], found: Values) -> list[Tensor]:
+    """The sums of each metric, [SIZE + number], from values [metric, query] that :func:`settled` returned."""
+    values, errors = found.values, found.errors
     queries = empty = counted = None
-    if not measured.all_scored:
-        scored, queries, counted = number_of(measured.kinds, values.dtype)
+    if not found.all_scored:
+        scored, queries, counted = number_of(found.kinds, values.dtype)
         empty = queries - scored
     # Geometric and harmonic means are computed from the sum of a function of the values.
-    aggregations = [metric.aggregation for metric in metrics]
-    if "geometric" in aggregations or "harmonic" in aggregations:
+    if any(metric.aggregation in ("geometric", "harmonic") for metric in metrics):
         values = torch.stack([metric.mean.inside(row) for metric, row in zip(metrics, values)])
     # Values of weight 0 can be NaN, and 0 * NaN would make the sum NaN.
-    if measured.all_count and (measured.weights is None or bool(measured.weights.eq(1).all())):
-        added = sums.summed(values, None, queries, empty, measured.errors)
-    elif measured.weights is None:
-        counts = measured.kinds[2]
-        weights, values = as_numbers(counts, values.dtype), only(counts, values)
-        added = sums.summed(values, weights, queries, empty, measured.errors, counted)
+    if found.all_count and (found.weights is None or bool(found.weights.eq(1).all())):
+        added = sums.summed(values, None, queries, empty, errors)
+    elif found.weights is None:
+        counts = found.kinds[2]
+        added = sums.summed(only(counts, values), as_numbers(counts, values.dtype), queries, empty, errors, counted)
     else:
-        weights = measured.final_weights
-        added = sums.summed(only(weights > 0, values), weights, queries, empty, measured.errors)
+        weights = found.final_weights
+        added = sums.summed(only(weights > 0, values), weights, queries, empty, errors)
     each = list(added)
-    for n, extra in enumerate(measured.extra or ()):
+    for n, extra in enumerate(found.extra or ()):
         if extra is not None:
-            each[n] = torch.cat([each[n], metrics[n].further_sums(extra, measured.final_weights[n])])
+            each[n] = torch.cat([each[n], metrics[n].further_sums(extra, found.final_weights[n])])
     return each
 
 

@@ -32,60 +32,46 @@ class Summed(Protocol):
     def rows(self) -> list[Tensor] | None:
         """Per-query values, a list of float [query, 2]; None if the metric keeps none."""
 
-    def reducible(self) -> bool:
-        """Whether the state can be reduced this way now."""
-
 
 class WorkersDifferError(ValueError):
     """Workers reduce different metrics."""
 
 
-class JointReduction:
-    """One all-reduce for a series of metrics that are computed one after the other.
+#: the state of a metric over all workers: its sums, and its per-query values if it keeps them
+State = tuple[Tensor, list[Tensor] | None]
 
-    The first metric of the series reduces the states of all. Each other metric takes its part when it is computed,
-    without communication. Metrics are matched by key and label, so their order may differ between workers.
 
-    A collective runs on all workers or on none, so all must decide alike whether a compute takes a reduced part. So
-    only :meth:`RankingCollection.compute` and its kin are a series, in which no metric is updated. Any other compute
-    reduces its metric alone.
+def reduce_together(members: Mapping[str, Any]) -> dict[str, State | ValueError]:
+    """The states of the members of a collection over all workers, by key; one all-reduce for each process group.
+
+    Metrics are matched by key and label, so their order may differ between workers. If workers have other members, each
+    member has the error: all are computed, or not, on all workers, so that these stay in step. Missing are metrics that
+    are reduced in another way, or not at all.
     """
-
-    def __init__(self, members: Mapping[str, Any]) -> None:
-        #: metrics by key, including metrics that are reduced in another way
-        self.members = dict(members)
-        # Reduced states by the identity of the metric, until each metric takes its own.
-        self._parts: dict[int, tuple[Tensor, list[Tensor] | None] | WorkersDifferError] = {}
-
-    def reduce(self, metric: Summed, group: Any) -> tuple[Tensor, list[Tensor] | None]:
-        """The state of ``metric`` over the workers of a group: sums and per-query values."""
-        if id(metric) not in self._parts:
-            self._collect(metric, group)
-        part = self._parts.pop(id(metric))
-        if isinstance(part, WorkersDifferError):
-            raise part
-        return part
-
-    def _collect(self, metric: Summed, group: Any) -> None:
-        peers, beside = {}, []
-        for key, member in self.members.items():
+    found: dict[str, State | ValueError] = {}
+    for key in sorted(members):
+        if key in found or not _reducible(members[key]) or not members[key].distributed_available_fn():
+            continue
+        group, peers, others = members[key].process_group, dict[str, str](), []
+        for other, member in members.items():
             if not (member.process_group is group and member.sync_on_compute):
                 continue
             # Members that are not reduced here take part by name, so that workers with other members raise an error.
-            if getattr(member, "reducible", bool)():
+            if _reducible(member):
                 name = member.definition_name
-                peers[name if name == key else f"{key}: {name}"] = member
+                peers[name if name == other else f"{other}: {name}"] = other
             else:
-                beside.append(f"{key}: {type(member).__name__}")
-        # A metric outside of the collection, or of another group, is reduced alone.
-        if all(member is not metric for member in peers.values()):
-            peers, beside = {metric.definition_name: metric}, []
+                others.append(f"{other}: {type(member).__name__}")
         try:
-            parts = all_reduce(peers, group, beside)
-        except WorkersDifferError as error:  # raised by each metric of the series, so that workers stay in step
-            self._parts |= {id(member): error for member in peers.values()}
-        else:
-            self._parts |= {id(peers[name]): part for name, part in parts.items()}
+            states = all_reduce({name: members[other] for name, other in peers.items()}, group, others)
+            found |= {peers[name]: state for name, state in states.items()}
+        except ValueError as error:
+            found |= dict.fromkeys(peers.values(), error)
+    return found
+
+
+def _reducible(member: Any) -> bool:
+    return bool(getattr(member, "reducible", bool)())
 
 
 #: Numbers in the first message. The length is fixed, because messages of different lengths abort a worker.
@@ -98,7 +84,7 @@ DIGEST = 8
 
 def all_reduce(
     metrics: Mapping[str, Summed], group: Any, beside: Sequence[str] = (), one_message: bool = False
-) -> dict[str, tuple[Tensor, list[Tensor] | None]]:
+) -> dict[str, State]:
     """Sum the states of metrics over the workers of a group, by name, in one collective.
 
     States with more than some 4,000 numbers in total take a second one. Per-query values take a further one, and are

@@ -24,7 +24,7 @@ from torchrank.names.types import Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
 from torchrank.state.metric import QueryMean, SummedMetric
-from torchrank.state.scoring import Status, Values, score_batch
+from torchrank.state.scoring import Status, score_batch
 from torchrank.state.sums import (
     NO_INTERVAL,
     Estimate,
@@ -632,7 +632,7 @@ class PerQuery(SummedMetric):
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or if ids are missing.
         """
         batch = Batch(preds, target, **options)
-        batch_values = Values.stack(score_batch(list(self.metrics.values()), batch, total=False))
+        batch_values = score_batch(list(self.metrics.values()), batch, total=False)
         if query_ids is None and isinstance(preds, Ranking):
             query_ids = preds.query_ids
         ids, texts = check_ids(query_ids, batch_values.num_queries, batch_values.values.device, "PerQuery")

@@ -350,15 +350,11 @@ def likeliest(share: Tensor, num_items: int, replacement: bool) -> Tensor:
         replacement: whether negatives were drawn with replacement.
     """
     table, sizes = _bucket_chances(len(share) - 1, num_items, replacement), buckets(num_items)
-
-    def maximised() -> Tensor:
-        q = sizes / sizes.sum(dtype=torch.float64)
+    q = sizes / sizes.sum(dtype=torch.float64)
+    with in_batch(table.device, ITERATIONS * table.numel()):
         for _ in range(ITERATIONS):
             mixed = (q @ table).clamp_min(1e-300)
             q = q * (table @ (share / mixed))
-        return q
-
-    q = in_batch(table.device, ITERATIONS * table.numel(), maximised)
     return torch.repeat_interleave(q / sizes, sizes)
 
 

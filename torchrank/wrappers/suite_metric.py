@@ -140,7 +140,8 @@ def values_of(
         ValueError: the ranking has bad values.
     """
     batch = Batch(ranking)
-    results = dict(zip(metrics, score_batch(list(metrics.values()), batch, total=False)))
+    found = score_batch(list(metrics.values()), batch, total=False)
+    results = {key: found.of(n) for n, key in enumerate(metrics)}
     values = {key: metric.scored(batch, results[key], notice=False) for key, metric in metrics.items()}
     weights = {key: torch.where(value.isnan(), 1.0, results[key].final_weights) for key, value in values.items()}
     empty = {key: results[key].status == Status.EMPTY for key in metrics}
@@ -253,7 +254,8 @@ class Bootstrap:
         rows = _limbs(torch.where(weight > 0, inside * weight, 0.0), weight)  # [4 * metric, query]
         prints = (splitmix64(ids.clone()) & (2**24 - 1)).to(rows.dtype)
         marks = [(prints * (counted if members is None else counted & members)).sum() for members in parts]
-        totals = in_batch(rows.device, len(ids) * self.replicates, self._replicated, rows, ids, parts)
+        with in_batch(rows.device, len(ids) * self.replicates):
+            totals = self._replicated(rows, ids, parts)
         return torch.cat([torch.stack(marks).unsqueeze(1), totals.flatten(1)], dim=1)
 
     def _replicated(self, rows: Tensor, ids: Tensor, parts: Sequence[Members]) -> Tensor:
@@ -407,7 +409,7 @@ class SuiteMetric(SummedMetric):
 
     def scored(self, batch: Batch) -> Values:
         """The values [metric, query] of a batch."""
-        return Values.stack(score_batch(list(self.metrics.values()), batch, total=False))
+        return score_batch(list(self.metrics.values()), batch, total=False)
 
     def _sums_of(self, values: Values, parts: Sequence[Members] = (None,), ids: Tensor | None = None) -> Tensor:
         """The sums over each part of the queries, from their values [metric, query]: float [part, size]."""

@@ -151,13 +151,14 @@ class TieReport(SummedMetric):
         self.notice_cut(complete.indexes)
 
     def _add(self, batch: Batch) -> None:
-        *results, groups = score_batch(self._scored, batch)
+        found = score_batch(self._scored, batch)
+        *results, groups = map(found.of, range(len(self._scored)))
         by_metric = [results[first : first + len(POLICIES)] for first in range(0, len(results), len(POLICIES))]
         tie_sums, widths = zip(*(_width(*three[1:]) for three in by_metric))
         weights = groups.final_weights
         largest = torch.where(weights > 0, groups.values, 0.0)
         tied = torch.stack([weights.sum(), (weights * (largest > 1)).sum()])
-        added = torch.cat([*(result.sums for result in results), *tie_sums, tied])
+        added = torch.cat([*(found.sums or [])[:-1], *tie_sums, tied])
         most = torch.stack([*widths, _largest(largest)]).to(self.most).unsqueeze(0)
         with LOCK:
             self._set("sums", state.add(self.sums, added))
