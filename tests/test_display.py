@@ -205,15 +205,6 @@ def test_only_runs_with_names_have_a_legend():
     assert drawing.room_for([], aside=True) == 0
 
 
-@pytest.mark.parametrize("n", [1, 29, 57, 58, 59, 60, 61, 62, 89, 90, 1000])
-def test_a_line_has_a_grid_and_a_mark_at_every_point_or_at_30_to_59(n):
-    axes = pyplot.Figure().add_subplot()
-    drawing.draw_lines(axes, {"a": (range(n), range(n))})
-    marks = len(range(0, n, axes.lines[0].get_markevery()))
-    assert marks == n < 60 or 30 <= marks < 60
-    assert all(line.get_visible() for axis in (axes.xaxis, axes.yaxis) for line in axis.get_gridlines())
-
-
 @pytest.mark.parametrize("count", [0, 1, 2, 8, 9])
 def test_up_to_8_cutoffs_are_ticks_of_a_logarithmic_axis(count):
     cutoffs, axes = [3, 7, 30, 60, 90, 110, 130, 170, 190][:count], pyplot.Figure().add_subplot()

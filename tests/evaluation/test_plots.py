@@ -375,21 +375,6 @@ def test_missing_matplotlib_is_named(found, monkeypatch):
             draw()
 
 
-def test_a_flat_curve_is_inside_of_its_axes():
-    found = tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0, "b": 0.5}}, "mrr")
-    axes = found.plot_precision_recall()
-    assert set(axes.lines[0].get_ydata()) == {1.0}
-    assert axes.get_ylim() == pytest.approx((0, 1.05))
-    low = tr.evaluate({"q": {"a": 1}}, {"q": {"b": 1.0, "a": 0.5}, "p": {"a": 1.0}}, "mrr").plot_precision_recall()
-    assert low.get_ylim() == pytest.approx((0, 1.05 * 0.5))
-    nothing = tr.evaluate({"q": {"a": 1}}, {"x": {"q": {}}, "y": {"q": {}}}, "mrr").plot_precision_recall()
-    assert set(nothing.lines[0].get_ydata()) == {0.0}
-    assert nothing.get_ylim() == (0, 1)
-    for axes in (low, nothing):
-        begin, end = axes.get_xlim()
-        assert -0.05 < begin < 0 < 1 < end < 1.05
-
-
 @pytest.mark.parametrize(("number", "rows"), [(1, 1), (4, 1), (5, 2), (6, 12)])
 def test_panels_have_room_for_their_rows_and_the_label_that_they_share_once(number, rows):
     names = [f"a run {n}" for n in range(rows)]

@@ -254,7 +254,7 @@ def test_hostile_names_are_texts():
         assert clean(name) in queries
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.text(st.characters(codec=None)))
 def test_any_text_is_read_as_it_was(text):
     page = tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, "mrr").to_html(about={"any": text}, title="title")
@@ -536,28 +536,6 @@ def test_nine_runs_have_the_eight_styles_of_the_page_with_a_marker_each():
     assert styles.count([f"s{n % 8}" for n in range(9)]) == 2
 
 
-@pytest.mark.parametrize("name", ["b", "c" * 60])
-def test_texts_are_within_the_picture_and_outside_of_the_axes(name):
-    qrels, runs = two_runs()
-    for _, chart in charts_of(tr.evaluate(qrels, {"a": runs["bm25"], name: runs["dense"]}, MEASURES).to_html()):
-        (base,) = (numbers(d) for d in chart.paths("axis")[-1:])
-        left, bottom, right = base
-        for text in chart.picture.iter("text"):
-            x, y = (float(text.get(one, 0)) + float(text.get(f"d{one}", 0)) for one in "xy")
-            if text.get("transform"):  # the name of the vertical axis, turned by 90 degrees
-                x, y = numbers(text.get("transform"))[:2]
-                assert (8 < x < left - 20, 20 < y < bottom) == (True, True)
-            elif text.get("text-anchor") == "end":  # letters are about 6.3 wide
-                assert 0 < x - 5.8 * len(text.text) < x < left
-                assert 0 < y < bottom + 5
-            else:
-                assert left <= x <= right
-                assert bottom + (10 if text.get("class") == "tick" else 30) < y < chart.height
-        for path in chart.picture.iter("path"):
-            for x, y in re.findall(r"[ML]([-\d.]+) ([-\d.]+)", path.get("d")):
-                assert path.get("transform") or (left - 5 <= float(x) <= right + 5 and 0 <= float(y) <= bottom + 5)
-
-
 # Hostile numbers of an axis are tested by the class: no evaluation has them.
 @pytest.mark.parametrize(
     ("low", "high"),
@@ -574,14 +552,6 @@ def test_ticks_are_few_round_different_and_inside(low, high):
     assert all(low - 1e-9 * abs(low) <= one <= high * (1 + 1e-9) for one in ticks)
     assert [float(f"{one:g}") for one in ticks] == pytest.approx(ticks, rel=1e-6, abs=1e-12)
     assert Axis(0, 3, 0, 100, whole=True).ticks == [0, 1, 2, 3]
-
-
-def test_logarithmic_ticks_are_1_2_and_5_times_powers_of_ten_or_powers_if_these_are_too_many_or_else_the_ends():
-    for low, high in ((1, 10), (1, 1000), (1, 1001), (1, 2000), (2, 5000), (3, 4), (0.03, 9), (20, 10**6), (1, 1)):
-        many = [d * 10.0**p for p in range(-3, 8) for d in (1, 2, 5) if low <= d * 10.0**p <= high]
-        few = [10.0**p for p in range(-3, 8) if low <= 10.0**p <= high]
-        wanted = many if len(many) <= 10 else few
-        assert Axis(low, high, 0, 100, log=True).ticks == pytest.approx(wanted or [low, high]), (low, high)
 
 
 @given(st.lists(st.floats(-1e6, 1e6) | st.just(math.nan), max_size=5), st.booleans())

@@ -1,6 +1,5 @@
 """Comparisons of systems: their forms, numbers, verdicts, notes, clusters and runs; and the best of checkpoints."""
 
-import inspect
 import json
 import math
 import re
@@ -791,15 +790,6 @@ def test_wrong_calls_name_the_argument_and_the_way_out(call, error, message):
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_comparison_of_rows_alone_has_the_defaults_of_compare():
-    rows = tr.compare({"a": ONE, "b": ONE}).rows
-    alone, parameters = tr.Comparison(rows), inspect.signature(tr.compare).parameters
-    assert alone.correction == "holm"  # that of None with a t test
-    for name in ("test", "family", "alpha", "power", "margin", "baseline"):
-        assert getattr(alone, name) == parameters[name].default, name
-    assert (alone.level, alone.notes, alone.warnings) == (0.95, (), ())
 
 
 def test_the_skewness_of_differences_is_that_of_scipy():
