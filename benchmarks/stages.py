@@ -21,7 +21,7 @@ from benchmarks.plan import Data
 STAGES = {
     "update: checks of values": ("torchrank.retrieval:_binary",),
     "update: copies in short dtypes": ("torchrank.state.metric:narrowed",),
-    "compute: concatenation": ("torchrank.state.metric:KeepsRows.rows",),
+    "compute: concatenation": ("torchrank.state.metric:KeepsRows.all_rows",),
     "compute: rows of other metrics": ("torchrank.retrieval:_same",),
     "compute: layout": ("torchrank.retrieval:arrange", "torchrank.engine.rank_layout:plan"),
     "rank: keys": ("torchrank.engine.flat:PackedRows.of", "torchrank.engine.flat:falling"),

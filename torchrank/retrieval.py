@@ -206,7 +206,7 @@ class Retrieval(KeepsRows):
 
     def rankings(self) -> list[Ranking]:
         """The rankings of all rows. Metrics of a collection with the same rows share them."""
-        rows = self.rows()
+        rows = self.all_rows()
         # MetricCollection does not tell a metric about the others, so compare with the rows that were ranked last.
         other = Retrieval._latest() if Retrieval._latest else None
         ranked = other._ranked if other else None

@@ -212,9 +212,3 @@ def test_what_a_class_computes_is_no_argument():
 def test_a_parameter_without_a_type_is_refused():
     with pytest.raises(TypeError, match="to give the parameter 'p' a type"):
         type("Untyped", (BinaryMetric,), {"name": "testuntyped", "p": number(default=1)})
-
-
-def test_a_parameter_named_like_a_method_is_refused():
-    for name in ("weight", "turned"):
-        with pytest.raises(TypeError, match=f"no parameter like a method, got '{name}'"):
-            type("Heavy", (BinaryMetric,), {"__annotations__": {name: float}, name: number(default=1)})

@@ -25,7 +25,7 @@ from torchrank.names.arguments import did_you_mean, imported, one_of, unknown, w
 from torchrank.names.labels import KeyStyle, check_different, spell
 from torchrank.names.types import Array, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.metric import Measure, QueryMean, SummedMetric
+from torchrank.state.metric import Measure, SafeMetric
 from torchrank.state.scoring import score_batch
 from torchrank.state.sums import Estimate, Interval, Method, estimate_table
 from torchrank.state.synchronisation import State, WorkersDifferError, reduce_together
@@ -95,7 +95,7 @@ def _with_state(metric: Metric, reduced: State | ValueError | None) -> Iterator[
     """Context in which the state of a metric over all workers is known, if it was reduced together with others."""
     if isinstance(reduced, ValueError):
         raise reduced
-    with metric.reduced_to(reduced) if isinstance(metric, QueryMean) else contextlib.nullcontext():
+    with metric.reduced_to(reduced) if isinstance(metric, Measure) else contextlib.nullcontext():
         yield
 
 
@@ -345,7 +345,7 @@ class RankingCollection(MetricCollection):
             ValueError: a worker has met bad values. All metrics can be used further.
         """
         reduced = reduce_together(self._unprefixed())
-        ours = {inner for inner, metric in self._modules.items() if isinstance(metric, QueryMean)}
+        ours = {inner for inner, metric in self._modules.items() if isinstance(metric, Measure)}
         values: dict[str, Any] = {}
         raised: dict[str, ValueError] = {}
         # Sorted, so that workers with another order of members call collectives in the same order.
@@ -421,7 +421,7 @@ class RankingCollection(MetricCollection):
 
     def _estimates(self, level: float, method: Method) -> dict[str, Estimate]:
         reduced, states = reduce_together(self._unprefixed()), {}
-        ours = {inner: metric for inner, metric in self._modules.items() if isinstance(metric, QueryMean)}
+        ours = {inner: metric for inner, metric in self._modules.items() if isinstance(metric, Measure)}
         # Sorted, so that workers with another order of members call collectives in the same order.
         for inner in sorted(ours):
             with _with_state(ours[inner], reduced.get(unquote(inner))):
@@ -498,7 +498,7 @@ class RankingCollection(MetricCollection):
             got = list(other.keys()) if there else f"a {type(other).__name__}; pass a collection of the same metrics"
             raise ValueError(f"Expected a collection of {list(self.keys())}, got {got}")
         for inner, metric in self._modules.items():
-            if isinstance(metric, SummedMetric):  # check all before the first one changes
+            if isinstance(metric, SafeMetric):  # check all before the first one changes
                 metric.mergeable(other._modules[inner])
         for inner, metric in self._modules.items():
             metric.merge_state(other._modules[inner])

@@ -14,7 +14,7 @@ from torchmetrics import MeanAbsoluteError, MeanSquaredError, Metric, MetricColl
 from torchrank.layouts.checks import excluded_pairs
 from torchrank.names.labels import split
 from torchrank.names.parse import parse_all
-from torchrank.state.metric import Measure, SummedMetric
+from torchrank.state.metric import Measure, SafeMetric
 
 #: torchmetrics' metrics of single scores, by their names in a collection
 POINTWISE: dict[str, Callable[[], Metric]] = {
@@ -205,7 +205,7 @@ def _metrics(value: Any, options: Mapping[str, Any]) -> list[tuple[str, Metric]]
         way_out = f"; make one, {value.__name__}()" if isinstance(value, type) and issubclass(value, Metric) else ""
         raise ValueError(f"Expected the name of a measure or a torchmetrics.Metric, got {value!r}{way_out}")
     for key, metric in pairs:
-        if isinstance(metric, SummedMetric) and metric.asks_for:
+        if isinstance(metric, SafeMetric) and metric.asks_for:
             raise ValueError(
                 f"Expected metrics that take the arguments of a collection, got {key!r}, which needs {metric.asks_for},"
                 f" too; update the {type(metric).__name__} by itself, it can contain all other metrics"

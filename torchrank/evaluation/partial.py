@@ -13,7 +13,7 @@ import torch
 from torchrank.display import Table
 from torchrank.evaluation.evaluate import MEASURES, Evaluator, Options, Precision, Queries
 from torchrank.names.arguments import with_hints
-from torchrank.state.metric import QueryMean
+from torchrank.state.metric import Measure
 from torchrank.state.scoring import FILLS
 from torchrank.state.sums import Estimate, ExactSums, Interval, estimate, estimate_table
 from torchrank.tables.id_columns import SECOND, ObjectIds, mixed
@@ -39,7 +39,7 @@ class PartialEvaluation:
         coverage: a table with one row, as :attr:`torchrank.Evaluation.coverage`.
     """
 
-    metrics: Mapping[str, QueryMean]
+    metrics: Mapping[str, Measure]
     #: by name: the facts that must be equal in all parts
     facts: Mapping[str, Any]
     #: sums of the values of the queries in the parts, minus those that the same queries have in `absent`, by label

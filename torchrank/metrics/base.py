@@ -16,7 +16,7 @@ from torchrank.hardware.graphs import eager
 from torchrank.layouts.arrange import Batch
 from torchrank.layouts.canonical import Need
 from torchrank.names.labels import quantity_of
-from torchrank.names.parameters import cutoff, one_of, parameter
+from torchrank.names.parameters import cutoff, flag, one_of
 from torchrank.names.types import Aggregation, Array, EmptyAction, Pairs, Repeats, Target, Ties, Unjudged, call_of
 from torchrank.ranking.budgets import Cut, cutoffs, prefixes
 from torchrank.ranking.intervals import only, ratio
@@ -86,10 +86,10 @@ class RankingMetric(Measure):
 
     top_k: int | None = cutoff(default=None, kw_only=False)
     ties: Ties = one_of(default="expected", among=lambda cls: cls.policies)
-    empty_target_action: EmptyAction = parameter(default="neg")
-    aggregation: Aggregation = parameter(default="mean")
+    empty_target_action: EmptyAction = one_of(default="neg")
+    aggregation: Aggregation = one_of(default="mean")
     unjudged: Unjudged = one_of(default="irrelevant", among=lambda cls: cls.takes_unjudged_for)
-    validate_args: bool = parameter(default=True, labelled=False)
+    validate_args: bool = flag(default=True, labelled=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -296,6 +296,7 @@ class RankingMetric(Measure):
             raise ValueError(f"Expected {type(self).__name__}.measure to return {wanted}, got {got}")
         return value if value.is_floating_point() else value.to(torch.get_default_dtype()), empty
 
+    @eager
     def score(
         self,
         preds: Array | Ranking,

@@ -15,6 +15,7 @@ from torchrank.engine.sorting import by_key, descending
 from torchrank.formulas.gains import POSITIVE, checked_weighing, gain_of
 from torchrank.formulas.random_ranking import CutoffTie
 from torchrank.hardware.devices import running_sum
+from torchrank.hardware.graphs import eager
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import NONLINEAR, RankingMetric
 from torchrank.metrics.binary import BinaryMetric, Precision, nothing_irrelevant, precisions, uncounted
@@ -284,6 +285,7 @@ class PRCurve(Precision):
         empty = torch.where(result.status == Status.EMPTY, FILLS[self.empty_target_action], math.nan)
         return replace(result, extra=torch.where(result.status > 0, empty, self.curves(ranking)))
 
+    @eager
     def curves(self, ranking: Ranking) -> Tensor:
         """Precision at each rank, then recall at each rank, also of empty queries: float64 [2 * rank, query]."""
         hits = self.resolve_ties(ranking).hits_by_rank(self.relevance_level, self.top_k)

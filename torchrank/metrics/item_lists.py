@@ -21,7 +21,7 @@ from torchrank.layouts.canonical import ALL, BLOCK, RankedIds
 from torchrank.layouts.checks import Problem, check_tensor, count, tensor_of, type_of
 from torchrank.layouts.conversions import HELD, found, listed_ids
 from torchrank.names.arguments import plain
-from torchrank.names.parameters import derived, fixed, integer, number, one_of, parameter
+from torchrank.names.parameters import derived, fixed, flag, integer, number, one_of
 from torchrank.names.types import Aggregation, Array, Pairs, Repeats, Target, call_of
 from torchrank.ranking.ranking import run_starts
 from torchrank.state.metric import Measure
@@ -202,8 +202,10 @@ class ListMetric(Measure):
     #: lists with fewer items have no value and are left out of the result
     fewest: ClassVar[int] = 1
 
-    aggregation: Aggregation = parameter(default="mean")
-    validate_args: bool = parameter(default=True, labelled=False)
+    #: too short lists are skipped
+    empty_target_action = "skip"
+    aggregation: Aggregation = one_of(default="mean")
+    validate_args: bool = flag(default=True, labelled=False)
     num_items: int | None = derived()
 
     def describe(self, *args: Any, **catalogue: Any) -> tuple[Catalogue, int | None]:
@@ -376,6 +378,7 @@ class ListMetric(Measure):
 class PerUserMetric(ListMetric):
     """A measure with a value for every list. Their mean or another aggregate is reported."""
 
+    @eager
     def score(
         self,
         preds: Array,

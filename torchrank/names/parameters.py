@@ -152,9 +152,9 @@ def one_of(*known: object, default: Any = REQUIRED, among: Callable[[Any], Itera
     return _OneOf(default, known=among or known)
 
 
-def flag(*, default: bool) -> Any:
-    """Declare True or False."""
-    return _OneOf(default, known=(True, False))
+def flag(*, default: bool, labelled: bool = True) -> Any:
+    """Declare True or False. ``labelled`` is as for :func:`parameter`."""
+    return _OneOf(default, known=(True, False), labelled=labelled)
 
 
 def described(*, default: Any = REQUIRED) -> Any:

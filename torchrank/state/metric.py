@@ -8,8 +8,8 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from types import FunctionType, MethodType, NoneType
-from typing import Any, ClassVar, NamedTuple, TypeGuard, dataclass_transform, get_args
+from types import MethodType, NoneType
+from typing import Any, ClassVar, NamedTuple, TypeGuard, dataclass_transform
 
 import torch
 import torch.distributed as dist
@@ -23,7 +23,7 @@ import torchrank.state.sums as state
 from torchrank.hardware.graphs import eager
 from torchrank.layouts.arrange import Batch
 from torchrank.layouts.checks import comparable, explain
-from torchrank.names.arguments import one_of, plain, warn
+from torchrank.names.arguments import plain, warn
 from torchrank.names.parameters import (
     REQUIRED,
     Parameter,
@@ -35,33 +35,46 @@ from torchrank.names.parameters import (
     of_torchmetrics,
 )
 from torchrank.names.registry import DATA, KINDS
-from torchrank.names.types import EmptyAction
 from torchrank.ranking.intervals import only
 from torchrank.state.scoring import Status, Values, score_batch
-from torchrank.state.sums import AGGREGATIONS, MEANS, Estimate, Interval, Mean, Method, Sum, aggregate, from_sums
+from torchrank.state.sums import MEANS, Estimate, Interval, Mean, Method, Sum, aggregate, from_sums
 from torchrank.state.synchronisation import State, all_reduce, appended, gather_rows
 from torchrank.state.waiting import LOCK, Waiting
 
-#: types whose values torch.nn.Module does not register
-PLAIN = frozenset({bool, int, float, str, tuple, list, dict, type(None), FunctionType, MethodType, inspect.Signature})
-PLAIN |= {torch.device, torch.dtype}
 
-#: what compilers leave out of their graphs in any class, beside `update`, `forward` and `compute`
-UNTRACED = {
-    "__init__", "comparison", "curves", "difference", "estimate", "estimates", "histogram", "interval", "intervals",
-    "merge_state", "num_empty", "num_queries", "num_rows", "rank_distribution", "reset", "score", "standard_error",
-    "summary", "worst",
-}  # fmt: skip
-
-
+@dataclass_transform(
+    eq_default=False,
+    kw_only_default=True,
+    field_specifiers=(
+        parameters.parameter,
+        parameters.number,
+        parameters.integer,
+        parameters.cutoff,
+        parameters.one_of,
+        parameters.flag,
+        parameters.described,
+        parameters.of_torchmetrics,
+        parameters.derived,
+        parameters.fixed,
+    ),
+)
 class SafeMetric(Metric):
-    """A :class:`torchmetrics.Metric` that a call that raises leaves unchanged, and that no worker waits for forever."""
+    """A :class:`torchmetrics.Metric` that a call that raises leaves unchanged, and that no worker waits for forever.
+
+    All its states are added over workers, or follow each other. Their names begin with that of the metric.
+    """
 
     full_state_update = False
+    #: what every update needs beside the arguments of other metrics
+    asks_for = ""
     #: the dict of its results, for an error message
     results_to_log = "metric.compute()"
+    #: the parameters of a measure by name: those of the class itself, then those of its parents
+    declared: ClassVar[Mapping[str, Parameter]] = {}
     #: names of attributes that cannot be set any more
     _fixed = frozenset[str]()
+    #: the name of the metric, with which those of its states begin
+    _state = ""
     #: whether small batches may wait to be ranked together, see :meth:`torchrank.RankingMetric.update`
     waits = True
     #: the batches that wait for this metric, if it alone is updated; None = its batches never wait
@@ -69,45 +82,39 @@ class SafeMetric(Metric):
     #: the batches that wait for this metric and perhaps others, which have its states as long; None = none
     _held: Waiting | None = None
     _in_forward = False
+    #: the indexes of the first and the last row of the last update of flat rows
+    _ends: tuple[int, int] | None = None
+    #: whether batches without a relevant candidate had grades with fractions, bool []; None = there were none
+    _fractions: Tensor | None = None
+    #: counters of bad values of all workers, since the last compute
+    _errors: Tensor | None = None
+    #: the sums that were read last, of all workers
+    _read: Tensor | None = None
+    #: the state over all workers, while a collection that has reduced it computes
+    _over_workers: State | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         # torch.jit.script of a module with a metric would compile its properties.
         owned = [(name, value) for base in cls.__mro__ for name, value in vars(base).items()]
         cls.__jit_unused_properties__ = [name for name, value in owned if isinstance(value, property)]
-        for name in UNTRACED & vars(cls).keys():
-            attribute = vars(cls)[name]
-            setattr(
-                cls,
-                name,
-                property(eager(attribute.fget))
-                if isinstance(attribute, property) and attribute.fget
-                else eager(attribute),
-            )
+        declare(cls)
+        if cls.declared:
+            become_measure(cls)
+        if "__init__" in vars(cls):
+            cls.__init__ = eager(cls.__init__)  # type: ignore[method-assign]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self._fixed:
             raise AttributeError(f"Expected {name} of {self} to stay as it is, got {value!r}; make a new metric")
-        # torch.nn.Module tries whether each value is a parameter, a module or a buffer: a third of the time to make a
-        # metric. An attribute of the class may be a property, or one that torchmetrics refuses to change.
-        attributes = self.__dict__
-        if self._held is not None and name in self._defaults:
+        if ":" in name and self._state:
+            if not name.startswith(f"{self._state}:"):
+                raise ValueError(  # MetricCollection writes the state of the first metric of a group into the others
+                    f"Expected {self._state} to keep its own state, got that of {name.rpartition(':')[0]}; leave"
+                    " compute_groups out of MetricCollection, which finds equal states by itself"
+                )
             self.rank_waiting()
-        if ":" in name and (own := attributes.get("_state")) and not name.startswith(f"{own}:"):
-            raise ValueError(  # MetricCollection writes the state of the first metric of a group into the others
-                f"Expected {own} to keep its own state, got that of {name.rpartition(':')[0]}; leave compute_groups"
-                " out of MetricCollection, which finds equal states by itself"
-            )
-        simple = type(value) in PLAIN or name in attributes.get("_defaults", ())
-        known = (
-            name in attributes.get("_parameters", ())
-            or name in attributes.get("_modules", ())
-            or name in attributes.get("_buffers", ())
-        )
-        if simple and not known and not hasattr(type(self), name):
-            attributes[name] = value
-        else:
-            super().__setattr__(name, value)
+        super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:
         attributes = self.__dict__
@@ -136,14 +143,76 @@ class SafeMetric(Metric):
         attributes["_update_count"] += 1
         attributes["_computed"] = None
 
-    def leave_meta(self) -> None:
-        """Keep the state on the CPU if the default device is "meta", where tensors have no values."""
-        if self._device.type == "meta":
-            self._device = torch.device("cpu")
+    # ---- the state -----------------------------------------------------------------------------------------------
+
+    @property
+    def definition_name(self) -> str:
+        """The name that identifies the metric on other workers."""
+        return self._state
+
+    @property
+    def sums(self) -> Tensor:
+        """The state: float64 [number]; float32 [2, number] on a device without float64."""
+        return getattr(self, f"{self._state}:sums")
+
+    @property
+    def rows(self) -> list[Tensor] | None:
+        """Per-query (value, weight), float [query, 2] for each part; None = the metric keeps none."""
+        return None
+
+    def _set(self, part: str, value: Tensor | list[Tensor]) -> None:
+        setattr(self, f"{self._state}:{part}", value)
+
+    def reducible(self) -> bool:
+        """Whether the state can be reduced together with the states of other metrics now."""
+        return self.dist_sync_fn is None and self.sync_on_compute and not self._is_synced
+
+    def notice_cut(self, indexes: Tensor | None) -> None:
+        """Warn if the first query of a batch of flat rows is the last query of the batch before. On the CPU only."""
+        if indexes is None or not indexes.is_cpu or not len(indexes):
+            return
+        indexes = comparable(indexes)
+        before, self._ends = self._ends, (int(indexes[0]), int(indexes[-1]))
+        # If each batch numbers its queries from 0, it begins where the batch before began.
+        if before is not None and before[0] < before[1] == self._ends[0] == int(indexes.min()):
+            warn(
+                "Counted the last query of an update and the first query of the next one, which have the same index, as"
+                " two queries; if they are one, pass it whole, or use the classes of torchrank.retrieval, which join"
+                " the rows of a query"
+            )
+
+    @contextlib.contextmanager
+    def over_all_workers(self) -> Iterator[None]:
+        """Context in which the state is that of all workers, as in :meth:`compute`. All workers must enter it."""
+        sync = not self._is_synced and self.sync_on_compute
+        with self.sync_context(self.dist_sync_fn, should_sync=sync, should_unsync=sync):
+            yield
+
+    def _narrow(self, value: Tensor) -> Tensor:
+        """A value in float32, unless it is finite in float64 only, or a count that float32 rounds."""
+        narrow = value.to(torch.float32)
+        if not (value.is_cpu or self._should_unsync):  # forward must not wait for an accelerator
+            return narrow
+        rounded_count = (narrow != value) & (value == value.round()) & (value.abs() <= 2**53)
+        return value if bool(((narrow.isinf() & value.isfinite()) | rounded_count).any()) else narrow
+
+    def raise_errors(self) -> None:
+        """Raise for bad values, after all workers have communicated and the state is unsynced.
+
+        Raises:
+            ValueError: a worker has met bad values; the message counts them by kind. The metric can be used further.
+        """
+        if self._errors is not None and (fault := explain(self._errors)):
+            self._computed = None
+            raise ValueError(f"{self._state.split('#')[0]}: {fault}")
+
+    # ---- torchmetrics' contract ----------------------------------------------------------------------------------
 
     def _wrap_update(self, update: Callable[..., Any]) -> Callable[..., Any]:
         # torch.jit.script of a module with a metric reads these, and not those of the class.
         vars(self)["__annotations__"] = {"training": bool}
+        if self._device.type == "meta":  # the default device, where a state would have no values
+            self._device = torch.device("cpu")
         # A function of the user that functools.wraps has given the marks of ours is not one of ours.
         if getattr(update, "eager", None) is getattr(update, "__func__", self):  # the result here is eager as well
             update = MethodType(update.__wrapped__, self)  # type: ignore[attr-defined]
@@ -163,6 +232,7 @@ class SafeMetric(Metric):
         # torchmetrics changes these attributes in forward, and restores them only if nothing raises.
         before = {name: list(value) if isinstance(value, list) else value for name, value in self.metric_state.items()}
         before |= {name: getattr(self, name) for name in ("_update_count", "compute_on_cpu")}
+        self._in_forward = True
         try:
             return super().forward(*args, **kwargs)
         except Exception:
@@ -171,6 +241,8 @@ class SafeMetric(Metric):
             self._is_synced, self._computed = False, None
             self._to_sync, self._should_unsync, self._enable_grad = self.sync_on_compute, True, False
             raise
+        finally:
+            self._in_forward = False
 
     @eager
     def reset(self) -> None:
@@ -181,10 +253,17 @@ class SafeMetric(Metric):
             if isinstance(default, list):
                 setattr(self, name, [])  # torchmetrics empties the list in place, but a wrapper may hold it
         super().reset()
+        if not self._in_forward:  # forward resets as well, but restores the state
+            self._ends = self._fractions = None
 
     def _copy_state_dict(self) -> dict[str, Any]:
         # Tensors in lists are never changed in place, so forward and synchronisation need no copies of them.
         return {name: x.copy() if isinstance(x, list) else x.clone() for name, x in self.metric_state.items()}
+
+    def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
+        # forward calls this while the metric contains the batch alone; incoming_state is the state before the batch.
+        for name, incoming in incoming_state.items():
+            setattr(self, name, self.joined(name, incoming, getattr(self, name)))
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         stock = super()._wrap_compute(compute)
@@ -193,7 +272,10 @@ class SafeMetric(Metric):
         def computed(*args: Any, **kwargs: Any) -> Any:
             if self._to_sync and self.distributed_available_fn():
                 self._computed = None  # a worker that returned a cached value would leave the others waiting
-            return stock(*args, **kwargs)
+            value = stock(*args, **kwargs)
+            if self._should_unsync:  # forward returns NaN instead
+                self.raise_errors()
+            return value
 
         return eager(computed)
 
@@ -216,6 +298,39 @@ class SafeMetric(Metric):
         finally:
             self.unsync(self._is_synced and should_unsync)
 
+    @eager
+    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
+        """Add the state of another metric with the same label. Its queries follow the queries of this metric.
+
+        Raises:
+            ValueError: the other metric has another label.
+        """
+        for name, value in self.mergeable(incoming_state).items():
+            setattr(self, name, self.joined(name, getattr(self, name), value))
+        self._computed = None
+        self._update_count += incoming_state._update_count if isinstance(incoming_state, Metric) else 1
+        if self._fractions is None:
+            self._fractions = getattr(incoming_state, "_fractions", None)
+
+    def joined(self, name: str, earlier: Any, later: Any) -> Any:
+        """The value of a state over the queries of two values of it, on the device of the earlier one."""
+        if isinstance(earlier, list):
+            return appended(earlier, later)
+        return state.add(earlier, later)
+
+    def mergeable(self, other: dict[str, Any] | Metric) -> dict[str, Any]:
+        """The state of another metric with the same label.
+
+        Raises:
+            ValueError: it has another label, or is not a state of such a metric.
+        """
+        theirs = other.metric_state if isinstance(other, Metric) else other
+        if not isinstance(theirs, dict) or theirs.keys() != self._defaults.keys():
+            raise ValueError(f"Expected the state of another {self._state}, got {getattr(other, 'label', other)!r}")
+        if fault := self.fault(theirs):
+            raise ValueError(f"{fault}; pass a metric, or its metric_state")
+        return theirs
+
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Any = "") -> Any:
         # fn may change the dtype as well, e.g. in `half()`. Apply it to an empty tensor and follow its device only.
         def move(x: Tensor) -> Tensor:
@@ -225,7 +340,8 @@ class SafeMetric(Metric):
 
     def moved(self, x: Tensor, device: torch.device) -> Tensor:
         """A state or another tensor of the metric, on another device."""
-        return x.to(device)
+        is_sums = x.dtype == torch.float64 or state.compensated(x)
+        return state.carry(x, device) if is_sums else x.to(device)
 
     def __getstate__(self) -> dict[str, Any]:
         with LOCK:
@@ -294,7 +410,17 @@ class SafeMetric(Metric):
                 numbers.add(sum(map(len, value)))
             else:
                 return f"Expected {name} to be a list of tensors as in metric_state, got {_told(value)}"
-        return "" if len(numbers) < 2 else f"Expected as many rows in all lists of the state, got {sorted(numbers)}"
+        if len(numbers) > 1:
+            return f"Expected as many rows in all lists of the state, got {sorted(numbers)}"
+        if (name := f"{self._state}:sums") in self._defaults:
+            counts = self.counts(state.read(self.restored(states[name])))
+            if not bool((counts >= 0).all()):
+                return f"Expected {name} to have counts >= 0, got {float(counts.min()):g}"
+        return ""
+
+    def counts(self, sums: Tensor) -> Tensor:
+        """The numbers in a state [number] that are never below 0."""
+        return sums[:0]
 
     def fits(self, name: str, rows: Tensor) -> bool:
         """Whether a tensor can be in a list of the state."""
@@ -302,7 +428,7 @@ class SafeMetric(Metric):
 
     def restored(self, x: Tensor) -> Tensor:
         """A saved state, possibly of another device, as it is on this device."""
-        return x.to(self.device)
+        return state.carry(x, self.device)
 
 
 def _is_readable(x: object) -> TypeGuard[Tensor]:
@@ -328,168 +454,6 @@ def _told(x: object) -> str:
 COUNTS = [Sum.W, Sum.QUERIES, Sum.EMPTY, Sum.W2, *range(Sum.ERRORS, state.SIZE)]
 
 
-class SummedMetric(SafeMetric):
-    """A metric whose state is a vector of sums. Their order is that of the subclass; all are added over workers."""
-
-    #: what every update needs beside the arguments of other metrics
-    asks_for = ""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.leave_meta()
-        self._state = ""
-        # The indexes of the first and the last row of the last update of flat rows.
-        self._ends: tuple[int, int] | None = None
-        # Whether batches without a relevant candidate had grades with fractions, bool []; None = there were none.
-        self._fractions: Tensor | None = None
-        self._in_forward = False
-        # Counters of bad values of all workers, since the last compute.
-        self._errors: Tensor | None = None
-
-    @property
-    def definition_name(self) -> str:
-        """The name that identifies the metric on other workers."""
-        return self._state
-
-    @property
-    def sums(self) -> Tensor:
-        """The state: float64 [number]; float32 [2, number] on a device without float64."""
-        return getattr(self, f"{self._state}:sums")
-
-    @property
-    def rows(self) -> list[Tensor] | None:
-        """Per-query (value, weight), float [query, 2] for each part; None = the metric keeps none."""
-        return None
-
-    def _set(self, part: str, value: Tensor | list[Tensor]) -> None:
-        setattr(self, f"{self._state}:{part}", value)
-
-    def reducible(self) -> bool:
-        """Whether the state can be reduced together with the states of other metrics now."""
-        return self.dist_sync_fn is None and self.sync_on_compute and not self._is_synced
-
-    def notice_cut(self, indexes: Tensor | None) -> None:
-        """Warn if the first query of a batch of flat rows is the last query of the batch before. On the CPU only."""
-        if indexes is None or not indexes.is_cpu or not len(indexes):
-            return
-        indexes = comparable(indexes)
-        before, self._ends = self._ends, (int(indexes[0]), int(indexes[-1]))
-        # If each batch numbers its queries from 0, it begins where the batch before began.
-        if before is not None and before[0] < before[1] == self._ends[0] == int(indexes.min()):
-            warn(
-                "Counted the last query of an update and the first query of the next one, which have the same index, as"
-                " two queries; if they are one, pass it whole, or use the classes of torchrank.retrieval, which join"
-                " the rows of a query"
-            )
-
-    @eager
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Add a batch and return its own value. A call that raises changes nothing."""
-        self._in_forward = True
-        try:
-            return super().forward(*args, **kwargs)
-        finally:
-            self._in_forward = False
-
-    def reset(self) -> None:
-        """Forget all batches."""
-        super().reset()
-        if not self._in_forward:  # forward resets as well, but restores the state
-            self._ends = self._fractions = None
-
-    @contextlib.contextmanager
-    def over_all_workers(self) -> Iterator[None]:
-        """Context in which the state is that of all workers, as in :meth:`compute`. All workers must enter it."""
-        sync = not self._is_synced and self.sync_on_compute
-        with self.sync_context(self.dist_sync_fn, should_sync=sync, should_unsync=sync):
-            yield
-
-    def _narrow(self, value: Tensor) -> Tensor:
-        """A value in float32, unless it is finite in float64 only, or a count that float32 rounds."""
-        narrow = value.to(torch.float32)
-        if not (value.is_cpu or self._should_unsync):  # forward must not wait for an accelerator
-            return narrow
-        rounded_count = (narrow != value) & (value == value.round()) & (value.abs() <= 2**53)
-        return value if bool(((narrow.isinf() & value.isfinite()) | rounded_count).any()) else narrow
-
-    def raise_errors(self) -> None:
-        """Raise for bad values, after all workers have communicated and the state is unsynced.
-
-        Raises:
-            ValueError: a worker has met bad values; the message counts them by kind. The metric can be used further.
-        """
-        if self._errors is not None and (fault := explain(self._errors)):
-            self._computed = None
-            raise ValueError(f"{self._state.split('#')[0]}: {fault}")
-
-    def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
-        stock = super()._wrap_compute(compute)
-
-        @functools.wraps(compute)
-        def computed(*args: Any, **kwargs: Any) -> Any:
-            value = stock(*args, **kwargs)
-            if self._should_unsync:  # forward returns NaN instead
-                self.raise_errors()
-            return value
-
-        return computed
-
-    def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
-        # forward calls this while the metric contains the batch alone; incoming_state is the state before the batch.
-        for name, incoming in incoming_state.items():
-            setattr(self, name, self.joined(name, incoming, getattr(self, name)))
-
-    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
-        """Add the state of another metric with the same label. Its queries follow the queries of this metric.
-
-        Raises:
-            ValueError: the other metric has another label.
-        """
-        for name, value in self.mergeable(incoming_state).items():
-            setattr(self, name, self.joined(name, getattr(self, name), value))
-        self._computed = None
-        self._update_count += incoming_state._update_count if isinstance(incoming_state, Metric) else 1
-        if self._fractions is None:
-            self._fractions = getattr(incoming_state, "_fractions", None)
-
-    def joined(self, name: str, earlier: Any, later: Any) -> Any:
-        """The value of a state over the queries of two values of it, on the device of the earlier one."""
-        if isinstance(earlier, list):
-            return appended(earlier, later)
-        return state.add(earlier, later)
-
-    def mergeable(self, other: dict[str, Any] | Metric) -> dict[str, Any]:
-        """The state of another metric with the same label.
-
-        Raises:
-            ValueError: it has another label, or is not a state of such a metric.
-        """
-        theirs = other.metric_state if isinstance(other, Metric) else other
-        if not isinstance(theirs, dict) or theirs.keys() != self._defaults.keys():
-            raise ValueError(f"Expected the state of another {self._state}, got {getattr(other, 'label', other)!r}")
-        if fault := self.fault(theirs):
-            raise ValueError(f"{fault}; pass a metric, or its metric_state")
-        return theirs
-
-    def counts(self, sums: Tensor) -> Tensor:
-        """The numbers in a state [number] that are never below 0."""
-        return sums[:0]
-
-    def fault(self, states: Mapping[str, Any]) -> str:
-        name = f"{self._state}:sums"
-        if fault := super().fault(states):
-            return fault
-        counts = self.counts(state.read(self.restored(states[name])))
-        return "" if bool((counts >= 0).all()) else f"Expected {name} to have counts >= 0, got {float(counts.min()):g}"
-
-    def moved(self, x: Tensor, device: torch.device) -> Tensor:
-        is_state = x.dtype == torch.float64 or state.compensated(x)
-        return state.carry(x, device) if is_state else x.to(device)
-
-    def restored(self, x: Tensor) -> Tensor:
-        return state.carry(x, self.device)
-
-
 INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64)
 
 
@@ -513,19 +477,18 @@ class KeepsRows(SafeMetric):
     def add_state(self, name: str, default: Any, dist_reduce_fx: Any = None, persistent: bool = False) -> None:
         """Add a state. The name of a state of rows contains ``ignore_index``, which selects the rows."""
         if name in Rows._fields:
-            self.leave_meta()
             # torchmetrics.MetricCollection shares states between metrics if their names are equal, and their values
             # after the first batch. So the name contains all arguments that select rows, and no others.
-            self._prefix = "rows" if self.ignore_index is None else f"rows(ignore_index={self.ignore_index})"
-            name, dist_reduce_fx = f"{self._prefix}:{name}", "cat"
+            self._state = "rows" if self.ignore_index is None else f"rows(ignore_index={self.ignore_index})"
+            name, dist_reduce_fx = f"{self._state}:{name}", "cat"
         super().add_state(name, default, dist_reduce_fx, persistent)
 
     def _parts(self) -> list[list[Tensor]]:
-        return [getattr(self, f"{self._prefix}:{field}") for field in Rows._fields]
+        return [getattr(self, f"{self._state}:{field}") for field in Rows._fields]
 
     def _replace(self, rows: Rows) -> None:
         for field, x in zip(Rows._fields, rows):
-            setattr(self, f"{self._prefix}:{field}", [x])
+            self._set(field, [x])
 
     def keep(self, rows: Rows) -> None:
         """Add copies of rows."""
@@ -534,7 +497,7 @@ class KeepsRows(SafeMetric):
             for parts, x in zip(self._parts(), narrow):
                 parts.append(x)
 
-    def rows(self) -> Rows:
+    def all_rows(self) -> Rows:
         """All rows as one tensor for each field. The state keeps these tensors in place of the parts."""
         for parts, dtype in zip(self._parts(), EMPTY):
             if len(parts) != 1:
@@ -544,20 +507,17 @@ class KeepsRows(SafeMetric):
     def fits(self, name: str, rows: Tensor) -> bool:
         return rows.dim() == 1
 
-    def merge_state(self, incoming_state: Any) -> None:
-        """Add the rows of another metric of this class.
+    def joined(self, name: str, earlier: Any, later: Any) -> Any:
+        return [*earlier, *later]
 
-        Raises:
-            ValueError: it is not a state of such a metric.
-        """
-        theirs = incoming_state.metric_state if isinstance(incoming_state, SafeMetric) else incoming_state
-        if isinstance(theirs, dict) and (fault := self.fault(theirs)):
-            raise ValueError(f"{fault}; pass a metric, or its metric_state")
-        super().merge_state(incoming_state)
-        self._computed = None
+    def moved(self, x: Tensor, device: torch.device) -> Tensor:
+        return x.to(device)
+
+    def restored(self, x: Tensor) -> Tensor:
+        return x.to(self.device)
 
     def _sync_dist(self, dist_sync_fn: Callable = gather_all_tensors, process_group: Any = None) -> None:
-        rows = self.rows()
+        rows = self.all_rows()
         if dist_sync_fn is gather_all_tensors:
             none = torch.empty(0, dtype=torch.int64, device=self.device)
             columns = [x.to(self.device).unsqueeze(1) for x in rows]
@@ -565,7 +525,7 @@ class KeepsRows(SafeMetric):
             rows = Rows(*(x.squeeze(1) for x in columns))
         else:  # a function of the user, which gathers one state at a time
             super()._sync_dist(dist_sync_fn, process_group)
-            rows = Rows(*(getattr(self, f"{self._prefix}:{field}") for field in Rows._fields))
+            rows = Rows(*(getattr(self, f"{self._state}:{field}") for field in Rows._fields))
         self._replace(rows)
 
 
@@ -580,27 +540,49 @@ def narrowed(x: Tensor) -> Tensor:
     return x.to(next(fitting), copy=True)
 
 
-EMPTY_ACTIONS = get_args(EmptyAction)
+def become_measure(cls: Any) -> None:
+    """Complete the class of a measure: its docstring, constructor, bounds and entry in the registry."""
+    if cls.__doc__:
+        cls.__doc__ = documented(cls)
+    if "__init__" not in vars(cls):
+        write = constructor(cls)
+
+        @functools.wraps(write)
+        def construct(self: Measure, *args: Any, **kwargs: Any) -> None:
+            write(self, *args, **kwargs)
+            Measure.__init__(self)
+
+        cls.__init__ = construct
+    cls.plot_lower_bound, cls.plot_upper_bound = plot_bounds(cls.value_range)
+    cls.takes_top_k = cls.declared["top_k"].hint is not NoneType
+    if vars(cls).keys() & {"measure", "numerator"} and "monotone_behind" not in vars(cls):
+        cls.monotone_behind = "measure" not in vars(cls)
+    # A class with its own registry is the base of a kind of measures.
+    if "registry" in vars(cls):
+        KINDS.append(cls.registry)
+    if name := vars(cls).get("name"):
+        if not re.fullmatch("[a-z][a-z0-9]*", name):
+            raise TypeError(f"Expected {cls.__name__}.name to be lower-case letters and digits, got {name!r}")
+        # The same class may be defined again, for example in a cell of a notebook.
+        if name in cls.registry and not _same(cls.registry[name], cls):
+            raise TypeError(f"Expected {cls.__name__} to have a name of its own, got {name!r}; choose another name")
+        cls.registry[name] = cls
+        if cls.__module__.startswith("torchrank."):
+            cls.known_as = DATA["measures"].get(name, {})
 
 
-@dataclass_transform(
-    eq_default=False,
-    kw_only_default=True,
-    field_specifiers=(
-        parameters.parameter,
-        parameters.number,
-        parameters.integer,
-        parameters.cutoff,
-        parameters.one_of,
-        parameters.flag,
-        parameters.described,
-        parameters.of_torchmetrics,
-        parameters.derived,
-        parameters.fixed,
-    ),
-)
-class QueryMean(SummedMetric):
-    """The average over queries of values that arrive in batches: state, synchronisation and report.
+def plot_bounds(value_range: tuple[float, float]) -> tuple[float | None, ...]:
+    """The ends of the axis of a plot; None = the values decide."""
+    return tuple(limit if math.isfinite(limit) else None for limit in value_range)
+
+
+def _same(first: type, second: type) -> bool:
+    """Whether two classes have the same module and name, for example one defined twice in a notebook."""
+    return (first.__module__, first.__qualname__) == (second.__module__, second.__qualname__)
+
+
+class Measure(SafeMetric):
+    """The average over queries of values that arrive in batches, with a name and parameters.
 
     The state is one small vector of sums, for any number of queries. Only an ``aggregation`` other than a mean or
     a sum keeps the values. Several threads may call ``update`` at once, but not ``forward``, ``compute`` or ``reset``.
@@ -611,23 +593,31 @@ class QueryMean(SummedMetric):
     this worker, and within ``metric.sync_context()`` of all.
 
     Args:
-        aggregation, empty_target_action, validate_args: as :class:`torchrank.RankingMetric`.
-        kwargs: of :class:`torchmetrics.Metric`.
-    """
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        process_group, dist_sync_fn, distributed_available_fn, sync_on_compute, dist_sync_on_step, compute_on_cpu,
+            compute_with_cache: as :class:`torchmetrics.Metric`.
 
-    #: smallest and largest value
-    value_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    Raises:
+        TypeError: the class has the name of another measure, or an argument has an unknown name.
+        ValueError: an argument has an unknown value.
+    """
 
     is_differentiable = False
     higher_is_better = True
 
-    #: the parameters by name: those of the class itself, then those of its parents
-    declared: ClassVar[Mapping[str, Parameter]] = {}
+    #: its name in labels
+    name: ClassVar[str] = ""
     #: every measure of a kind by its name
     registry: ClassVar[dict[str, Any]]
     #: its names in other libraries, with the settings that reproduce them, as in ``torchrank/names/names.toml``, which
     #: has those of the measures of this package
     known_as: ClassVar[Mapping[str, Any]] = {}
+    #: smallest and largest value
+    value_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    #: whether ``score`` returns the numbers of each query that are summed further
+    shows_extra: ClassVar[bool] = False
+    #: whether it measures recommended lists, and not rankings
+    takes_lists: ClassVar[bool] = False
     #: whether it can be cut at a rank; False if a class declares ``top_k: None = None``
     takes_top_k: ClassVar[bool] = True
     #: whether a relevant candidate behind the reach of :meth:`need` matters only because it is relevant, not by its
@@ -636,70 +626,158 @@ class QueryMean(SummedMetric):
     #: candidate should not lower the :meth:`denominator`
     monotone_behind: ClassVar[bool] = False
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        low, high = cls.value_range
-        cls.plot_lower_bound = low if math.isfinite(low) else None
-        cls.plot_upper_bound = high if math.isfinite(high) else None
-        declare(cls)
-        if not cls.declared:
-            return
-        if cls.__doc__:
-            cls.__doc__ = documented(cls)
-        if "__init__" not in vars(cls):
-            write = constructor(cls)
+    top_k: int | None = integer(default=None, least=1, kw_only=False)
+    #: the cutoff as a share of each list, "10%", or as a cost, "2000tok"; then ``top_k`` is None
+    relative: str | None = derived(default=None)
+    process_group: Any = of_torchmetrics(default=None)
+    dist_sync_fn: Callable[..., Any] | None = of_torchmetrics(default=None)
+    distributed_available_fn: Callable[[], bool] | None = of_torchmetrics(default=None)
+    sync_on_compute: bool = of_torchmetrics(default=True)
+    dist_sync_on_step: bool = of_torchmetrics(default=False)
+    compute_on_cpu: bool = of_torchmetrics(default=False)
+    compute_with_cache: bool = of_torchmetrics(default=True)
 
-            @eager
-            @functools.wraps(write)
-            def construct(self: Measure, *args: Any, **kwargs: Any) -> None:
-                write(self, *args, **kwargs)
-                Measure.__init__(self)
+    def __init__(self) -> None:
+        """Check the parameters, which are attributes already, and create an empty state."""
+        if self.name not in self.registry or not _same(self.registry[self.name], type(self)):
+            raise TypeError(
+                f"Expected {type(self).__name__} to have a name of its own, got {self.name!r}; set the attribute name"
+            )
+        others = {name: getattr(self, name) for name, param in self.declared.items() if param.of_torchmetrics}
+        super().__init__(**others)
+        catalogue = {}
+        for name, param in self.declared.items():
+            if param.of_catalogue:
+                catalogue[name] = vars(self).pop(name, param.default)
+            elif param.init and name not in others and (value := getattr(self, name)) is not param.default:
+                setattr(self, name, plain(param.checked(type(self), name, value)))
+        if self.top_k is not None and not self.takes_top_k:
+            raise ValueError(
+                f"Expected no top_k for {type(self).__name__}, which reads the whole list, got {self.top_k}"
+            )
+        # Attributes come first: the checks of a subclass and its catalogue read them.
+        self.__post_init__()
+        self.begin(self.keep(catalogue))
 
-            cls.__init__ = construct  # type: ignore[assignment, method-assign]
-        cls.takes_top_k = cls.declared["top_k"].hint is not NoneType
-        if vars(cls).keys() & {"measure", "numerator"} and "monotone_behind" not in vars(cls):
-            cls.monotone_behind = "measure" not in vars(cls)
-        # A class with its own registry is the base of a kind of measures.
-        if "registry" in cls.__dict__:
-            KINDS.append(cls.registry)
-        if name := cls.__dict__.get("name"):
-            if not re.fullmatch("[a-z][a-z0-9]*", name):
-                raise TypeError(f"Expected {cls.__name__}.name to be lower-case letters and digits, got {name!r}")
-            # The same class may be defined again, for example in a cell of a notebook.
-            if name in cls.registry and not _same(cls.registry[name], cls):
-                raise TypeError(f"Expected {cls.__name__} to have a name of its own, got {name!r}; choose another name")
-            cls.registry[name] = cls
-            if cls.__module__.startswith("torchrank."):
-                cls.known_as = DATA["measures"].get(name, {})
+    def __post_init__(self) -> None:
+        """Check arguments against each other. All of them are attributes already. A subclass calls its parent first."""
 
-    def __init__(
-        self,
-        aggregation: str | Callable[[Tensor], Tensor],
-        empty_target_action: str,
-        validate_args: bool,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        one_of("aggregation", aggregation, AGGREGATIONS, or_callable=True)
-        one_of("empty_target_action", empty_target_action, EMPTY_ACTIONS)
-        one_of("validate_args", validate_args, (True, False))
-        self.aggregation = aggregation
-        self.empty_target_action = empty_target_action
-        self.validate_args = validate_args
-        # The sums that were read last, of all workers.
-        self._read: Tensor | None = None
-        # The state over all workers, while a collection that has reduced it computes.
-        self._over_workers: State | None = None
+    def reports(self, value_range: tuple[float, float], higher_is_better: bool | None) -> None:
+        """Set a range and a direction of the reported values that differ from the class."""
+        low, high = plot_bounds(value_range)
+        # torchmetrics raises if these attributes are assigned, so they are written to the instance's dict.
+        vars(self).update(
+            value_range=value_range, plot_lower_bound=low, plot_upper_bound=high, higher_is_better=higher_is_better
+        )
 
-    def name_state(self, name: str, num_extra: int) -> None:
-        """Add empty states under a name that no other metric has, with room for ``num_extra`` further sums."""
+    def keep(self, catalogue: dict[str, Any]) -> str:
+        """Store the data about a catalogue. Returns its digest, which becomes part of the name of the state."""
+        return ""
+
+    @classmethod
+    @functools.cache
+    def definition(cls) -> dict[str, Any]:
+        """The arguments that change the value, with their defaults. The measure's own arguments come first."""
+        declared = {
+            name: declaration
+            for name, declaration in cls.declared.items()
+            if declaration.kw_only and declaration.labelled
+        }
+        return {
+            name: declaration.default for name, declaration in declared.items() if declaration.default is not REQUIRED
+        }
+
+    @property
+    def label(self) -> str:
+        """Name, parameters that differ from their defaults, and cutoff: ``map(normalize=min)@10``."""
+        if (label := vars(self).get("_label")) is not None:
+            return label
+        values = {name: (getattr(self, name), default) for name, default in self.definition().items()}
+        differing = {k: v for k, (v, default) in values.items() if not isinstance(v, Tensor) and v != default}
+        return labels.write(self.name, differing, self.relative or self.top_k)
+
+    @property
+    def definition_name(self) -> str:
+        # Without the numbers of namesakes, which depend on the metrics that a process has made before.
+        return self.label + self._known
+
+    def begin(self, known: str = "") -> None:
+        """Create an empty state. ``known`` identifies data that are not part of the label, such as a catalogue."""
+        # Two callables may share a name, and so a label. Their numbers keep the states apart.
+        callables = [value for name in self.definition() if callable(value := getattr(self, name))]
+        namesakes = "".join(f"#{n}" for value in callables if (n := labels.namesake(value)))
+        label = self.label
         # torchmetrics.MetricCollection merges metrics if the names of their states are equal, and their values after
         # the first batch. The colon keeps the names apart from attributes.
-        self._state = name
-        self.add_state(f"{name}:sums", state.nothing(self.device, num_extra), dist_reduce_fx="sum")
+        self._state = label + namesakes + known
+        self.add_state(f"{self._state}:sums", state.nothing(self.device, self.num_extra_sums), dist_reduce_fx="sum")
         self.keeps_values = not from_sums(self.aggregation)
         if self.keeps_values:
-            self.add_state(f"{name}:values", [], dist_reduce_fx="cat")
+            self.add_state(f"{self._state}:values", [], dist_reduce_fx="cat")
+        self._known, self._label = known, label
+        # A changed parameter would make the label, and so the name of the state, wrong.
+        self._fixed = frozenset({"top_k", *self.definition()})
+
+    @functools.cached_property
+    def num_extra_sums(self) -> int:
+        """Number of further sums in the state, besides the sums of a mean."""
+        return 0
+
+    @property
+    def weighs_lists(self) -> bool:
+        """Whether the weight of a query depends on its list, so that it differs between systems."""
+        return False
+
+    def further_sums(self, extra: Any, weights: Tensor) -> Tensor:
+        """The further sums [number] of a batch, from ``extra`` of its values, and the final weights [query].
+
+        By default ``extra`` is [number, query], and the sums are those of extra x weight.
+        """
+        return only(weights > 0, extra * weights).sum(-1)
+
+    def scored(self, batch: Batch, result: Values | None = None, notice: bool = True) -> Any:
+        """The return value of ``score`` for a batch. Waits for the device, so ``update`` does not call it.
+
+        Args:
+            batch: the batch.
+            result: its values; None = they are measured.
+            notice: whether to warn of grades that are all below the level of relevance.
+
+        Raises:
+            ValueError: the batch has bad values; the error names the first query with them.
+        """
+
+        def of(part: Batch) -> Values:
+            return score_batch([self], part, total=False).of(0)
+
+        of_state, now = self._fractions, self._fractions
+        if result is None:
+            self._fractions = None
+            result = of(batch)
+            now, self._fractions = self._fractions, of_state
+        if faults := explain(
+            result.errors, lambda kind: batch.first(kind, lambda part: of(part).errors), batch.outside
+        ):
+            raise ValueError(f"{self.label}: {faults}")
+        counted = result.status != Status.ABSENT
+        if notice:
+            self.notice_fractions(int(counted.sum()), int((result.status == Status.EMPTY).sum()), now)
+        return self.shown(result)
+
+    def shown(self, result: Values) -> Any:
+        """The values that ``score`` returns."""
+        return result.values
+
+    def plot(self, val: Any = None, ax: Any = None) -> Any:
+        """Plot one value, or a list of values over time, with the bounds of the measure. Needs matplotlib."""
+        if isinstance(val, list | tuple):
+            val = [torch.as_tensor(value, device="cpu") for value in val]
+        figure, axes = self._plot(torch.as_tensor(val, device="cpu") if isinstance(val, float) else val, ax)
+        axes.set_ylabel(self.label)  # type: ignore[union-attr]
+        return figure, axes
+
+    def extra_repr(self) -> str:
+        return self.label
 
     @property
     def rows(self) -> list[Tensor] | None:
@@ -799,7 +877,7 @@ class QueryMean(SummedMetric):
     def mean(self) -> Mean:
         """The mean of this metric; the arithmetic mean if its aggregation is not a mean."""
         known = isinstance(self.aggregation, str) and self.aggregation in MEANS
-        return MEANS[self.aggregation if known else "mean"]  # type: ignore[index]
+        return MEANS[self.aggregation if known else "mean"]
 
     def transform_result(self, average: Tensor, sums: Tensor) -> Tensor:
         """The result of :meth:`compute`, from the average over queries: the average itself unless overridden."""
@@ -816,16 +894,19 @@ class QueryMean(SummedMetric):
         return (self.higher_is_better is not False) is not self.turned
 
     @property
+    @eager
     def num_queries(self) -> int:
         """Number of queries of this worker, empty ones included; within ``metric.sync_context()`` of all workers."""
         return int(state.read(self.sums)[Sum.QUERIES])
 
     @property
+    @eager
     def num_empty(self) -> int:
         """Number of empty queries among :attr:`num_queries`, of the same workers: they have nothing to measure."""
         return int(state.read(self.sums)[Sum.EMPTY])
 
     @property
+    @eager
     def standard_error(self) -> Tensor:
         """Standard error of the mean over queries of this worker, float32 []; in ``metric.sync_context()`` of all.
 
@@ -851,6 +932,7 @@ class QueryMean(SummedMetric):
 
     # ---- intervals ---------------------------------------------------------------------------------------------
 
+    @eager
     def interval(self, level: float = 0.95, method: Method = "auto") -> Interval:
         r"""A confidence interval for the value that :meth:`compute` returns, over the queries of all workers.
 
@@ -987,184 +1069,3 @@ class QueryMean(SummedMetric):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_over_workers": None, "_errors": None, "_read": None}
-
-
-class Measure(QueryMean):
-    """A metric with a name and declared arguments, which become attributes, a signature and a label.
-
-    Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        process_group, dist_sync_fn, distributed_available_fn, sync_on_compute, dist_sync_on_step, compute_on_cpu,
-            compute_with_cache: as :class:`torchmetrics.Metric`.
-
-    Raises:
-        TypeError: the class has the name of another measure.
-        ValueError: an argument has an unknown name or value.
-    """
-
-    #: its name in labels
-    name: ClassVar[str] = ""
-    #: whether ``score`` returns the numbers of each query that are summed further
-    shows_extra: ClassVar[bool] = False
-    #: whether it measures recommended lists, and not rankings
-    takes_lists: ClassVar[bool] = False
-
-    top_k: int | None = integer(default=None, least=1, kw_only=False)
-    #: the cutoff as a share of each list, "10%", or as a cost, "2000tok"; then ``top_k`` is None
-    relative: str | None = derived(default=None)
-    process_group: Any = of_torchmetrics(default=None)
-    dist_sync_fn: Callable[..., Any] | None = of_torchmetrics(default=None)
-    distributed_available_fn: Callable[[], bool] | None = of_torchmetrics(default=None)
-    sync_on_compute: bool = of_torchmetrics(default=True)
-    dist_sync_on_step: bool = of_torchmetrics(default=False)
-    compute_on_cpu: bool = of_torchmetrics(default=False)
-    compute_with_cache: bool = of_torchmetrics(default=True)
-
-    def __init__(self) -> None:
-        """Check the parameters, which are attributes already, and create an empty state."""
-        if self.name not in self.registry or not _same(self.registry[self.name], type(self)):
-            raise TypeError(
-                f"Expected {type(self).__name__} to have a name of its own, got {self.name!r}; set the attribute name"
-            )
-        action = getattr(
-            self, "empty_target_action", "skip"
-        )  # measures of lists have none: too short lists are skipped
-        others = {name: getattr(self, name) for name, param in self.declared.items() if param.of_torchmetrics}
-        super().__init__(self.aggregation, action, self.validate_args, **others)
-        catalogue = {}
-        for name, param in self.declared.items():
-            if param.of_catalogue:
-                catalogue[name] = vars(self).pop(name, param.default)
-            elif param.init and name not in others and (value := getattr(self, name)) is not param.default:
-                setattr(self, name, plain(param.checked(type(self), name, value)))
-        if self.top_k is not None and not self.takes_top_k:
-            raise ValueError(
-                f"Expected no top_k for {type(self).__name__}, which reads the whole list, got {self.top_k}"
-            )
-        # Attributes come first: the checks of a subclass and its catalogue read them.
-        self.__post_init__()
-        self.begin(self.keep(catalogue))
-
-    def __post_init__(self) -> None:
-        """Check arguments against each other. All of them are attributes already. A subclass calls its parent first."""
-
-    def reports(self, value_range: tuple[float, float], higher_is_better: bool | None) -> None:
-        """Set a range and a direction of the reported values that differ from the class."""
-        low, high = (limit if math.isfinite(limit) else None for limit in value_range)
-        bounds = {"value_range": value_range, "plot_lower_bound": low, "plot_upper_bound": high}
-        # torchmetrics raises if these attributes are assigned, so they are written to the instance's dict.
-        vars(self).update(bounds, higher_is_better=higher_is_better)
-
-    def keep(self, catalogue: dict[str, Any]) -> str:
-        """Store the data about a catalogue. Returns its digest, which becomes part of the name of the state."""
-        return ""
-
-    @classmethod
-    @functools.cache
-    def definition(cls) -> dict[str, Any]:
-        """The arguments that change the value, with their defaults. The measure's own arguments come first."""
-        declared = {
-            name: declaration
-            for name, declaration in cls.declared.items()
-            if declaration.kw_only and declaration.labelled
-        }
-        return {
-            name: declaration.default for name, declaration in declared.items() if declaration.default is not REQUIRED
-        }
-
-    @property
-    def label(self) -> str:
-        """Name, parameters that differ from their defaults, and cutoff: ``map(normalize=min)@10``."""
-        if (label := vars(self).get("_label")) is not None:
-            return label
-        values = {name: (getattr(self, name), default) for name, default in self.definition().items()}
-        differing = {k: v for k, (v, default) in values.items() if not isinstance(v, Tensor) and v != default}
-        return labels.write(self.name, differing, self.relative or self.top_k)
-
-    @property
-    def definition_name(self) -> str:
-        # Without the numbers of namesakes, which depend on the metrics that a process has made before.
-        return self.label + self._known
-
-    def begin(self, known: str = "") -> None:
-        """Create an empty state. ``known`` identifies data that are not part of the label, such as a catalogue."""
-        # Two callables may share a name, and so a label. Their numbers keep the states apart.
-        callables = [value for name in self.definition() if callable(value := getattr(self, name))]
-        namesakes = "".join(f"#{n}" for value in callables if (n := labels.namesake(value)))
-        label = self.label
-        self.name_state(label + namesakes + known, self.num_extra_sums)
-        self._known, self._label = known, label
-        # A changed parameter would make the label, and so the name of the state, wrong.
-        self._fixed = self._labelled()
-
-    @classmethod
-    @functools.cache
-    def _labelled(cls) -> frozenset[str]:
-        """The parameters that are part of the label."""
-        return frozenset({"top_k", *cls.definition()})
-
-    @functools.cached_property
-    def num_extra_sums(self) -> int:
-        """Number of further sums in the state, besides the sums of a mean."""
-        return 0
-
-    @property
-    def weighs_lists(self) -> bool:
-        """Whether the weight of a query depends on its list, so that it differs between systems."""
-        return False
-
-    def further_sums(self, extra: Any, weights: Tensor) -> Tensor:
-        """The further sums [number] of a batch, from ``extra`` of its values, and the final weights [query].
-
-        By default ``extra`` is [number, query], and the sums are those of extra x weight.
-        """
-        return only(weights > 0, extra * weights).sum(-1)
-
-    def scored(self, batch: Batch, result: Values | None = None, notice: bool = True) -> Any:
-        """The return value of ``score`` for a batch. Waits for the device, so ``update`` does not call it.
-
-        Args:
-            batch: the batch.
-            result: its values; None = they are measured.
-            notice: whether to warn of grades that are all below the level of relevance.
-
-        Raises:
-            ValueError: the batch has bad values; the error names the first query with them.
-        """
-
-        def of(part: Batch) -> Values:
-            return score_batch([self], part, total=False).of(0)
-
-        of_state, now = self._fractions, self._fractions
-        if result is None:
-            self._fractions = None
-            result = of(batch)
-            now, self._fractions = self._fractions, of_state
-        if faults := explain(
-            result.errors, lambda kind: batch.first(kind, lambda part: of(part).errors), batch.outside
-        ):
-            raise ValueError(f"{self.label}: {faults}")
-        counted = result.status != Status.ABSENT
-        if notice:
-            self.notice_fractions(int(counted.sum()), int((result.status == Status.EMPTY).sum()), now)
-        return self.shown(result)
-
-    def shown(self, result: Values) -> Any:
-        """The values that ``score`` returns."""
-        return result.values
-
-    def plot(self, val: Any = None, ax: Any = None) -> Any:
-        """Plot one value, or a list of values over time, with the bounds of the measure. Needs matplotlib."""
-        if isinstance(val, list | tuple):
-            val = [torch.as_tensor(value, device="cpu") for value in val]
-        figure, axes = self._plot(torch.as_tensor(val, device="cpu") if isinstance(val, float) else val, ax)
-        axes.set_ylabel(self.label)  # type: ignore[union-attr]
-        return figure, axes
-
-    def extra_repr(self) -> str:
-        return self.label
-
-
-def _same(first: type, second: type) -> bool:
-    """Whether two classes have the same module and name, for example one defined twice in a notebook."""
-    return (first.__module__, first.__qualname__) == (second.__module__, second.__qualname__)

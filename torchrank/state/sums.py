@@ -470,7 +470,7 @@ def estimate(
         sums: its sums [SIZE].
         rows: its per-query (value, weight), float64 [query, 2]; None for a mean.
         level: probability with which the interval contains the expected value, above 0 and below 1.
-        method: "auto", "t", "wilson" or "anytime", see :meth:`QueryMean.interval`.
+        method: "auto", "t", "wilson" or "anytime", see :meth:`Measure.interval`.
     """
     check(level, method)
     sums = sums.detach().to("cpu", torch.float64)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 import torchrank.state.sums as state
 from torchrank.display import Table
+from torchrank.hardware.graphs import eager
 from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.layouts.checks import check_tensor
 from torchrank.names.arguments import did_you_mean, warn
@@ -188,6 +189,7 @@ class Compared(SuiteMetric):
         size = len(self.pairs), len(self.metrics), PAIR_SIZE
         return sums[: math.prod(size)].view(size)
 
+    @eager
     def summary(self, level: float = 0.95, method: str | None = None) -> Table:
         """A table with a row for every metric and system, over the queries of all workers, see :meth:`comparison`."""
         method = method or ("anytime" if self.anytime else "auto")
@@ -218,6 +220,7 @@ class Compared(SuiteMetric):
         """
         return self.comparison().decided
 
+    @eager
     def comparison(
         self,
         baseline: str | None = None,
@@ -630,6 +633,7 @@ class Rectified(Compared):
     # ---- results -----------------------------------------------------------------------------------------------
 
     @property
+    @eager
     def num_queries(self) -> int:
         """Number of queries of this worker, empty ones included; within ``sync_context()`` of all workers."""
         return int(self.parts(state.read(self.sums))[: len(self.strata), Sum.QUERIES].sum())
@@ -667,6 +671,7 @@ class Rectified(Compared):
         found = replace(found, mean_a=mean, mean_b=mean + (-value if turned else value))
         return replace(found, standard_error=error, df=df, relative_standard_error=math.nan)
 
+    @eager
     def summary(self, level: float = 0.95, method: str | None = None) -> Table:
         """A table with a row for every metric, or metric and system, over the queries of all workers.
 

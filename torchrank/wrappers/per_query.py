@@ -11,11 +11,13 @@ from typing import Any, Unpack
 import numpy as np
 import torch
 from torch import Tensor
+from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 from torchrank.collection.collection import plot_values
 from torchrank.display import Table
 from torchrank.hardware.devices import widest_float
+from torchrank.hardware.graphs import eager
 from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.layouts.checks import Problem
 from torchrank.names.arguments import did_you_mean, imported
@@ -23,7 +25,7 @@ from torchrank.names.parse import Named
 from torchrank.names.types import Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
-from torchrank.state.metric import QueryMean, SummedMetric
+from torchrank.state.metric import Measure, SafeMetric
 from torchrank.state.scoring import Status, score_batch
 from torchrank.state.sums import (
     NO_INTERVAL,
@@ -53,13 +55,14 @@ from torchrank.wrappers.suite_metric import (
 )
 
 
-class Column(QueryMean):
+class Column(Measure):
     """The arithmetic mean of a column that no metric describes."""
 
     value_range = (-math.inf, math.inf)
+    aggregation, empty_target_action = "mean", "skip"
 
     def __init__(self) -> None:
-        super().__init__("mean", "skip", True)
+        Metric.__init__(self)  # it has neither parameters nor states
 
     def update(self) -> None:
         """Never called: the values are those of the table."""
@@ -97,7 +100,7 @@ class QueryTable:
         ids: Sequence[Any] | np.ndarray | Tensor,
         columns: Mapping[str, Any],
         weights: Mapping[str, Any] | None = None,
-        metrics: Mapping[str, QueryMean] | None = None,
+        metrics: Mapping[str, Measure] | None = None,
         groups: Sequence[Any] | np.ndarray | None = None,
         empty: Mapping[str, Any] | None = None,
     ) -> None:
@@ -560,7 +563,7 @@ def _floats(values: Any) -> np.ndarray:
 FIELDS = ("ids", "values", "weights", "counted")
 
 
-class PerQuery(SummedMetric):
+class PerQuery(SafeMetric):
     """The value of every query, kept with its id: for tests, slices after the fact, and lists of the worst queries.
 
     ``compute`` returns a :class:`torchrank.QueryTable`. **An id that appears twice counts once**, so samplers that
@@ -721,6 +724,7 @@ class PerQuery(SummedMetric):
         return plot_values((self.compute() if val is None else val).columns, ax)
 
     @property
+    @eager
     def num_rows(self) -> int:
         """Number of rows that this worker keeps, repeated ids included."""
         return sum(len(x) for x in getattr(self, f"{self._state}:ids"))

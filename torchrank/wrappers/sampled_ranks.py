@@ -15,6 +15,7 @@ from torch import Tensor
 
 import torchrank.names.arguments as arguments
 import torchrank.state.sums as state
+from torchrank.hardware.graphs import eager
 from torchrank.hardware.threads import in_batch
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.layouts.checks import check_tensor
@@ -183,6 +184,7 @@ class SampledRanks(BinaryMetric):
             )
 
     @property
+    @eager
     def histogram(self) -> Tensor:
         """How often 0, 1, ..., m negatives are above the relevant candidate, by weight: float64 [m + 1].
 
@@ -199,6 +201,7 @@ class SampledRanks(BinaryMetric):
         histogram = sums[SIZE:-1].to("cpu", torch.float64)
         return histogram / histogram.sum()
 
+    @eager
     def estimate(
         self,
         metric: str | RankingMetric,
@@ -279,6 +282,7 @@ class SampledRanks(BinaryMetric):
         prior = prior / prior.sum()
         return share @ bias_variance(values, self.num_negatives, self.replacement, gamma, prior)
 
+    @eager
     def rank_distribution(self) -> Tensor:
         """The most likely distribution of the rank in the whole catalogue. Call it on all workers.
 

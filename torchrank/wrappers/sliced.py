@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torchrank.display import Table
 from torchrank.hardware.devices import widest_float
+from torchrank.hardware.graphs import eager
 from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.layouts.checks import tensor_of
 from torchrank.names.arguments import did_you_mean, integer, one_of
@@ -118,6 +119,7 @@ class Bootstrapped(SuiteMetric):
         self.add(self._sums_of(values, ids=ids))
         self.notice_cut(batch.indexes)
 
+    @eager
     def intervals(self, level: float | None = None, method: Percentiles | None = None) -> dict[str, Interval]:
         """The interval of every metric by key, over the queries of all workers: (low, high), both floats.
 
@@ -128,6 +130,7 @@ class Bootstrapped(SuiteMetric):
         estimates = self.estimates_of(self.of_all_workers(), level, method or "auto")
         return {key: estimate.interval for key, estimate in estimates.items()}
 
+    @eager
     def summary(self, level: float | None = None, method: str | None = None) -> Table:
         """A table with a row for every metric, over the queries of all workers. Arguments of :meth:`intervals`."""
         return super().summary(self.level if level is None else level, method)
@@ -136,6 +139,7 @@ class Bootstrapped(SuiteMetric):
         """The value of every metric in every replicate, by key: float64 [replicate], NaN where nothing was drawn."""
         return self.replicates_of(self.of_all_workers())
 
+    @eager
     def difference(self, other: Bootstrapped, level: float | None = None, method: Percentiles | None = None) -> Table:
         """The differences between this model and another one, replicate by replicate, so that they are paired.
 
@@ -311,11 +315,13 @@ class Sliced(SuiteMetric):
                 " Sliced the names of all slices"
             )
 
+    @eager
     def estimates(self, level: float | None = None, method: str = "auto") -> dict[str, dict[str, Estimate]]:
         """The estimates of each slice by key, over the queries of all workers; the name of all queries is ""."""
         parts, level = self.parts(self.of_all_workers()), self.level if level is None else level
         return {name: self.estimates_of(part, level, method) for name, part in zip(["", *self.names], parts)}
 
+    @eager
     def summary(self, level: float | None = None, method: str | None = None) -> Table:
         """A table with a row for every metric and slice, and for the mean over slices, over all workers.
 
@@ -345,6 +351,7 @@ class Sliced(SuiteMetric):
             rows[f"{key}/{MACRO}"] = macro
         return estimate_table(rows, level, method=method)
 
+    @eager
     def worst(self, min_queries: int = 2, level: float | None = None) -> Table:
         """The slice with the worst value of each metric, with an interval that holds for all slices at once.
 
@@ -385,6 +392,7 @@ class Sliced(SuiteMetric):
         note = f"low and high: {100 * level:g} % for all {len(large)} slices at once (Bonferroni)"
         return Table(columns, table.formats, [note])
 
+    @eager
     def difference(self, one: str, other: str = REST, level: float | None = None) -> Table:
         """The difference of two slices, or of one slice and the queries outside of it.
 

@@ -18,6 +18,7 @@ from torchrank.collection.collection import RankingCollection, plot_results
 from torchrank.collection.members import Metrics
 from torchrank.display import Table, plot_ends
 from torchrank.hardware.devices import scalar
+from torchrank.hardware.graphs import eager
 from torchrank.hardware.threads import in_batch
 from torchrank.layouts.arrange import Batch
 from torchrank.layouts.checks import tensor_of
@@ -26,7 +27,7 @@ from torchrank.metrics.item_lists import PerUserMetric
 from torchrank.names.arguments import integer, one_of
 from torchrank.names.types import Array
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.metric import COUNTS, Measure, QueryMean, SummedMetric
+from torchrank.state.metric import COUNTS, Measure, SafeMetric
 from torchrank.state.scoring import Status, Values, reduce, score_batch
 from torchrank.state.sums import SIZE, Estimate, Interval, Sum, check, estimate, estimate_table, from_sums
 from torchrank.state.synchronisation import all_reduce
@@ -122,7 +123,7 @@ def measures_of(suite: RankingCollection, user: str, means: bool) -> dict[str, M
     return measures
 
 
-def is_plain_mean(metric: QueryMean) -> bool:
+def is_plain_mean(metric: Measure) -> bool:
     """Whether the result of a metric is the arithmetic mean of the values: sum(w v) / sum(w)."""
     sums = torch.zeros(SIZE, dtype=torch.float64, device="cpu")
     sums[Sum.WV], sums[Sum.W], sums[Sum.QUERIES] = 0.5, 2.0, 2.0
@@ -352,7 +353,7 @@ def interval_of(value: Tensor, replicates: Tensor, level: float, method: str) ->
 # ---- the metric --------------------------------------------------------------------------------------------------
 
 
-class SuiteMetric(SummedMetric):
+class SuiteMetric(SafeMetric):
     """Sums of all measures of a suite over one or more parts of the queries.
 
     The measures only define values: their own states stay empty. The state of this metric is one vector. It begins
@@ -540,6 +541,7 @@ class SuiteMetric(SummedMetric):
     def check(self, sums: Tensor) -> None:
         """Raise ValueError for bad arguments that the counters of the subclass, which come first, have found."""
 
+    @eager
     def summary(self, level: float = 0.95, method: str | None = None) -> Table:
         """A table with a row for every metric, over the queries of all workers; see :meth:`RankingCollection.summary`.
 
@@ -573,6 +575,7 @@ class SuiteMetric(SummedMetric):
         return plot_ends(ax, val, keys, ("", "/low", "/high"), what, kinds)
 
     @property
+    @eager
     def num_queries(self) -> int:
         """Number of queries of this worker, empty ones included; within ``sync_context()`` of all workers."""
         first = self.parts(state.read(self.sums))[0]

@@ -29,6 +29,7 @@ import torchrank.state.sums as state
 from torchrank.collection.members import Metrics
 from torchrank.display import Table, plot_ends
 from torchrank.hardware.devices import running_sum, widest_float
+from torchrank.hardware.graphs import eager
 from torchrank.layouts.arrange import Batch, Options, arrange_batch, with_options
 from torchrank.layouts.canonical import BLOCK, DenseLayout, Need
 from torchrank.layouts.checks import explain
@@ -37,7 +38,7 @@ from torchrank.names.parse import parse
 from torchrank.names.types import Array, Results, Target, call_of
 from torchrank.ranking.intervals import ratio
 from torchrank.ranking.ranking import Ranking, Tolerance
-from torchrank.state.metric import SummedMetric
+from torchrank.state.metric import SafeMetric
 from torchrank.state.scoring import Values, score_batch
 from torchrank.state.sums import SIZE, Sum, from_sums
 from torchrank.state.synchronisation import all_reduce
@@ -56,7 +57,7 @@ TIE_SUMS = 3
 ROUNDING = 2**9
 
 
-class TieReport(SummedMetric):
+class TieReport(SafeMetric):
     r"""How much metrics depend on ties of scores: the share of queries, and the width between the tie policies.
 
     A query is ranked once and measured under ``ties="optimistic"``, ``"pessimistic"`` and ``"expected"``. Its width is
@@ -204,6 +205,7 @@ class TieReport(SummedMetric):
         bad = self._errors.sum() > 0
         return {key: torch.where(bad, float("nan"), value).to(torch.float32) for key, value in shown.items()}
 
+    @eager
     def summary(self) -> Table:
         """The numbers of :meth:`compute` as a table, one row per metric.
 
