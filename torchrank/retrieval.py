@@ -167,16 +167,6 @@ class Retrieval(KeepsRows):
     # The metric that has ranked last. Other metrics of its collection have the same rows and take its rankings.
     _latest = None
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        # torchmetrics checks these arguments in some of its constructors only.
-        if name in ("k", "top_k", "max_k") and value is not None and not (type(value) is int and 0 < value <= MOST):
-            shown = name if name == "max_k" else "top_k"
-            beyond = " up to 2 ** 53" if type(value) is int and value > MOST else ""
-            raise ValueError(f"`{shown}` has to be a positive integer{beyond} or None, got {value!r}")
-        if name == "max_fpr" and value is not None and not (isinstance(value, float) and 0 < value <= 1):
-            raise ValueError(f"Arguments `max_fpr` should be a float in range (0, 1], but got: {value!r}")
-        super().__setattr__(name, value)
-
     def update(self, preds: Tensor, target: Tensor, indexes: Tensor) -> None:
         """Keep the rows of a batch. A query may have rows in several batches. Reads values, so it waits for a GPU.
 
@@ -221,9 +211,27 @@ class Retrieval(KeepsRows):
             raise ValueError(problems)
         return ranked[1]
 
+    def counterpart(self) -> RankingMetric:
+        """The metric of this library with the same definition."""
+        raise NotImplementedError
+
+    @_in_batch
+    def compute(self) -> Any:
+        """The aggregate over all queries: float32 []; 0 if every query was skipped.
+
+        Raises:
+            ValueError: a query is empty under ``empty_target_action="error"``, or scores or targets are NaN.
+        """
+        rankings, metric = self.rankings(), self.counterpart()
+        values = torch.cat([metric.measure(metric.resolve_ties(ranking)) for ranking in rankings])
+        empty = self.all_empty(rankings)
+        if callable(self.aggregation) and (order := batch_order([r.queries for r in rankings])) is not None:
+            values, empty = values[order], empty[order]  # a callable receives the values in the order of indexes
+        return self.aggregated(values, empty)
+
     def empty(self, ranking: Ranking) -> Tensor:
-        """bool [query]: whether no candidate is relevant."""
-        return ranking.num_relevant(1) == 0
+        """bool [query]: whether the query has nothing to measure."""
+        return self.counterpart().empty(ranking)
 
     def all_empty(self, rankings: list[Ranking]) -> Tensor:
         """:meth:`empty` for all queries; raises ValueError under ``empty_target_action="error"`` if one is empty."""
@@ -326,32 +334,7 @@ def made(metric: type[RankingMetric], *args: Any, **kwargs: Any) -> RankingMetri
     return metric(*args, **kwargs)
 
 
-class PerQuery(Retrieval):
-    """A measure with one value per query."""
-
-    def counterpart(self) -> RankingMetric:
-        """The metric of this library with the same definition."""
-        raise NotImplementedError
-
-    def empty(self, ranking: Ranking) -> Tensor:
-        return self.counterpart().empty(ranking)
-
-    @_in_batch
-    def compute(self) -> Tensor:
-        """The aggregate over all queries: float32 []; 0 if every query was skipped.
-
-        Raises:
-            ValueError: a query is empty under ``empty_target_action="error"``, or scores or targets are NaN.
-        """
-        rankings, metric = self.rankings(), self.counterpart()
-        values = torch.cat([metric.measure(metric.resolve_ties(ranking)) for ranking in rankings])
-        empty = self.all_empty(rankings)
-        if callable(self.aggregation) and (order := batch_order([r.queries for r in rankings])) is not None:
-            values, empty = values[order], empty[order]  # a callable receives the values in the order of indexes
-        return self.aggregated(values, empty)
-
-
-class RetrievalMAP(PerQuery, stock.RetrievalMAP):
+class RetrievalMAP(Retrieval, stock.RetrievalMAP):
     """Mean average precision, as :class:`torchmetrics.retrieval.RetrievalMAP`: AP divided by the hits in the first k.
 
     :class:`torchrank.MAP` with ``normalize="retrieved"``.
@@ -379,7 +362,7 @@ class RetrievalMAP(PerQuery, stock.RetrievalMAP):
         return made(MAP, self.k, normalize="retrieved")
 
 
-class RetrievalMRR(PerQuery, stock.RetrievalMRR):
+class RetrievalMRR(Retrieval, stock.RetrievalMRR):
     """Mean reciprocal rank, as :class:`torchmetrics.retrieval.RetrievalMRR`.
 
     :class:`torchrank.MRR`. Arguments of :class:`RetrievalMAP`.
@@ -396,7 +379,7 @@ class RetrievalMRR(PerQuery, stock.RetrievalMRR):
         return made(MRR, self.top_k)
 
 
-class RetrievalNormalizedDCG(PerQuery, stock.RetrievalNormalizedDCG):
+class RetrievalNormalizedDCG(Retrieval, stock.RetrievalNormalizedDCG):
     """Normalised DCG, as :class:`torchmetrics.retrieval.RetrievalNormalizedDCG`: targets are grades.
 
     :class:`torchrank.NDCG`; grades below 0 gain nothing. Arguments of :class:`RetrievalMAP`.
@@ -413,7 +396,7 @@ class RetrievalNormalizedDCG(PerQuery, stock.RetrievalNormalizedDCG):
         return made(NDCG, self.top_k)
 
 
-class RetrievalPrecision(PerQuery, stock.RetrievalPrecision):
+class RetrievalPrecision(Retrieval, stock.RetrievalPrecision):
     """Precision, as :class:`torchmetrics.retrieval.RetrievalPrecision`.
 
     :class:`torchrank.Precision`. Arguments of :class:`RetrievalMAP`, and ``adaptive_k``: divide by the length of a
@@ -431,7 +414,7 @@ class RetrievalPrecision(PerQuery, stock.RetrievalPrecision):
         return made(Precision, self.top_k, adaptive_k=self.adaptive_k)
 
 
-class RetrievalRecall(PerQuery, stock.RetrievalRecall):
+class RetrievalRecall(Retrieval, stock.RetrievalRecall):
     """Recall, as :class:`torchmetrics.retrieval.RetrievalRecall`.
 
     :class:`torchrank.Recall`. Arguments of :class:`RetrievalMAP`.
@@ -448,7 +431,7 @@ class RetrievalRecall(PerQuery, stock.RetrievalRecall):
         return made(Recall, self.top_k)
 
 
-class RetrievalHitRate(PerQuery, stock.RetrievalHitRate):
+class RetrievalHitRate(Retrieval, stock.RetrievalHitRate):
     """Hit rate, as :class:`torchmetrics.retrieval.RetrievalHitRate`.
 
     :class:`torchrank.HitRate`. Arguments of :class:`RetrievalMAP`.
@@ -465,7 +448,7 @@ class RetrievalHitRate(PerQuery, stock.RetrievalHitRate):
         return made(HitRate, self.top_k)
 
 
-class RetrievalFallOut(PerQuery, stock.RetrievalFallOut):
+class RetrievalFallOut(Retrieval, stock.RetrievalFallOut):
     """Fall-out, as :class:`torchmetrics.retrieval.RetrievalFallOut`; lower is better.
 
     :class:`torchrank.FallOut`. Arguments of :class:`RetrievalMAP`; empty is a query without an irrelevant row, and
@@ -485,7 +468,7 @@ class RetrievalFallOut(PerQuery, stock.RetrievalFallOut):
         return made(FallOut, self.top_k)
 
 
-class RetrievalRPrecision(PerQuery, stock.RetrievalRPrecision):
+class RetrievalRPrecision(Retrieval, stock.RetrievalRPrecision):
     """R-precision, as :class:`torchmetrics.retrieval.RetrievalRPrecision`.
 
     :class:`torchrank.RPrecision`. Arguments of :class:`RetrievalMAP`, except ``top_k``.
@@ -502,7 +485,7 @@ class RetrievalRPrecision(PerQuery, stock.RetrievalRPrecision):
         return made(RPrecision)
 
 
-class RetrievalAUROC(PerQuery, stock.RetrievalAUROC):
+class RetrievalAUROC(Retrieval, stock.RetrievalAUROC):
     """Area under the ROC curve, as :class:`torchmetrics.retrieval.RetrievalAUROC`; 0 if one class is missing.
 
     :class:`torchrank.AUROC`. Arguments of :class:`RetrievalMAP`, and ``max_fpr``: the largest false positive rate that
@@ -520,7 +503,7 @@ class RetrievalAUROC(PerQuery, stock.RetrievalAUROC):
         return made(AUROC, self.top_k, max_fpr=self.max_fpr)
 
     def empty(self, ranking: Ranking) -> Tensor:
-        return Retrieval.empty(self, ranking)  # a query without an irrelevant row is not empty: torchmetrics returns 0
+        return ranking.num_relevant(1) == 0  # a query without an irrelevant row is not empty: torchmetrics returns 0
 
 
 class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCurve):
@@ -540,6 +523,9 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
         (tensor([1.0000, 0.5000, 0.6667, 0.5000]), tensor([0.5000, 0.5000, 1.0000, 1.0000]))
     """
 
+    def empty(self, ranking: Ranking) -> Tensor:
+        return ranking.num_relevant(1) == 0
+
     @_in_batch
     def compute(self) -> tuple[Tensor, Tensor, Tensor]:
         """Precision and recall, float32 [k], aggregated over the queries, and k itself, int64 [k].
@@ -558,7 +544,11 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
             for queries, longest in groups(lengths[places].clamp_max(len(ranks)), OVERHEAD, BLOCK):
                 complete = len(queries) == ranking.num_queries
                 part = ranking if complete else ranking.take(queries.to(empty.device))
-                curves = self._curves(part, ranks[:longest])
+                length = ranks[:longest]
+                hits, relevant = part.hits_by_rank(1, len(length)), part.num_relevant(1)
+                if self.adaptive_k:
+                    length = torch.minimum(length, part.num_candidates.unsqueeze(1))
+                curves = hits / length.clamp_min(1), hits / relevant.clamp_min(1).unsqueeze(1)
                 if self.aggregation == "mean":  # keep the sum of the curves instead of the curves
                     total = torch.stack([curve.sum(0) for curve in curves]).unsqueeze(0)
                     parts.append(self._between(total, ranks))
@@ -639,12 +629,6 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
             start += step
         return result[0], result[1]
 
-    def _curves(self, ranking: Ranking, ranks: Tensor) -> tuple[Tensor, Tensor]:
-        """Precision and recall at the ranks: float64 [query, rank] each."""
-        hits = ranking.hits_by_rank(1, len(ranks))
-        length = torch.minimum(ranks, ranking.num_candidates.unsqueeze(1)) if self.adaptive_k else ranks
-        return hits / length.clamp_min(1), hits / ranking.num_relevant(1).clamp_min(1).unsqueeze(1)
-
     def _between(self, curves: Tensor, ranks: Tensor) -> Tensor:
         """Curves [query, 2, rank] at some consecutive ranks. Behind the last rank of a curve there are no more hits."""
         width = curves.shape[2]
@@ -696,6 +680,24 @@ class RetrievalRecallAtFixedPrecision(RetrievalPrecisionRecallCurve, stock.Retri
         return best, torch.where(best == 0, ranks[-1], reached)
 
 
-# torchmetrics defines the constructors, and torch.compile cannot trace them.
+def _checked(constructor: Callable[..., None]) -> Callable[..., None]:
+    """A constructor of torchmetrics, with the checks that some of them lack. torch.compile cannot trace it."""
+
+    @functools.wraps(constructor)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+        constructor(self, *args, **kwargs)
+        for name in ("k", "top_k", "max_k"):
+            value = getattr(self, name, None)
+            if value is not None and not (type(value) is int and 0 < value <= MOST):
+                shown = name if name == "max_k" else "top_k"
+                beyond = " up to 2 ** 53" if type(value) is int and value > MOST else ""
+                raise ValueError(f"`{shown}` has to be a positive integer{beyond} or None, got {value!r}")
+        fpr = getattr(self, "max_fpr", None)
+        if fpr is not None and not (isinstance(fpr, float) and 0 < fpr <= 1):
+            raise ValueError(f"Arguments `max_fpr` should be a float in range (0, 1], but got: {fpr!r}")
+
+    return eager(checked)
+
+
 for _cls, _constructor in [(globals()[_name], globals()[_name].__init__) for _name in __all__]:
-    _cls.__init__ = eager(_constructor)
+    _cls.__init__ = _checked(_constructor)

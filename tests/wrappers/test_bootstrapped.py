@@ -413,44 +413,6 @@ def test_unknown_argument_is_an_error(given):
         tr.Bootstrapped("mrr", **given)
 
 
-def test_bad_scores_raise_in_results():
-    scores, grades = batch()
-    scores[0, 0] = math.nan
-    metric = booted("mrr", scores, grades)
-    for result in (
-        metric.compute,
-        metric.intervals,
-        metric.summary,
-        metric.replicates,
-        lambda: metric.difference(metric),
-    ):
-        with pytest.raises(ValueError, match="1 query with NaN"):
-            result()
-
-
-def test_copies_forward_and_checkpoints_have_the_same_state():
-    (scores, grades), ids = batch(), torch.arange(40)
-    suite = tr.RankingCollection(["mrr", "ndcg"])
-    metric = tr.Bootstrapped(suite, 30)
-    metric.persistent(True)
-    for part in (slice(0, 25), slice(25, 40)):
-        found = metric(scores[part], grades[part], query_ids=ids[part])
-        want = booted(suite, scores[part], grades[part], ids[part], 30).compute()
-        assert all(torch.allclose(found[key], want[key]) for key in want)
-    whole = booted(["mrr", "ndcg"], scores, grades, ids, 30)
-    restored = tr.Bootstrapped(["mrr", "ndcg"], 30)
-    restored.persistent(True)
-    restored.load_state_dict(metric.state_dict())
-    plain = len(metric.metrics) * SIZE
-    for one in (metric, restored, pickle.loads(pickle.dumps(metric)), copy.deepcopy(metric), metric.clone()):
-        assert torch.equal(one.sums[plain:], whole.sums[plain:])
-        for row, same in zip(one.summary().rows, whole.summary().rows):
-            assert {**row, "measure": ""} == pytest.approx({**same, "measure": ""})
-    assert all(one.num_queries == 0 for one in suite.values())
-    metric.reset()
-    assert not metric.sums.any()
-
-
 def test_memory_is_bounded_for_many_queries():
     resource = pytest.importorskip("resource")
     queries, replicates = 60_000, 1000

@@ -1,8 +1,6 @@
 """Systems compared from sums: the numbers of scipy, and of the comparison that has all values."""
 
-import copy
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -165,34 +163,6 @@ def test_tukeys_test_of_systems_without_a_spread_of_differences_has_no_p():
     for test in ("t", "tukey"):
         correction = {} if test == "t" else {"test": "tukey", "correction": "none"}
         assert [row["p"] for row in metric.comparison(**correction).table] == [1, 1, 1]
-
-
-def test_copies_checkpoints_and_merges_go_on():
-    scores, grades = batch()
-    whole, first, second = (compared(scores, grades, cuts) for cuts in ((200,), (80,), ()))
-    first.persistent(True)
-    loaded = tr.Compared(NAMES, SYSTEMS)
-    loaded.persistent(True)
-    loaded.load_state_dict(first.state_dict())
-    second.update({name: x[80:] for name, x in scores.items()}, grades[80:])
-    for metric in (first, copy.deepcopy(first), pickle.loads(pickle.dumps(first)), loaded):
-        metric.merge_state(second)
-        assert metric.comparison().table["p"] == pytest.approx(whole.comparison().table["p"], rel=1e-9)
-    forward = tr.Compared(NAMES, SYSTEMS)
-    assert forward(scores, grades)["mrr/a"] == whole.compute()["mrr/a"]
-    assert forward.compute() == whole.compute()
-
-
-def test_bad_values_raise_and_the_metric_goes_on():
-    scores, grades = batch()
-    metric = tr.Compared("mrr", ["a", "b"])
-    metric.update({"a": scores["a"], "b": scores["b"].index_fill(0, torch.tensor([3]), float("nan"))}, grades)
-    for read in (metric.compute, metric.comparison):
-        with pytest.raises(ValueError, match="NaN among the scores"):
-            read()
-    metric.reset()
-    metric.update({name: scores[name] for name in "ab"}, grades)
-    metric.compute()
 
 
 @pytest.mark.parametrize("weighted", [False, True])

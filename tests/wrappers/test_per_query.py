@@ -375,34 +375,6 @@ def equal(table, other):
     assert table.summary() == other.summary()
 
 
-@pytest.mark.parametrize("how", ["clone", "pickle", "checkpoint", "merge", "half", "forward", "cpu"])
-def test_a_copy_of_a_state_goes_on(how):
-    metric, (scores, grades, ids), want = halves()
-    assert len(metric.compute()) == 25
-    if how == "clone":
-        metric = metric.clone()
-    elif how == "pickle":
-        metric = pickle.loads(pickle.dumps(metric))
-    elif how == "checkpoint":
-        metric.persistent(True)
-        saved, metric = metric.state_dict(), tr.PerQuery(["mrr", "ndcg@3"])
-        metric.load_state_dict(saved)
-    elif how == "merge":
-        more = kept_of(["mrr", "ndcg@3"], scores, grades, ids)
-        metric.merge_state(more)
-        return equal(metric.compute(), want)
-    elif how == "half":
-        metric = metric.half().to(torch.bfloat16)
-    elif how == "cpu":
-        metric = metric.to("cpu")
-    if how == "forward":
-        batch = metric(scores, grades, query_ids=ids)
-        assert sorted(batch.ids) == sorted(ids.tolist())
-    else:
-        metric.update(scores, grades, query_ids=ids)
-    return equal(metric.compute(), want)
-
-
 def test_a_function_of_the_user_cannot_synchronise_rows():
     metric = halves()[0]
     with pytest.raises(ValueError, match="Expected no dist_sync_fn for PerQuery, which gathers rows of different"):
@@ -422,23 +394,6 @@ def test_a_state_of_another_suite_is_refused():
         tr.PerQuery("mrr").merge_state(tr.PerQuery("map"))
     with pytest.raises(ValueError, match="Expected the state of another perquery"):
         tr.PerQuery("mrr").merge_state(tr.PerQuery("mrr", dtype=torch.float32))
-
-
-def test_bad_values_raise_in_compute_and_are_nan_in_forward():
-    metric, (scores, grades, ids), want = halves()
-    state = copy.deepcopy(metric.metric_state)
-    bad = scores.clone()
-    bad[1, 2] = NAN
-    assert np.isnan(metric(bad, grades, query_ids=ids).columns["mrr"]).all()
-    for _ in range(2):
-        with pytest.raises(ValueError, match="1 query with NaN"):
-            metric.compute()
-    for name, value in state.items():
-        setattr(metric, name, value)
-    metric.update(scores, grades, query_ids=ids)
-    equal(metric.compute(), want)
-    metric.reset()
-    assert len(metric.compute()) == metric.num_rows == 0
 
 
 def test_suites_without_a_value_for_each_query_are_refused():

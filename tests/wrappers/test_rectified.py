@@ -1,9 +1,7 @@
 """A cheap judge, corrected by people on a sample: formulas in plain Python, intervals by simulation, wrong calls."""
 
 import bisect
-import copy
 import math
-import pickle
 import statistics
 
 import pytest
@@ -341,22 +339,6 @@ def test_rankings_and_batches_without_people_and_weights_are_taken():
     mean = (f * weights).sum() / weights.sum() - (f * weights)[at].sum() / weights[at].sum()
     row = tensors.summary().rows[1]
     assert row["value"] == pytest.approx(float((y * weights)[at].sum() / weights[at].sum() + row["weight"] * mean))
-
-
-def test_state_is_copied_pickled_merged_and_reset_and_forward_gives_the_batch():
-    scores, people, model = batch(80)
-    metric = tr.Rectified(NAMES)
-    value = metric(scores[:50], model[:50], human=people[:50], judged=torch.arange(50) < 30)
-    alone = tr.Rectified(NAMES)
-    alone.update(scores[:50], model[:50], human=people[:50], judged=torch.arange(50) < 30)
-    assert value == alone.compute() == pickle.loads(pickle.dumps(metric)).compute() == copy.deepcopy(metric).compute()
-    more, whole = tr.Rectified(NAMES), copy.deepcopy(metric)
-    more.update(scores[50:], model[50:], human=people[50:])
-    whole.update(scores[50:], model[50:], human=people[50:])
-    metric.merge_state(more)
-    assert metric.summary().to_dict() == pytest.approx(whole.summary().to_dict())
-    metric.reset()
-    assert math.isnan(metric.compute()["mrr"])
 
 
 def test_without_people_there_is_no_value_and_with_one_query_no_interval():

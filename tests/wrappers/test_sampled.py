@@ -1,6 +1,5 @@
 """Sampled negatives: exact expectations over their draw, and estimates of the whole catalogue from one draw."""
 
-import copy
 import itertools
 import math
 import pickle
@@ -301,40 +300,6 @@ def test_a_full_ranking_gives_the_expected_histogram():
     full, metric = tr.Ranking.from_ranks(torch.tensor([1, 9, 30]), num_candidates=41), make()
     metric.update(full.sampled(5))
     close(metric.histogram, table(5, 40, False)[[0, 8, 29]].sum(0))
-
-
-def test_one_update_equals_several_and_states_merge():
-    scores, label = batch(5, 30)
-    whole, parts, other = make(), make(), make()
-    whole.update(scores, label)
-    for chunk in range(0, 30, 7):
-        metric = parts if chunk < 14 else other
-        metric.update(scores[chunk : chunk + 7], label[chunk : chunk + 7])
-    parts.merge_state(other)
-    close(parts.histogram, whole.histogram.tolist())
-    forward = make()
-    first, last = forward(scores[:10], label[:10]), forward(scores[10:], label[10:])
-    close(forward.histogram, whole.histogram.tolist())
-    alone = make()
-    alone.update(scores[10:], label[10:])
-    assert last == alone.compute() != first
-
-
-def test_copies_and_checkpoints_go_on():
-    scores, label = batch(6, 12)
-    metric, fresh = make(), make()
-    metric.update(scores, label)
-    metric.persistent(True)
-    fresh.load_state_dict(metric.state_dict())
-    for other in (fresh, copy.deepcopy(metric), pickle.loads(pickle.dumps(metric)), metric.clone(), metric.half()):
-        close(other.histogram, metric.histogram.tolist())
-        assert other.compute() == metric.compute()
-    fresh.reset()
-    assert not fresh.histogram.any()
-    assert metric.histogram.any()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert all(value.isnan() for value in fresh.compute().values())
 
 
 def test_metrics_of_other_catalogues_never_merge():

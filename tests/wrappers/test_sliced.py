@@ -2,7 +2,6 @@
 
 import copy
 import math
-import pickle
 from statistics import fmean
 
 import numpy as np
@@ -358,71 +357,7 @@ def test_number_of_no_slice_raises_in_results_and_the_metric_goes_on():
         metric.difference("2")
 
 
-def test_bad_scores_raise_in_results():
-    scores, grades = batch()
-    scores[1, 1] = math.nan
-    metric = sliced(scores, grades, chosen(), 2, "mrr")
-    for result in (metric.compute, metric.summary, metric.worst, metric.estimates):
-        with pytest.raises(ValueError, match="1 query with NaN"):
-            result()
-
-
 # ---- state -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("metric", "given"),
-    [
-        (tr.Sliced("mrr", 1), {"slices": torch.tensor([0, 0])}),
-        (tr.Bootstrapped("mrr", 2), {"query_ids": [1, 2]}),
-        (tr.Abstention("mrr"), {}),
-        (tr.Rectified("mrr"), {"human": torch.tensor([0, 1])}),
-        (tr.TieReport("mrr"), {}),
-    ],
-    ids=lambda x: type(x).__name__,
-)
-def test_one_bad_query_makes_the_results_of_its_batch_nan(metric, given):
-    scores, labels = torch.tensor([[0.9, 0.1], [0.1, math.nan]]), torch.tensor([0, 1])
-    assert all(value.isnan() for value in metric(scores, labels, **given).values())
-    with pytest.raises(ValueError, match="1 query with NaN"):
-        metric.compute()
-
-
-def test_copies_merges_and_splits_have_the_same_results():
-    (scores, grades), slices = batch(), chosen()
-    suite = tr.RankingCollection(SUITE)
-    metric = updated(tr.Sliced(suite, NAMES), scores, grades, slices=slices, pieces=5)
-    want = sliced(scores, grades, slices).compute()
-    metric.persistent(True)
-    restored = tr.Sliced(SUITE, NAMES)
-    restored.persistent(True)
-    restored.load_state_dict(metric.state_dict())
-    merged = sliced(scores[:15], grades[:15], slices[:15])
-    merged.merge_state(sliced(scores[15:], grades[15:], slices[15:]))
-    copies = pickle.loads(pickle.dumps(metric)), copy.deepcopy(metric), metric.clone(), restored, merged
-    for one in (metric, *copies):
-        same({row["measure"]: row["low"] for row in one.summary().rows}, _lows(scores, grades, slices))
-    for one in (metric, *copies[:3], merged):
-        same(one.compute(), want)
-    assert all(one.num_queries == 0 for one in suite.values())  # the user's suite is not touched
-    with pytest.raises(ValueError, match="Expected the state of another"):
-        metric.merge_state(tr.Sliced(SUITE, 3))
-    metric.reset()
-    assert metric.num_queries == 0
-    assert copies[0].num_queries == 40
-
-
-def _lows(scores, grades, slices):
-    return {row["measure"]: row["low"] for row in sliced(scores, grades, slices).summary().rows}
-
-
-def test_forward_returns_the_results_of_the_batch():
-    (scores, grades), slices = batch(), chosen()
-    metric = tr.Sliced(SUITE, NAMES)
-    for part in (slice(0, 25), slice(25, 40)):
-        found = metric(scores[part], grades[part], slices=slices[part])
-        same(found, sliced(scores[part], grades[part], slices[part]).compute())
-    same(metric.compute(), sliced(scores, grades, slices).compute())
 
 
 # ---- wrong calls, and what their errors say --------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """The report on ties beside all orders of tied candidates, and bounds of differences beside all judgments."""
 
-import copy
 import itertools
 import math
 import pickle
@@ -255,33 +254,6 @@ def test_queries_of_weight_0_or_without_a_relevant_candidate_have_no_largest_tie
     assert report.compute()["largest_tie"] == 2
 
 
-def test_state_is_additive_over_batches_merges_and_copies():
-    scores, grades = batch(5, queries=20)
-    whole, parts, other = tr.TieReport(SUITE), tr.TieReport(SUITE), tr.TieReport(SUITE)
-    whole.update(scores, grades)
-    size = len(pickle.dumps(whole.metric_state))
-    for rows in torch.arange(12).split(5):
-        same(parts(scores[rows], grades[rows]), reported(SUITE, scores[rows], grades[rows]))
-    other.update(scores[12:], grades[12:])
-    parts.merge_state(pickle.loads(pickle.dumps(other)))
-    same(parts.compute(), whole.compute())
-    parts.update(torch.zeros(1, 50), torch.tensor([0]))
-    largest = parts.compute()
-    parts.update(scores, grades)
-    for key in ("largest_tie", "mr/width_max"):
-        assert parts.compute()[key] == largest[key] > whole.compute()[key]
-    assert parts.update_count == 6
-    assert len(pickle.dumps(parts.metric_state)) == size
-    copied = copy.deepcopy(whole)
-    whole.reset()
-    assert whole.most.sum() == whole.sums.sum() == 0
-    whole.update(scores[:3], grades[:3])
-    same(whole.compute(), reported(SUITE, scores[:3], grades[:3]))
-    same(copied.compute(), reported(SUITE, scores, grades))
-    with pytest.raises(ValueError, match="another report on mrr"):
-        tr.TieReport("mrr").merge_state(whole)
-
-
 def test_reports_with_other_tolerances_have_other_states_of_one_row_of_maxima():
     reports = [tr.TieReport("mrr, ndcg@2", **given) for given in ({}, {"atol": 0.1}, {"rtol": 0.1}, {"atol": 0.2})]
     assert len({name for report in reports for name in report.metric_state}) == 2 * len(reports)
@@ -289,16 +261,6 @@ def test_reports_with_other_tolerances_have_other_states_of_one_row_of_maxima():
         f"report on {tr.MRR().label} {tr.NDCG(top_k=2).label}:{part}" for part in ("sums", "most")
     ]
     assert all(report.most.shape == (1, 3) for report in reports)
-
-
-def test_a_checkpoint_goes_on():
-    scores, grades = batch(6)
-    report, resumed = tr.TieReport(SUITE), tr.TieReport(SUITE)
-    report.persistent(True)
-    report.update(scores[:6], grades[:6])
-    resumed.load_state_dict(report.state_dict())
-    resumed.half().update(scores[6:], grades[6:])
-    same(resumed.compute(), reported(SUITE, scores, grades))
 
 
 def test_workers_add_sums_and_take_the_largest():
@@ -314,16 +276,6 @@ def test_workers_add_sums_and_take_the_largest():
     same(mine.compute(), reported(SUITE, scores, grades))
     mine.update(scores[:1], grades[:1])  # the state of this worker alone is there again
     assert mine.sums[Sum.QUERIES] == 5
-
-
-def test_bad_values_raise_in_compute_and_are_nan_in_forward():
-    report = tr.TieReport("mrr, ndcg@2")
-    assert all(value.isnan() for value in report(torch.tensor([[NAN, 1.0]]), torch.tensor([[1, 0]])).values())
-    with pytest.raises(ValueError, match="mrr: 1 query with NaN"):
-        report.compute()
-    report.reset()
-    report.update(torch.tensor([[0.0, 1.0]]), torch.tensor([[1, 0]]))
-    assert report.compute()["mrr/expected"] == 0.5
 
 
 def test_the_metric_that_counts_a_query_as_bad_is_named():
