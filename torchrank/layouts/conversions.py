@@ -57,7 +57,7 @@ def found(items: Tensor, ids: Tensor) -> Tensor:
 
 @constant
 def _positions(number: int, device: torch.device) -> Tensor:
-    return torch.arange(1, number + 1, dtype=torch.int32, device=device)
+    return torch.arange(1, number + 1, dtype=torch.int16 if number < 2**15 else torch.int32, device=device)
 
 
 def repeated(ids: Tensor) -> Tensor:

@@ -219,7 +219,7 @@ class SafeMetric(Metric):
         wrapped = super()._wrap_update(update)
         if getattr(update, "bulk", None) is getattr(update, "__func__", self):
             vars(self)["_waiting"] = waiting = Waiting(self, wrapped, update, lambda: [self])
-            wrapped = functools.wraps(update)(lambda *args, **kwargs: waiting.update(*args, **kwargs))
+            wrapped = functools.wraps(update)(functools.partial(waiting.update))
         if hasattr(update, "__signature__"):  # copied from the function, with self
             wrapped.__signature__ = inspect.signature(update)  # type: ignore[attr-defined]
         return eager(wrapped)

@@ -88,6 +88,11 @@ class Waiting:
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Keep a batch, or rank it at once."""
+        if not self.owner.waits:
+            if self._states:
+                self.flush()
+            self.at_once(*args, **kwargs)
+            return
         given = dict(zip(self.places, args), **kwargs)
         for name, x in given.items():
             if type(x) is ndarray:
@@ -102,7 +107,11 @@ class Waiting:
     def _takes(self, given: Mapping[str, Any], signature: Any, size: int) -> bool:
         """Keep a batch. False if it must be ranked at once; then nothing waits any more."""
         with LOCK:
-            room = self._room(given) if signature is not None and signature == self._signature else 0
+            room = 0
+            if signature is not None and signature == self._signature:
+                device = _first(given).device
+                if device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
+                    room = ROOM.get(device.type, ROOM_OF_ACCELERATORS)
             ranked = 0 < room < 4 * size and self._can_rank(given)
             if ranked:
                 size = BYTES_OF_LABEL * len(given["preds"]) + OVERHEAD
@@ -123,15 +132,6 @@ class Waiting:
             for metric, _ in self._states:
                 metric.count_update()
         return True
-
-    def _room(self, given: Mapping[str, Any]) -> int:
-        """The bytes that may wait."""
-        if not self.owner.waits:
-            return 0
-        device = _first(given).device
-        if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-            return 0
-        return ROOM.get(device.type, ROOM_OF_ACCELERATORS)
 
     def _can_rank(self, given: Mapping[str, Any]) -> bool:
         """Whether a batch that is too large to wait is ranked first: a label has few numbers, however many scores.
