@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from torchrank.collection.members import check_one_library, keyed, several
+from torchrank.collection.collection import check_one_library, keyed, several
 from torchrank.evaluation.evaluation import Evaluation
 from torchrank.layouts.catalogues import progress_bar
 from torchrank.metrics.incomplete_judgments import judged_within

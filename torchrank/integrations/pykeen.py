@@ -10,8 +10,7 @@ from pykeen.evaluation import Evaluator, RankBasedMetricResults
 from pykeen.evaluation.rank_based_evaluator import RankBasedMetricKey
 from torch import Tensor
 
-from torchrank.collection.collection import RankingCollection
-from torchrank.collection.members import Metrics
+from torchrank.collection.collection import Metrics, RankingCollection
 from torchrank.integrations.workers import alone, floats, members
 from torchrank.names.parse import preset
 

@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.utils.data import DistributedSampler
 from torchmetrics import Metric, MetricCollection
 
-from torchrank.collection.collection import RankingCollection
-from torchrank.collection.members import Metrics
+from torchrank.collection.collection import Metrics, RankingCollection
 
 
 class UnpaddedSampler(DistributedSampler[int]):

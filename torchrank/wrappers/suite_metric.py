@@ -14,8 +14,7 @@ from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.state.sums as state
-from torchrank.collection.collection import RankingCollection, plot_results
-from torchrank.collection.members import Metrics
+from torchrank.collection.collection import Metrics, RankingCollection, plot_results
 from torchrank.display import Table, plot_ends
 from torchrank.hardware.devices import scalar
 from torchrank.hardware.graphs import eager

@@ -26,7 +26,7 @@ from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.state.sums as state
-from torchrank.collection.members import Metrics
+from torchrank.collection.collection import Metrics
 from torchrank.display import Table, plot_ends
 from torchrank.hardware.devices import running_sum, widest_float
 from torchrank.hardware.graphs import eager
