@@ -144,45 +144,18 @@ def test_each_row_is_on_the_screen_when_it_is_known():
 
 
 @together
-def test_curves_of_the_figure_have_their_names_and_numbers_beside_their_ends():
+def test_the_figure_has_a_curve_for_each_measure_over_the_epochs():
     needed()
     from torchrank.cli.demo import MEASURES, plot
 
-    suite = tr.RankingCollection(MEASURES)
-    draw = random.Random(0)
-    for ends in (lambda: 0.5, lambda: draw.random(), lambda: draw.uniform(0.75, 0.76)):
-        for epochs in (1, 2, 5):
-            rows = [{key: ends() for key in suite} for _ in range(epochs)]
-            figure = plot(rows, suite)
-            figure.draw_without_rendering()
-            (axes,) = figure.axes
-            order = sorted(suite, key=lambda key: -rows[-1][key])
-            lowest = min(min(row.values()) for row in rows)
-            bottom, top = axes.get_ylim()
-            assert bottom <= lowest < bottom + 0.1 + 1e-9
-            assert (10 * bottom, top, axes.get_xlim()) == (
-                pytest.approx(round(10 * bottom)),
-                1,
-                (0, max(1, epochs - 1)),
-            )
-            assert all(float(tick).is_integer() for tick in axes.get_xticks())
-            assert axes.xaxis.get_gridlines()[0].get_visible()
-            assert axes.yaxis.get_gridlines()[0].get_visible()
-            assert [one.spine_type for one in axes.spines.values() if one.get_visible()] == ["left", "bottom"]
-            places = [text.get_position()[1] for text in axes.texts]
-            for key, line, text, place, above in zip(order, axes.lines, axes.texts, places, [9, *places], strict=False):
-                values = [row[key] for row in rows]
-                first = f"{values[0]:.2f} → " * (epochs > 1)
-                assert text.get_text() == f"{key}  {first}{values[-1]:.2f}"
-                assert list(line.get_ydata()) == values
-                assert not line.get_clip_on()
-                assert text.get_color() == line.get_color()
-                assert text.xy == (epochs - 1, values[-1])  # to which a line leads from the text
-                assert place == values[-1] or place == pytest.approx(above - 0.062 * (1 - bottom))
-            boxes = [type(text).__mro__[1].get_window_extent(text) for text in axes.texts]
-            assert len(boxes) == len(suite)
-            assert not any(one.overlaps(other) for one, other in itertools.pairwise(boxes))
-            assert all(axes.get_window_extent().x1 < box.x0 < box.x1 <= figure.bbox.x1 for box in boxes)
+    suite, draw = tr.RankingCollection(MEASURES), random.Random(0)
+    for epochs in (1, 5):
+        rows = [{key: draw.random() for key in suite} for _ in range(epochs)]
+        (axes,) = plot(rows, suite).axes
+        assert sorted(list(line.get_ydata()) for line in axes.lines) == sorted(
+            [row[key] for row in rows] for key in suite
+        )
+        assert axes.get_xlabel() == "epoch"
 
 
 @together

@@ -6,7 +6,6 @@ An example to copy from. A LightningModule needs a collection, and the last two 
 from __future__ import annotations
 
 import logging
-import math
 import time
 import warnings
 from typing import Any
@@ -142,31 +141,10 @@ class Table(L.Callback):
 
 
 def plot(rows: list[dict[str, float]], suite: RankingCollection) -> Any:
-    """A figure with a curve over the epochs for each measure, labelled with its first and last value."""
-    from matplotlib.figure import Figure  # no pyplot: needs no display
-    from matplotlib.ticker import MaxNLocator
-
-    figure = Figure(figsize=(8, 4), layout="constrained")
-    axes = figure.add_subplot()
-    last, place = len(rows) - 1, float("inf")
-    low, high = zip(*(metric.value_range for metric in suite.values()))
-    bottom = max(min(low), math.floor(10 * min(min(row.values()) for row in rows)) / 10)  # no empty area below
-    step = 0.062 * (max(high) - bottom)
-    for key in sorted(rows[0], key=lambda key: -rows[-1][key]):
-        values = [row[key] for row in rows]
-        (line,) = axes.plot(values, marker="o", markersize=3.5, clip_on=False)
-        place = min(values[-1], place - step)  # labels must not overlap
-        before = f"{values[0]:.2f} \N{RIGHTWARDS ARROW} " if last else ""
-        axes.annotate(
-            f"{key}  {before}{values[-1]:.2f}", xy=(last, values[-1]), xytext=(1.05, place),
-            textcoords=axes.get_yaxis_transform(), color=line.get_color(), va="center",
-            arrowprops={"arrowstyle": "-", "color": "0.7", "ls": ":", "lw": 0.8, "relpos": (0, 0.5), "shrinkA": 0},
-        )  # fmt: skip
-    axes.set(xlim=(0, max(last, 1)), ylim=(bottom, max(high)), xlabel="epoch", ylabel="mean over the queries")
+    """A figure with a curve over the epochs for each measure."""
+    figure, axes = suite.plot(rows)
+    axes.set(xlabel="epoch", ylabel="mean over the queries")
     axes.set_title("Each held-out digit searches for the others of its kind", loc="left", weight="bold")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
     return figure
 
 
