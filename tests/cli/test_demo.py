@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import io
 import itertools
 import math
@@ -22,13 +21,9 @@ import torch
 
 import torchrank as tr
 from tests.support import workers
-from tests.support.descriptions import describe
 from tests.support.optional import sklearn_metrics
-from torchrank import __version__, preset
+from torchrank import __version__
 from torchrank.cli import main
-from torchrank.cli.lists import BY_LABEL, classes_of, formula
-from torchrank.names.parse import ALWAYS, EXCEPT, LIBRARIES, parse_all
-from torchrank.names.parse import rows as table_rows
 
 
 def of_output(text: str) -> list[str]:
@@ -295,9 +290,6 @@ def test_files_are_refused_before_the_work(options, capsys):
     assert f"got {options[1]}" in capsys.readouterr().err
 
 
-# ---- measures, presets -----------------------------------------------------------------------------------------------
-
-
 def test_a_closed_pipe_ends_the_command_quietly():
     read, write = os.pipe()
     os.close(read)
@@ -306,193 +298,3 @@ def test_a_closed_pipe_ends_the_command_quietly():
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=300)
     os.close(write)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_every_measure_is_shown_in_a_hundred_columns(capsys):
-    for one in BY_LABEL:
-        assert main(["measures", one.class_name]) == main(["measures", one.name]) == 0
-        lines = capsys.readouterr().out.splitlines()
-        assert max(map(len, lines)) <= 100
-        text = " ".join(" ".join(lines).split())
-        for part in (one.label, one.class_name, one.summary, one.range, one.source, one.also_in):
-            assert text.count(" ".join(part.replace("`", "").split())) >= 2
-        assert not set("\\{}") & set(text) or "|{" in text  # no LaTeX; a set has braces
-        beginning = inspect.getdoc(getattr(tr, one.class_name)).split("\n\n")[0]
-        assert not re.search(r":math:`[^`]*`\s+\w", beginning), "a first sentence ends with its formula"
-
-
-def test_a_name_with_a_cutoff_is_shown_with_the_label_of_its_metric():
-    for one in BY_LABEL:
-        try:
-            labels = [metric.label for metric in parse_all(f"{one.name}@1")]
-        except ValueError:  # it takes no cutoff, or needs a catalogue
-            labels = []
-        assert classes_of(f"{one.name}@1") == {one.name: labels}
-
-
-def test_a_docstring_without_a_formula_or_a_source_is_an_error():
-    class NoFormula:
-        """Nothing."""
-
-    class NoSource(tr.MRR):
-        """Something: :math:`x`."""
-
-    for measure, part in ((NoFormula, "a formula"), (NoSource, "a section 'Source'")):
-        with pytest.raises(ValueError, match=f"docstring of {measure.__name__} to have {part}"):
-            describe(measure)
-
-
-@pytest.mark.parametrize(
-    ("latex", "text"),
-    [
-        (r"\frac{1}{R} \sum_{i \in rel} \frac{1}{i} \left(1 + d_i \frac{r_i + e}{j_i + 2 e}\right)",
-         "1/R Σ_(i ∈ rel) 1/i (1 + d_i (r_i + e) / (j_i + 2 e))"),
-        (r"\sqrt{\frac{a}{b_{10}}} \, \max(p_i, 0)", "√(a/b_10) max(p_i, 0)"),
-        (r"\sqrt{\{a\}}", "√({a})"),
-        (r"|\{(i, j): g_i \ge g_j\}|", "|{(i, j): g_i ≥ g_j}|"),
-    ],
-)  # fmt: skip
-def test_a_formula_is_shown_as_text(latex, text):
-    assert formula(latex) == text
-
-
-def test_a_formula_without_its_closing_brace_is_an_error():
-    with pytest.raises(ValueError, match=r"a closing brace for .\{x"):
-        formula(r"\sqrt{x")
-
-
-def cells_of(markdown):
-    """The cells of a table in Markdown; an escaped bar is part of a cell."""
-    return [re.split(r"(?<!\\)\|", line.strip("|")) for line in markdown.splitlines()]
-
-
-def test_tables_of_measures_and_spellings_are_in_markdown(capsys):
-    assert main(["measures", "--markdown"]) == 0
-    head, line, *rows = cells_of(capsys.readouterr().out)
-    assert {len(row) for row in (head, line, *rows)} == {6}
-    assert set(line) == {" --- "}
-    assert [(row[0].strip(), row[1].strip()) for row in rows] == [
-        (f"`{one.label}` `{one.class_name}`", one.summary.replace("|", r"\|")) for one in BY_LABEL
-    ]
-    assert not [
-        row[2] for row in rows if re.search(r"\\[^\w\s]|\\thinspace\w", row[2])
-    ]  # Markdown drops such a backslash
-    assert sum(r"\lbrace " in row[2] for row in rows) == sum(r"\{" in one.formula for one in BY_LABEL) > 2
-    assert main(["spellings", "--markdown"]) == 0
-    first, _, further = capsys.readouterr().out.partition("\n\n")
-    others = [row[0].strip(" `").lower() for row in cells_of(further) if row[0].startswith(" `")]
-    assert len(others) > 5
-    assert others == sorted(others)
-    head, line, *rows = cells_of(first)
-    spellings = {label.strip(" `"): re.findall("`([^`]+)`", names) for label, names in rows}
-    assert list(spellings) == sorted(spellings)
-    assert "ndcg_cut_{k}" in spellings["ndcg@{k}"]
-    assert "recip_rank" in spellings["mrr"]
-    assert "SetF(beta={x})" in spellings["fbeta(beta={root})"]
-    for label, names in spellings.items():
-        assert names
-        assert not {label, re.split(r"\W", label)[0]} & set(names)
-
-
-def test_the_table_of_presets_has_a_column_for_each_library_and_a_row_for_each_measure(capsys):
-    assert main(["presets", "--markdown"]) == 0
-    head, _, always, but, *rows = [[cell.strip() for cell in row] for row in cells_of(capsys.readouterr().out.strip())]
-    assert head == ["", *LIBRARIES.values()]
-    assert (always[0], but[0]) == ("all of these", "except")
-    columns = dict(zip(LIBRARIES, zip(*[row[1:] for row in rows])))
-    assert [row[0] for row in rows] == list(table_rows())
-    for number, name in enumerate(LIBRARIES, 1):
-        assert re.findall("`([^`]+)`", always[number]) == [f"{k}={v}" for k, v in ALWAYS.get(name, {}).items()]
-        assert but[number].replace(r"\|", "|") == EXCEPT.get(name, "")
-        for (measure, cells), shown in zip(table_rows().items(), columns[name]):
-            wanted = [re.sub("[][{}]", "", cell.ours) for cell in cells.get(name, []) if cell.ours]
-            whys = [re.sub("[][{}]", "", cell.why) for cell in cells.get(name, []) if not cell.ours]
-            assert re.findall("`([^`]+)`", re.sub("none: [^;]*", "", shown)) == wanted, measure
-            assert all(f"none: {why}" in shown.replace(r"\|", "|") for why in whys), measure
-
-
-def test_several_measures_and_other_spellings(capsys):
-    assert main(["measures", "recip_rank", "nDCG_Burges", "AP(rel=2)@5,10", "f1"]) == 0
-    pages = capsys.readouterr().out.split("\n\n")[::2]
-    assert [page.split()[0] for page in pages] == ["mrr@k", "ndcg@k", "map@k", "f1@k"]
-    assert main(["measures", "nDCG_Burges", "AP(rel=2)@5,10"]) == 0
-    rows = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
-    assert ["nDCG_Burges", "ndcg(gain=exponential)"] in rows
-    assert ["AP(rel=2)@5,10", "map(relevance_level=2)@5, map(relevance_level=2)@10"] in rows
-
-
-def test_spellings_of_one_measure_are_its_lines_of_the_list(capsys):
-    assert main(["spellings", "--wide"]) == 0
-    listed = {line.strip() for line in capsys.readouterr().out.splitlines()}
-    assert main(["spellings", "nDCG@10", "recip_rank"]) == 0
-    shown = capsys.readouterr().out
-    assert max(map(len, shown.splitlines())) <= 100
-    pairs = re.sub(r"\n {20,}", " ", shown)
-    lines = {re.sub(" +", " ", line.strip()) for line in pairs.splitlines()}
-    assert lines < {re.sub(" +", " ", line) for line in listed}
-    assert {re.split(r"\W", line)[0] for line in lines if line.startswith(("ndcg", "mrr", "map"))} == {"ndcg", "mrr"}
-    assert "LightGBM: ndcg(gain=exponential)" in shown
-
-
-def test_the_list_of_presets_has_the_settings_of_each_library(capsys):
-    assert main(["presets", "--wide"]) == 0
-    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
-    for library, title in LIBRARIES.items():
-        settings = ", ".join(f"{key}={value}" for key, value in ALWAYS.get(library, {}).items())
-        title = title.replace("`", "")
-        assert lines[library].endswith(f"  {title} ({settings})" if settings else f"  {title}")
-
-
-@pytest.mark.parametrize(("name", "shown"), [("utility", "-∞ … ∞, higher"), ("mr", "1 … ∞, lower"), ("mrr", "0 … 1")])
-def test_a_range_has_signs_for_infinite_ends(name, shown, capsys):
-    assert main(["measures", name]) == 0
-    assert f"range       {shown}" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_every_preset_is_shown_in_a_hundred_columns(library, capsys):
-    assert main(["presets", library]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= 100
-    rows = dict(cells for line in lines if len(cells := re.split(" {2,}", line.strip())) == 2)
-    for theirs, ours in preset(library, 7).items():
-        label = rows[theirs.replace("7", "k")].replace("@k", "@7")
-        always = {key: value for key, value in ALWAYS.get(library, {}).items() if f"{key}=" not in label}
-        assert tr.parse(label, **always).label == tr.parse(ours).label
-        assert all(f"{key}={value}" in rows["all with"] for key, value in always.items())
-
-
-@pytest.mark.parametrize(
-    ("spelling", "shown"),
-    [("scikit-learn", "sklearn"), ("PyG", "pyg"), ("pytrec_eval", "trec_eval9"), ("trec_eval 10", "trec_eval")],
-)
-def test_libraries_go_by_other_spellings(spelling, shown, capsys):
-    assert main(["presets", spelling]) == 0
-    assert capsys.readouterr().out.startswith(f'tr.preset("{shown}", 10)')
-
-
-@pytest.mark.parametrize(
-    ("arguments", "near"),
-    [
-        (["measures", "mrr", "ngcd"], "ndcg"),
-        (["measures", "recal@5"], "recall"),
-        (["presets", "sklaern"], "sklearn"),
-        (["presets", "lgbm"], "lightgbm"),
-        (["spellings", "ngcd"], "ndcg"),
-    ],
-)
-def test_an_unknown_name_gets_the_nearest_few(arguments, near, capsys):
-    assert main(arguments) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith(f"torchrank {arguments[0]}: Expected")
-    assert repr(arguments[-1]) in err
-    assert repr(near) in err.split("did you mean")[1]
-    assert len(err) < 260
-
-
-def test_a_list_of_measures_in_one_string_describes_each(capsys):
-    assert main(["measures", "ndcg@10, mrr"]) == 0
-    shown = capsys.readouterr().out
-    assert "(torchrank.NDCG)" in shown
-    assert "(torchrank.MRR)" in shown

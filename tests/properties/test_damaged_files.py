@@ -1,6 +1,6 @@
 """Damaged files of every format: the table that a slow reader in plain Python reads, or our error, never another one.
 
-``TORCHRANK_FUZZ=20000 pytest tests/tables/test_fuzz.py`` tries so many random files for each test.
+``TORCHRANK_FUZZ=20000 pytest tests/properties/test_damaged_files.py`` tries so many random files for each test.
 """
 
 import contextlib

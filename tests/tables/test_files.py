@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import itertools
 import json
 import math
 import re
@@ -20,7 +21,8 @@ import torchrank as tr
 from tests.support.awkward_ids import IDS
 from tests.support.optional import pandas
 from torchrank.tables import columns, files
-from torchrank.tables.files import FORMATS, WRITERS, FileFormat, Format
+from torchrank.tables.files import FORMATS, WRITERS, FileFormat, Format, Layout, Text, fields
+from torchrank.tables.pair_tables import shorten
 
 RUN = "q1 Q0 d2 1 0.75 tag\nq1 Q0 d1 2 0.5 tag\nq2 Q0 d1 1 -1e-3 tag\n"
 RUN_DICT = {"q1": {"d2": 0.75, "d1": 0.5}, "q2": {"d1": -0.001}}
@@ -520,27 +522,6 @@ def test_usual_names_of_columns_are_found():
         tr.read_run({"qid": [1], "score": [1], "x": [2]})
 
 
-@pytest.mark.parametrize("kind", ["object", "str", "category", "int64", "Int64", "uint8", "columns", "polars", "arrow"])
-def test_frames_of_all_types_of_ids_give_one_table(kind):
-    numbers = kind in ("int64", "Int64", "uint8")
-    ids = [7, 7, 11, 7] if numbers else ["007", "007", "NA", "é"]
-    docs = [1, 2, 1, 3] if numbers else ["1e5", "null", "1e5", "x"]
-    columns = {"qid": ids, "docid": docs, "score": [0.5, 1, 2, 3]}
-    frame = pandas.DataFrame(columns)
-    if kind == "columns":
-        frame = columns
-    elif kind == "polars":
-        frame = pytest.importorskip("polars").DataFrame(columns)
-    elif kind == "arrow":
-        frame = pytest.importorskip("pyarrow").table(columns)
-    else:
-        frame = frame.astype({"qid": kind, "docid": kind})
-    want = {}
-    for query, document, score in zip(ids, docs, columns["score"]):
-        want.setdefault(query, {})[document] = score
-    assert tr.read_run(frame).to_dict() == want
-
-
 def test_an_object_with_to_pandas_is_a_frame():
     frame = pandas.DataFrame({"query-id": ["q"], "corpus-id": ["d"], "score": [1]})
     assert tr.read_qrels(types.SimpleNamespace(to_pandas=lambda: frame)).to_dict() == {"q": {"d": 1}}
@@ -623,3 +604,73 @@ def test_an_entry_of_the_registry_is_recognised_read_and_written(monkeypatch, tm
     for reader in (tr.read_run, tr.read_qrels):
         assert reader(path).to_dict() == {"q1": {"a": 0.5, "b": 0.25}}
     assert tr.read_run(io.StringIO("q1 Q0 a 1 0.5")).to_dict() == {"q1": {"a": 0.5}}
+
+
+# ---- lines and fields beside plain Python: all texts of a few pieces, cut as a whole and in small pieces -------------
+
+PIECES = ["a", "#", "\t", " ", "\n", "\r\n"]
+
+
+def rows_of(text, tabs, width):
+    """The fields of each row of a text; None if a row is refused."""
+    rows = []
+    for line in text.split("\n"):
+        line = line.removesuffix("\r")
+        parts = line.split("\t") if tabs else line.split()
+        if line == "" or not parts or (not tabs and parts[0] == "#"):
+            continue
+        if len(parts) != width or "" in parts:
+            return None
+        rows.append(parts)
+    return rows
+
+
+@pytest.mark.parametrize("size", [3, 1000])
+@pytest.mark.parametrize("tabs", [False, True])
+def test_every_short_text_has_the_fields_of_plain_python(tabs, size, monkeypatch):
+    monkeypatch.setattr("torchrank.tables.files.PIECE", size)  # so many bytes are cut at a time
+    texts = ["".join(pieces) for size in range(1, 5) for pieces in itertools.product(PIECES, repeat=size)]
+    for text, width in itertools.product(texts, (1, 2)):
+        try:
+            found = fields(Text.of(text.encode(), "file"), Layout(width, {"query": 0, "item": width - 1}, tabs))
+            columns = [[key.decode() for key in column.to_keys()] for column in found.values()]
+        except tr.ReadingError:
+            assert rows_of(text, tabs, width) is None, text
+        else:
+            expected = rows_of(text, tabs, width)
+            assert expected is not None, text
+            assert columns == [[row[0] for row in expected], [row[-1] for row in expected]], text
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+@pytest.mark.parametrize("rest", ["", "b c", "\n"])
+def test_the_first_line_of_a_text(rest, end):
+    text = Text.of(f"q a{end}{rest if end else ''}".encode(), "file", first_line=3)
+    assert text.first_line_bytes() == b"q a"
+    after = text.after_first_line()
+    assert after.data.decode() == (rest if end else "")
+    assert after.first_line == 3 + bool(end)
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\0\0"])
+@pytest.mark.parametrize("size", [5, 5000])
+def test_an_error_shows_the_beginning_of_its_line(size, end):
+    line = "b" * size
+    error = Text.of(f"a\n\n# no row\n{line}{end}".encode(), "file", first_line=7).error_of_row("wrong", 1)
+    assert (error.line, error.text) == (10, shorten(line))
+
+
+def test_fields_between_tabs_may_have_blanks_also_without_a_header_and_in_pieces(tmp_path):
+    path = tmp_path / "run.tsv"
+    path.write_text("q 1\td 1\t1\nq 1\td 2\t2\nq 2\td 1\t1\n")
+    expected = {"q 1": ["d 1", "d 2"], "q 2": ["d 1"]}
+    whole = tr.read_run(path, format="tsv").to_dict()
+    assert {query: list(scores) for query, scores in whole.items()} == expected
+    pieces = [run.to_dict() for run in tr.read_chunks(path, format="tsv", lines=1)]
+    assert {query: list(scores) for piece in pieces for query, scores in piece.items()} == expected
+
+
+def test_ranks_may_begin_at_0(tmp_path):
+    path = tmp_path / "run.tsv"
+    path.write_text("q\td\t0\nq\te\t1\n")
+    assert list(tr.read_run(path).to_dict()["q"]) == ["d", "e"]
