@@ -1,14 +1,18 @@
 """Systems compared from sums: the numbers of scipy, and of the comparison that has all values."""
 
+import bisect
 import math
+import statistics
 
 import numpy as np
 import pytest
 import torch
 
 import torchrank as tr
+from tests.support import simulated_judges
 from tests.support.optional import by_scipy, stats
 from torchrank.statistics.intervals import anytime_level, anytime_p
+from torchrank.wrappers.compared import Kind, rectify
 
 NAMES = ["ndcg@10", "mrr", "hitrate@1", "mr"]
 SYSTEMS = ["a", "b", "c"]
@@ -274,3 +278,409 @@ def test_a_query_that_is_cut_by_two_updates_is_noticed(metric):
     metric.update(preds, grades, indexes=torch.tensor([0, 0, 1]), **options)
     with pytest.warns(UserWarning, match="Counted the last query of an update"):
         metric.update(preds, grades, indexes=torch.tensor([1, 2, 2]), **options)
+
+
+# ---- a judge that people correct: formulas in plain Python, intervals by simulation --------------------------------
+
+NAMES_JUDGED = ["ndcg@5", "mrr", "hitrate@1"]
+
+
+def batch_judged(queries=400, seed=0, kind=0.15):
+    """Scores, grades of people, and grades of a judge who finds more documents relevant."""
+    draw = torch.Generator().manual_seed(seed)
+    scores = torch.rand(queries, 8, generator=draw)
+    people = (torch.rand(queries, 8, generator=draw) < 0.1 + 0.4 * scores).long()
+    return scores, people, torch.where(torch.rand(queries, 8, generator=draw) < kind, 1, people)
+
+
+def known(y, f, everyone):
+    """Value, variance and weight of the judge, from values of the sample and by the judge of all queries."""
+    n, total = len(y), len(everyone)
+    of_y, of_f = statistics.variance(y), max(statistics.variance(f), statistics.variance(everyone))
+    correlation = statistics.covariance(y, f) / math.sqrt(of_y * of_f) * n / (n + 4)
+    factor = correlation * math.sqrt(of_y / of_f)
+    value = statistics.mean(y) + factor * (statistics.mean(everyone) - statistics.mean(f))
+    return value, of_y / n * (1 - (1 - n / total) * correlation**2), factor
+
+
+def by_query(scores, grades, name):
+    return tr.RankingCollection(name).score(scores, grades)[name].tolist()
+
+
+@pytest.mark.parametrize("cuts", [(400,), (1, 37, 38, 400)])
+@pytest.mark.parametrize("opposite", [False, True])
+def test_the_table_has_the_numbers_of_the_formula_for_any_split(cuts, opposite):
+    scores, people, model = batch_judged()
+    model = 1 - model if opposite else model  # a judge that people correct by a negative weight
+    judged = torch.rand(400, generator=torch.Generator().manual_seed(1)) < 0.2
+    metric = tr.Rectified(NAMES_JUDGED)
+    for start, stop in zip((0, *cuts), cuts):
+        part = slice(start, stop)
+        metric.update(scores[part], model[part], human=people[part], judged=judged[part])
+    table = metric.summary()
+    for row in table:
+        y, f = (torch.tensor(by_query(scores, grades, row["measure"])) for grades in (people, model))
+        value, variance, factor = known(y[judged].tolist(), f[judged].tolist(), f.tolist())
+        assert row["value"] == pytest.approx(value, rel=1e-6)
+        assert row["standard error"] == pytest.approx(math.sqrt(variance), rel=1e-6)
+        assert row["weight"] == pytest.approx(factor, rel=1e-6)
+        assert row["effective"] == pytest.approx(y[judged].var().item() / variance, rel=1e-5)
+        assert row["judge"] == pytest.approx(f.mean().item(), rel=1e-6)
+        assert (row["queries"], row["human"]) == (400, judged.sum())
+        assert metric.compute()[row["measure"]].item() == pytest.approx(value, rel=1e-6)
+    assert metric.num_queries == 400
+    assert all((row["weight"] < 0) == opposite for row in table)
+
+
+def test_the_variance_of_other_numbers_of_people_is_that_of_the_formula():
+    scores, people, model = batch_judged()
+    metric = tr.Rectified("ndcg@5")
+    metric.update(scores, model, human=people, judged=torch.arange(400) < 40)
+    ((_, _, found),) = metric._of_all(1)
+    y, f = (by_query(scores, grades, "ndcg@5") for grades in (people, model))
+    of_y, of_f = statistics.variance(y[:40]), max(statistics.variance(f[:40]), statistics.variance(f))
+    r = statistics.covariance(y[:40], f[:40]) / math.sqrt(of_y * of_f)
+    for n in (20, 40, 100, 399, 400):
+        variance = of_y / n * (1 - (1 - n / 400) * (r * n / (n + 4)) ** 2)
+        assert found.variance_with(torch.tensor([float(n)])).item() == pytest.approx(variance, rel=1e-6)
+
+
+def hits(by_query):
+    """Labels of queries whose first candidate is relevant, or not."""
+    return 1 - torch.tensor(by_query)
+
+
+@pytest.mark.parametrize("of_people", [0, 1])
+def test_equal_values_of_people_are_their_mean_and_a_judge_has_no_weight(of_people):
+    metric = tr.Rectified(["hitrate@1", "mrr"])
+    judge = [n % 3 for n in range(30)]
+    judged = torch.arange(30) < 20
+    human = hits([of_people] * 30)
+    metric.update(torch.tensor([[0.9, 0.1]] * 30), hits([x % 2 for x in judge]), human=human, judged=judged)
+    hit, rank = metric.summary()
+    alone = tr.HitRate(top_k=1)
+    alone.update(torch.tensor([[0.9, 0.1]] * 20), hits([of_people] * 20))
+    assert (hit["value"], hit["weight"], hit["effective"]) == (of_people, 0, 20)
+    assert (hit["low"], hit["high"]) == pytest.approx(alone.interval())
+    assert (rank["value"], rank["weight"], math.isnan(rank["low"])) == ((1 + of_people) / 2, 0, not of_people)
+    assert metric.queries_needed(0.1)["more"] == [0, 0]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_corrected_share_beyond_0_or_1_has_an_interval_that_ends_there(turned):
+    strata = torch.tensor([0] * 300 + [1] * 700)
+    people = [1, 1, 0, 0, 0] + [0] * 995  # in the first stratum the judge agrees; in the second it was wrong by chance
+    judge = [1, 1, 0, 0, 0] * 60 + [1] * 30 + [0] * 670
+    judged = (torch.arange(1000) < 5) | ((torch.arange(1000) >= 300) & (torch.arange(1000) < 360))
+    if turned:
+        people, judge = [1 - x for x in people], [1 - x for x in judge]
+    metric = tr.Rectified("hitrate@1", strata=2)
+    scores = torch.tensor([[0.9, 0.1]] * 1000)
+    metric.update(scores, hits(judge), human=hits(people), judged=judged, strata=strata)
+    (row,) = metric.summary()
+    if turned:
+        assert 0 < row["low"] < row["high"] == 1 < row["value"]
+    else:
+        assert row["value"] < 0 == row["low"] < row["high"] < 1
+
+
+def test_a_stratum_without_queries_changes_nothing():
+    scores, people, model = batch_judged(300)
+    strata, judged = (torch.arange(300) % 3 > 0).long(), torch.arange(300) % 10 < 2
+    found = []
+    for names in (["a", "b"], ["a", "b", "empty"]):
+        metric = tr.Rectified(NAMES_JUDGED, strata=names)
+        metric.update(scores, model, human=people, judged=judged, strata=strata)
+        people_of_strata = torch.tensor([50.0, 70.0, math.nan])[: len(names)]
+        variances = [one.variance_with(people_of_strata).item() for _, _, one in metric._of_all(1)]
+        found.append((metric.summary(), metric.queries_needed(0.16), variances))
+    (summary, needed, variances), (more, with_empty, same) = found
+    assert variances == pytest.approx(same, rel=1e-12)
+    for one, other in zip(summary, more, strict=True):
+        assert one == pytest.approx(other)
+    empty = [row for row in with_empty if row["stratum"] == "empty"]
+    assert [(row["queries"], row["human"], row["needed"], row["more"]) for row in empty] == [(0, 0, 0, 0)] * 3
+    for one, other in zip(needed, (row for row in with_empty if row not in empty), strict=True):
+        assert one == pytest.approx(other)
+
+
+@pytest.mark.parametrize("of_model", [0, 1])
+def test_a_judge_without_use_leaves_the_interval_of_people(of_model):
+    scores, people, _ = batch_judged(60)
+    constant = torch.full_like(people, of_model)  # all values are 0, or all are 1
+    metric, alone = tr.Rectified(NAMES_JUDGED), tr.RankingCollection(NAMES_JUDGED)
+    metric.update(scores, constant, human=people, judged=torch.arange(60) % 2 == 0)
+    alone.update(scores[::2], people[::2])
+    columns = ("measure", "value", "standard error", "low", "high")
+    for found, wanted in zip(metric.summary(), alone.summary()):
+        for column in columns:
+            assert found[column] == (pytest.approx(wanted[column]) if column != "measure" else wanted[column])
+        assert (found["effective"], found["weight"]) == (pytest.approx(30), 0)
+
+
+def test_all_queries_judged_by_people_are_the_mean_of_people():
+    scores, people, model = batch_judged()
+    metric, alone = tr.Rectified(NAMES_JUDGED), tr.RankingCollection(NAMES_JUDGED)
+    metric.update(scores, model, human=people)
+    alone.update(scores, people)
+    for found, wanted in zip(metric.summary(), alone.summary()):
+        for column in ("value", "standard error", "low", "high"):
+            assert found[column] == pytest.approx(wanted[column])
+
+
+def test_strata_are_weighted_by_their_shares_and_sampled_at_any_rate():
+    scores, people, model = batch_judged(600)
+    strata = (torch.arange(600) % 3 > 0).long()  # 200 and 400 queries
+    people[strata == 0, 4:] = 0  # another difficulty
+    judged = torch.where(strata == 0, torch.arange(600) % 2 == 0, torch.arange(600) % 10 == 1)
+    metric = tr.Rectified("ndcg@5", strata=["hard", "easy"])
+    metric.update(scores, model, human=people, judged=judged, strata=strata)
+    y, f = (torch.tensor(by_query(scores, grades, "ndcg@5")).double() for grades in (people, model))
+    parts = [(y[judged & at], f[judged & at], f[at]) for at in (strata == 0, strata == 1)]
+    share = [len(everyone) / 600 for *_, everyone in parts]
+
+    def combined(of):  # what people could still tell about the mean
+        return sum(w**2 * (1 / len(p[0]) - 1 / len(p[2])) * of(*p) for w, p in zip(share, parts))
+
+    of_y = combined(lambda y, f, _: y.var())
+    of_f = combined(lambda y, f, everyone: max(f.var(), everyone.var()))
+    n = int(judged.sum())
+    correlation = combined(lambda y, f, _: torch.cov(torch.stack([y, f]))[0, 1]) / (of_y * of_f).sqrt() * n / (n + 4)
+    factor = correlation * (of_y / of_f).sqrt()
+    means = [y.mean() + factor * (everyone.mean() - f.mean()) for y, f, everyone in parts]
+    value = sum(w * mean for w, mean in zip(share, means))
+    variance = (1 - correlation**2) * of_y + sum(w**2 * p[0].var() / len(p[2]) for w, p in zip(share, parts))
+    variance += sum(w * (mean - value) ** 2 for w, mean in zip(share, means)) / 600
+    (row,) = metric.summary()
+    assert row["value"] == pytest.approx(float(value), rel=1e-6)
+    assert row["standard error"] == pytest.approx(float(variance.sqrt()), rel=1e-6)
+    assert row["weight"] == pytest.approx(float(factor), rel=1e-6)
+    errors = [w**2 * p[0].var() / len(p[0]) for w, p in zip(share, parts)]
+    degrees = sum(errors) ** 2 / sum(error**2 / (len(p[0]) - 1) for error, p in zip(errors, parts))
+    assert row["high"] - row["value"] == pytest.approx(stats.t.ppf(0.975, degrees) * row["standard error"], rel=1e-6)
+    # Neyman: numbers in proportion to share times standard deviation of what the judge does not explain
+    left = [y.var() - 2 * factor * torch.cov(torch.stack([y, f]))[0, 1] + factor**2 * max(f.var(), everyone.var())
+            for y, f, everyone in parts]  # fmt: skip
+    ratio = share[0] * left[0].sqrt() / (share[1] * left[1].sqrt())
+    hard, easy = metric.queries_needed(0.06)
+    assert all(row["more"] > 5 and row["needed"] < row["queries"] for row in (hard, easy))
+    assert hard["needed"] / easy["needed"] == pytest.approx(float(ratio), rel=0.02)
+
+
+def test_a_stratum_whose_weight_is_that_of_a_query_without_people_tells_nothing_of_the_judge():
+    scores, people, model = batch_judged(100)
+    judged, weights = torch.arange(100) % 2 == 0, torch.ones(100)
+    strata = (torch.arange(100) >= 9).long()
+    judged[:9], weights[8] = torch.arange(9) < 8, 1000.0
+    found = []
+    for part in (slice(0, 100), slice(9, 100)):
+        metric = tr.Rectified("ndcg@5", strata=2)
+        given = {"judged": judged[part], "weights": weights[part], "strata": strata[part]}
+        metric.update(scores[part], model[part], human=people[part], **given)
+        (row,) = metric.summary()
+        found.append(row["weight"] * (row["human"] + 4) / row["human"])  # without the doubt
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
+
+
+def test_differences_of_systems_are_corrected_as_differences():
+    scores, people, model = batch_judged()
+    other = scores + 0.2 * people * torch.rand(400, 8, generator=torch.Generator().manual_seed(3))
+    judged = torch.arange(400) % 8 == 0
+    metric = tr.Rectified(NAMES_JUDGED, ["a", "b"])
+    metric.update({"a": scores, "b": other}, model, human=people, judged=judged)
+    alone = tr.Compared(NAMES_JUDGED, ["a", "b"])
+    alone.update({"a": scores[judged], "b": other[judged]}, people[judged])
+    found = metric.comparison().table
+    for row, turned, by_people in zip(found, metric.comparison("b").table, alone.comparison().table):
+        y, f = (
+            torch.tensor(by_query(other, grades, row["measure"]))
+            - torch.tensor(by_query(scores, grades, row["measure"]))
+            for grades in (people, model)
+        )
+        value, variance, _ = known(y[judged].tolist(), f[judged].tolist(), f.tolist())
+        assert row["difference"] == pytest.approx(value, rel=1e-5)
+        assert metric.compute()[f"{row['measure']}/b-a"].item() == pytest.approx(value, rel=1e-5)
+        low, high = row["low"], row["high"]
+        t = 2.009575  # 97.5 % of Student's t with 49 degrees of freedom
+        assert [low, high] == pytest.approx(
+            [value - t * math.sqrt(variance), value + t * math.sqrt(variance)], rel=1e-5
+        )
+        assert [turned["low"], turned["high"], turned["a"]] == [pytest.approx(-high), pytest.approx(-low), "b"]
+        for column in ("wins", "ties", "losses", "n"):
+            assert row[column] == by_people[column]
+    assert [row["measure"] for row in metric.summary()] == [f"{name}/{key}" for name in NAMES_JUDGED for key in "ab"]
+    assert tr.Comparison.from_dict(metric.comparison().to_dict()) == metric.comparison()
+
+
+# ---- simulations ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("judge", simulated_judges.JUDGES)
+@pytest.mark.parametrize("humans", [20, 50, 200])
+def test_intervals_cover_the_truth_and_are_never_wider_than_those_of_people(judge, humans):
+    for measure in ("graded", "hit", "difference"):
+        found = simulated_judges.simulated(measure, judge, humans, 400, seed=1, queries=600)
+        assert found["coverage"] > 0.92  # 95 % minus three standard errors of 400 intervals
+        assert found["width"] < 1.05
+        if judge == "good":
+            assert found["width"] < 0.75
+
+
+def test_strata_sampled_at_unequal_rates_cover_the_truth_which_one_stratum_does_not():
+    draw = torch.Generator().manual_seed(0)
+    y = torch.rand(600, 800, generator=draw, dtype=torch.float64) * 0.5
+    y[:, 400:] += 0.5
+    f = torch.where(torch.rand(y.shape, generator=draw) < 0.7, y, torch.rand(y.shape, generator=draw).double())
+    at = [(slice(0, 400), slice(0, 60)), (slice(400, 800), slice(400, 420))]
+    strata = [[f[:, a], f[:, n], y[:, n], (y - f)[:, n]] for a, n in at]
+    whole = [f, *(torch.cat(parts, 1) for parts in list(zip(*strata))[1:])]
+
+    def coverage(sums):
+        found = rectify(sums, sums[..., 2])
+        return ((found.value - 0.5).abs() < 1.99 * found.variance.sqrt()).double().mean()
+
+    assert coverage(torch.cat([simulated_judges.sums(part) for part in strata], dim=2)) > 0.92
+    assert coverage(simulated_judges.sums(whole)) < 0.6
+
+
+# ---- how many more -------------------------------------------------------------------------------------------------
+
+
+def test_the_needed_queries_are_the_fewest_that_reach_the_width():
+    scores, people, model = batch_judged(300)
+    strata = (torch.arange(300) % 3 > 0).long()
+    people[strata == 0, 1:] = 0
+    metric = tr.Rectified("ndcg@5", strata=2)
+    metric.update(scores, model, human=people, judged=torch.arange(300) % 20 < 2, strata=strata)
+    ((_, _, found),) = metric._of_all(1)
+    rows = metric.queries_needed(0.15).rows
+    human = [row["human"] for row in rows]
+
+    def width(numbers):
+        return 2 * stats.t.ppf(0.975, sum(numbers) - 2) * found.variance_with(torch.tensor(numbers).double()).sqrt()
+
+    near = range(max(human[0], rows[0]["needed"] - 7), min(100, rows[0]["needed"] + 7) + 1)
+    # More queries of the second stratum make the interval narrower.
+    enough = [bisect.bisect_left(range(201), -0.15, human[1], key=lambda n, one=one: -width((one, n))) for one in near]
+    fewest = min(sum(numbers) for numbers in zip(near, enough) if numbers[1] <= 200)
+    assert abs(sum(row["needed"] for row in rows) - fewest) <= 3
+    assert width([row["needed"] for row in rows]) <= 0.15 < width([row["needed"] - 1 for row in rows])
+    assert all(row["more"] == row["needed"] - row["human"] >= 0 for row in rows)
+    more = torch.arange(300) < 0
+    for n, row in enumerate(rows):
+        more[(strata == n).nonzero().squeeze(-1)[: row["needed"]]] = True
+    again = tr.Rectified("ndcg@5", strata=2)
+    again.update(scores, model, human=people, judged=more, strata=strata)
+    (row,) = again.summary()
+    assert row["high"] - row["low"] == pytest.approx(0.15, rel=0.25)
+    assert metric.queries_needed(1.0)["more"] == [0, 0]
+    assert metric.queries_needed(0.001)["needed"] == [None, None]
+    (narrowest,) = set(metric.queries_needed(0.001)["narrowest"])
+    assert narrowest == pytest.approx(float(width([100, 200])), rel=1e-9)
+    assert metric.queries_needed(narrowest * 1.0001)["needed"] == [100, 200]
+    assert metric.queries_needed(narrowest * 0.9999)["needed"] == [None, None]
+
+
+# ---- layouts, state, wrong calls -----------------------------------------------------------------------------------
+
+
+def test_label_minus_100_marks_queries_that_people_have_not_judged():
+    scores, _, _ = batch_judged(50)
+    labels = torch.arange(50) % 8
+    human = torch.where(torch.arange(50) % 2 == 0, (labels + 1) % 8, -100)
+    one, other = tr.Rectified(["mrr"]), tr.Rectified(["mrr"])
+    one.update(scores, labels, human=human)
+    other.update(scores, labels, human=(labels + 1) % 8, judged=torch.arange(50) % 2 == 0)
+    assert one.summary().rows == other.summary().rows
+    assert one.summary()["human"] == [25]
+
+
+def test_rankings_and_batches_without_people_and_weights_are_taken():
+    scores, people, model = batch_judged(60)
+    weights = torch.rand(60, generator=torch.Generator().manual_seed(0))
+    tensors, rankings = tr.Rectified(NAMES_JUDGED), tr.Rectified(NAMES_JUDGED)
+    tensors.update(scores[:40], model[:40], human=people[:40], weights=weights[:40])
+    tensors.update(scores[40:], model[40:], weights=weights[40:])
+    judge, human = (tr.Ranking.from_scores(scores, grades) for grades in (model, people))
+    rankings.update(judge, human=human, judged=torch.arange(60) < 40, weights=weights)
+    for one, other in zip(tensors.summary(), rankings.summary()):
+        assert list(one.values()) == pytest.approx(list(other.values()))
+    y, f = (tr.MRR().score(scores, grades) for grades in (people, model))
+    at = slice(0, 40)
+    mean = (f * weights).sum() / weights.sum() - (f * weights)[at].sum() / weights[at].sum()
+    row = tensors.summary().rows[1]
+    assert row["value"] == pytest.approx(float((y * weights)[at].sum() / weights[at].sum() + row["weight"] * mean))
+
+
+def test_without_people_there_is_no_value_and_with_one_query_no_interval():
+    scores, people, model = batch_judged(20)
+    metric = tr.Rectified("mrr")
+    metric.update(scores, model)
+    (row,) = metric.summary()
+    assert [math.isnan(row["value"]), math.isnan(row["low"]), row["human"]] == [True, True, 0]
+    with pytest.raises(ValueError, match="two or more queries of each stratum"):
+        metric.queries_needed(0.1)
+    metric.update(scores, model, human=people, judged=torch.arange(20) == 3)
+    (row,) = metric.summary()
+    assert row["value"] == pytest.approx(tr.MRR().score(scores, people)[3].item())
+    assert [math.isnan(row["low"]), row["weight"]] == [True, 0]
+
+
+WRONG = {
+    "Expected judged to be bool of shape": {"judged": torch.arange(20)},
+    "Expected judged to be bool of shape .20.": {"judged": torch.ones(3, dtype=torch.bool)},
+    "Expected human to have the 20 queries": {"human": torch.ones(3, dtype=torch.int64)},
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_wrong_calls_raise_judged(message):
+    scores, people, model = batch_judged(20)
+    options = {"human": people, **WRONG[message]}
+    preds = scores
+    if "human" in WRONG[message]:
+        preds, model = tr.Ranking.from_scores(scores, model), None
+        options["human"] = tr.Ranking.from_label(scores[:3], WRONG[message]["human"])
+    with pytest.raises(ValueError, match=message):
+        tr.Rectified("mrr").update(preds, model, **options)
+
+
+def test_grades_of_people_that_do_not_fit_are_called_human():
+    scores, people, model = batch_judged(20)
+    with pytest.raises(ValueError, match="got shape") as raised:
+        tr.Rectified("mrr").update(scores, model, human=people[:15])
+    assert "target is human= here" in raised.value.__notes__[0]
+
+
+def test_wrong_strata_and_tests_raise_with_a_way_out_that_works():
+    scores, people, model = batch_judged(20)
+    metric = tr.Rectified("mrr", ["a", "b"], strata=2)
+    both = {"a": scores, "b": -scores}
+    with pytest.raises(TypeError, match=r"Expected strata .*; pass strata= to every update"):
+        metric.update(both, model, human=people)
+    metric.update(both, model, human=people, strata=torch.arange(20) % 3)
+    with pytest.raises(ValueError, match="one of the strata 0, 1, got 6 in none or in several; pass strata="):
+        metric.compute()
+    metric.reset()
+    metric.update(both, model, human=people, strata=torch.arange(20) % 2)
+    with pytest.raises(ValueError, match=r"Expected test to be 't' in Rectified.*; take test='t'"):
+        metric.comparison(test="tukey")
+    assert len(metric.comparison(test="t").rows) == 1
+    named, numbers = (tr.Rectified("mrr", strata=["even", "odd"]) for _ in range(2))
+    named.update(scores, model, human=people, strata=["even", "odd"] * 10)
+    numbers.update(scores, model, human=people, strata=torch.arange(20) % 2)
+    assert named.summary() == numbers.summary()
+    named.update(scores, model, human=people, strata=["even", "none"] * 10)
+    with pytest.raises(
+        ValueError, match=r"strata even, odd, got 10 in none or in several, e\.g\. 'none'; pass strata="
+    ):
+        named.compute()
+    with pytest.raises(ValueError, match="Expected two or more systems to compare, got one; pass systems="):
+        tr.Rectified("mrr").comparison()
+    with pytest.raises(ValueError, match="Expected the grades of people with judged, got none; pass human="):
+        tr.Rectified("mrr").update(scores, model, judged=torch.ones(20, dtype=torch.bool))
+    with pytest.raises(ValueError, match="Expected width to be positive, got 0"):
+        metric.queries_needed(0)
+    with pytest.raises(ValueError, match="Expected arithmetic means over queries in Rectified"):
+        tr.Rectified("gmap")
+    assert len(Kind) == 4

@@ -1,6 +1,7 @@
 """Values of single queries: the ones that are kept, ids that count once; and a sampler that repeats none."""
 
 import copy
+import itertools
 import math
 import pickle
 
@@ -9,9 +10,9 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support.cases import cases
 from tests.support.optional import pandas
 from tests.support.unread import Elsewhere
+from torchrank.statistics.intervals import betting_interval, t_quantile
 
 NAN = float("nan")
 AGGREGATIONS = ["mean", "geometric", "harmonic", "median", "midpoint", "min", "max", "none"]
@@ -40,7 +41,7 @@ def same(one, other):
         torch.testing.assert_close(one[key], other[key], equal_nan=True, msg=key)
 
 
-# ---- the values ------------------------------------------------------------------------------------------------------
+# ---- the values ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -125,7 +126,7 @@ def test_batches_without_queries_that_count_are_empty_tables():
     assert len(metric.compute()) == 40
 
 
-# ---- ids -------------------------------------------------------------------------------------------------------------
+# ---- ids -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("world", [2, 3])
@@ -335,7 +336,7 @@ def test_wrong_ids_are_refused_and_leave_the_state_as_it_is(ids, error):
     assert metric.num_rows == 0
 
 
-# ---- the state -------------------------------------------------------------------------------------------------------
+# ---- the state -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("dtype", "weights"), [(torch.float64, 0), (torch.float32, 0), (torch.float32, 1)])
@@ -413,83 +414,7 @@ def test_suites_without_a_value_for_each_query_are_refused():
         tr.PerQuery("mrr", dtype=torch.float16)
 
 
-# ---- the sampler -----------------------------------------------------------------------------------------------------
-
-
-@cases("shuffle", [False, True])
-@cases("world", [1, 2, 3, 7])
-@cases("size", [0, 1, 5, 12])
-def test_every_sample_is_on_one_worker_once(size, world, shuffle):
-    samplers = [tr.UnpaddedSampler(range(size), rank, world, shuffle=shuffle) for rank in range(world)]
-    parts = [list(sampler) for sampler in samplers]
-    assert sorted(n for part in parts for n in part) == list(range(size))
-    assert [len(sampler) for sampler in samplers] == [len(part) for part in parts]
-    assert max(map(len, parts)) - min(map(len, parts)) <= 1
-    equal = [tr.UnpaddedSampler(size, rank, world, shuffle=shuffle, drop_last=True) for rank in range(world)]
-    assert [list(sampler) for sampler in equal] == [part[: size // world] for part in parts]
-    assert {len(sampler) for sampler in equal} == {size // world}
-
-
-@cases("world", [1, 2, 3, 7])
-@cases("drop_last", [False, True])
-def test_a_sampler_has_the_attributes_of_a_distributed_sampler(monkeypatch, world, drop_last):
-    dataset = list("abcdefghijkl")
-    names = ("rank", "num_replicas", "dataset", "shuffle", "seed", "drop_last", "epoch")
-    samplers = [tr.UnpaddedSampler(dataset, rank, world, drop_last=drop_last) for rank in range(world)]
-    for rank, sampler in enumerate(samplers):
-        peer = torch.utils.data.DistributedSampler(dataset, world, rank, shuffle=False, drop_last=drop_last)
-        assert [getattr(sampler, name) for name in names] == [getattr(peer, name) for name in names]
-        assert sampler.num_samples == len([*sampler])
-        assert sampler.total_size == sum(len([*one]) for one in samplers)
-        assert not drop_last or (sampler.num_samples, sampler.total_size) == (peer.num_samples, peer.total_size)
-    of_number = tr.UnpaddedSampler(5)  # its worker is found later
-    for name, value in {"is_initialized": True, "get_rank": 1, "get_world_size": 2}.items():
-        monkeypatch.setattr(torch.distributed, name, lambda value=value: value)
-    found = of_number.rank, of_number.num_replicas, of_number.num_samples, of_number.total_size, len(of_number.dataset)
-    assert found == (1, 2, 2, 5, 5)
-
-
-def test_an_epoch_and_a_seed_have_an_order_of_their_own():
-    def order(epoch=0, **kwargs):
-        sampler = tr.UnpaddedSampler(50, shuffle=True, **kwargs)
-        sampler.set_epoch(epoch)
-        return tuple(sampler)
-
-    torch.manual_seed(1)
-    first = order()
-    torch.manual_seed(2)
-    assert order() == first
-    assert len({first, order(1), order(2), order(seed=1), order(1, seed=1), tuple(range(50))}) == 6
-
-
-def test_a_sampler_made_before_the_process_group_finds_its_worker_later(monkeypatch):
-    whole, even, first, none = (
-        tr.UnpaddedSampler(5, rank, **kwargs)
-        for rank, kwargs in ((None, {}), (None, {"drop_last": True}), (0, {}), (2, {}))
-    )
-    assert [*whole] == [*even] == [*first] == [*range(5)]
-    for name, value in {"is_initialized": True, "get_rank": 1, "get_world_size": 2}.items():
-        monkeypatch.setattr(torch.distributed, name, lambda value=value: value)
-    assert [[*whole], [*even], [*first]] == [[1, 3], [1, 3], [0, 2, 4]]
-    assert [len(whole), len(even), len(first)] == [2, 2, 3]
-    with pytest.raises(ValueError, match="Expected rank from 0 to 1 of 2 workers, got 2"):
-        list(none)
-
-
-def test_loaders_of_all_workers_together_are_one_loader():
-    scores, grades, ids = data(queries=31)
-    dataset = torch.utils.data.TensorDataset(scores, grades, ids)
-    metric = tr.PerQuery("mrr")
-    for rank in range(3):
-        for scores_, grades_, ids_ in torch.utils.data.DataLoader(
-            dataset, 4, sampler=tr.UnpaddedSampler(dataset, rank, 3)
-        ):
-            metric.update(scores_, grades_, query_ids=ids_)
-    assert metric.num_rows == 31
-    equal(metric.compute(), kept_of("mrr", scores, grades, ids).compute())
-    for rank, world in ((3, 3), (-1, 2), (0, 0)):
-        with pytest.raises(ValueError, match="Expected rank from 0"):
-            tr.UnpaddedSampler(5, rank, world)
+# ---- the sampler ---------------------------------------------------------------------------------------------------
 
 
 def test_an_id_with_two_values_raises_each_time_it_is_asked_for():
@@ -499,3 +424,417 @@ def test_an_id_with_two_values_raises_each_time_it_is_asked_for():
     for _ in range(2):
         with pytest.raises(ValueError, match=r"Expected one value for each id, got mrr of .* for id 7"):
             metric.compute()
+
+
+# ---- tables: clusters, slices, losses, formats ---------------------------------------------------------------------
+
+
+# ---- results of a table --------------------------------------------------------------------------------------------
+
+
+def users(seed, count, within=0.1):
+    """Values of the queries of some users, 1 to 6 each, which depend on the user; weights; and the users."""
+    generator = np.random.default_rng(seed)
+    user = np.repeat(np.arange(count), generator.integers(1, 7, count))
+    values = generator.normal(0.5, 0.1, count)[user] + generator.normal(0, within, len(user))
+    return values, generator.uniform(0.1, 3, len(user)), user
+
+
+def by_id(keys):
+    """Keys of queries whose ids are 0, 1, ..."""
+    return dict(enumerate(np.asarray(keys).tolist()))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.xdist_group("statsmodels")  # imported once
+def test_clustered_errors_are_those_of_statsmodels(weighted):
+    models = pytest.importorskip("statsmodels.regression.linear_model")
+    values, weights, user = users(0, 50)
+    order = np.random.default_rng(1).permutation(len(values))
+    table = tr.QueryTable(order, {"x": values[order]}, {"x": weights[order]} if weighted else None)
+    (row,) = table.summary(clusters={n: f"user {user[n]}" for n in range(len(values))}).rows
+    model = models.WLS(values, np.ones_like(values), weights=weights if weighted else 1.0)
+    # statsmodels' correction is C / (C - 1) * (n - 1) / (n - 1) for a mean
+    fit = model.fit(cov_type="cluster", cov_kwds={"groups": user, "use_correction": True}, use_t=True)
+    assert row["value"] == pytest.approx(fit.params[0], rel=1e-13)
+    assert row["standard error"] == pytest.approx(fit.bse[0], rel=1e-12)
+    reach = t_quantile(0.975, 49) * fit.bse[0]
+    assert [row["low"], row["high"]] == pytest.approx([row["value"] - reach, row["value"] + reach], rel=1e-12)
+    assert [row["low"], row["high"]] == pytest.approx(fit.conf_int()[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("missing", [None, math.nan, [1]])
+def test_clusters_are_compared_alike_in_summary_and_compare(missing):
+    ids = [f"q{n}" for n in range(6)]
+    one, other = (tr.QueryTable(ids, {"mrr": np.random.default_rng(seed).random(6)}) for seed in (1, 2))
+
+    def both(clusters):
+        by_id = dict(zip(ids, clusters))
+        summary = one.summary(clusters=by_id)
+        compared = [
+            tr.compare({"a": one, "b": other}, clusters=by_id),
+            tr.compare({"a": one.columns["mrr"], "b": other.columns["mrr"]}, clusters=clusters),
+        ]
+        assert compared[0].rows[0].pair.standard_error == compared[1].rows[0].pair.standard_error
+        return summary["standard error"], compared[0].rows[0].pair.standard_error
+
+    numbers = both([0, 0, 1, 1, 2, 2])
+    assert both([1, 1, "1", "1", ("1",), ("1",)]) == numbers
+    assert both([("ann", 1)] * 2 + [("ann", 2)] * 2 + [("bob", 1)] * 2) == numbers
+    assert both([0, 1] * 3) != numbers
+    for call in (lambda d: one.summary(clusters=d), lambda d: tr.compare({"a": one, "b": other}, clusters=d)):
+        with pytest.raises(ValueError, match=r"a number or a tuple, got .* for query 'q3'; leave the query out"):
+            call(dict(zip(ids, [1, 1, 2, missing, missing, 3])))
+        call(dict(zip(ids, [1, 1, 2, "own", "own", 3])))
+
+
+def test_clusters_of_single_queries_have_the_plain_error_and_few_clusters_a_note():
+    values, weights, _ = users(2, 12)
+    table = tr.QueryTable(range(len(values)), {"x": values}, {"x": weights})
+    plain, alone = table.summary(), table.summary(clusters=by_id(range(len(values))))
+    for name in ("value", "standard error", "queries"):
+        assert alone[name] == pytest.approx(plain[name], rel=1e-12)
+    assert alone.notes[1].startswith(f"{len(values)} clusters")
+    few = table.summary(clusters=by_id(np.arange(len(values)) % 5))
+    assert few.notes[1:] == (
+        "5 clusters: standard errors and intervals allow for dependence within them",
+        "fewer than 30 clusters: the standard errors are too small",
+    )
+    many = table.summary(clusters=by_id(np.arange(len(values)) % 30))
+    assert len(values) >= 30
+    assert not any("fewer" in note for note in many.notes)
+    assert not math.isnan(table.summary(clusters=by_id(np.arange(len(values)) % 2))["standard error"][0])
+    one = table.summary(clusters=by_id(np.zeros(len(values))))
+    assert (math.isnan(one["standard error"][0]), one.notes[1][:10]) == (True, "1 clusters")
+    assert tr.QueryTable([], {"x": []}).summary(clusters={}).notes[1].startswith("0 clusters")
+    with pytest.raises(ValueError, match="Expected level to be a number between 0 and 1"):
+        table.summary(level=2)
+    with pytest.raises(ValueError, match=r"for every id, got none for .* ids, e\.g\. 1;"):
+        table.summary(clusters={0: "a"})
+    with pytest.raises(TypeError, match="a dict from id"):
+        table.summary(clusters=np.arange(len(values)))
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0])
+def test_clustered_errors_depend_on_the_ratios_of_weights_and_not_on_queries_without_a_value(scale):
+    values, weights, user = users(7, 12)
+    metrics = {how: tr.MRR(aggregation=how) for how in ("mean", "geometric")}
+    whole = tr.QueryTable(range(len(values)), dict.fromkeys(metrics, values), dict.fromkeys(metrics, weights), metrics)
+    ids, more = range(len(values) + 9), np.append(values, [NAN] * 9)
+    scaled = dict.fromkeys(metrics, np.append(weights * scale, np.ones(9)))
+    found = tr.QueryTable(ids, dict.fromkeys(metrics, more), scaled, metrics)
+    one, other = (table.summary(clusters=by_id(np.append(user, [0] * 9))) for table in (whole, found))
+    for column in ("value", "standard error", "low", "high"):
+        assert one[column] == pytest.approx(other[column], rel=1e-9)
+    nothing = tr.QueryTable(range(4), {"x": [1.0, 0, 1, 0]}, {"x": [0.0] * 4})
+    assert all(math.isnan(nothing.summary(clusters=by_id([0, 0, 1, 1]))[column][0]) for column in ("value", "low"))
+
+
+def test_clustered_intervals_cover_the_expected_value_where_plain_ones_do_not():
+    hits = np.zeros(2)
+    for seed in range(10):
+        _, _, user = users(seed, 40)
+        generator = np.random.default_rng(100 + seed)  # of 20 draws for the same numbers of queries
+        of_user, apart = generator.normal(0.5, 0.1, (20, 40)), generator.normal(0, 0.03, (20, len(user)))
+        table = tr.QueryTable(
+            range(len(user)), dict(zip("abcdefghijklmnopqrst", of_user[:, user] + apart, strict=True))
+        )
+        for n, clusters in enumerate((by_id(user), None)):
+            summary = table.summary(clusters=clusters)
+            hits[n] += sum(low < 0.5 < high for low, high in zip(summary["low"], summary["high"], strict=True))
+    assert 0.92 < hits[0] / 200 < 0.98
+    assert hits[1] / 200 < 0.85
+
+
+def test_errors_of_other_means_have_the_slope_of_the_mean_and_other_aggregates_none():
+    values, _, user = users(3, 40)
+    metrics = {how: tr.MRR(aggregation=how) for how in ("geometric", "harmonic", "median")}
+    table = tr.QueryTable(range(len(values)), dict.fromkeys(metrics, values), None, metrics)
+    found = dict(zip(metrics, table.summary(clusters=by_id(user)).rows))
+    for how, inside, slope in (("geometric", np.log, lambda m: m), ("harmonic", np.reciprocal, lambda m: m**2)):
+        (plain,) = tr.QueryTable(range(len(values)), {"x": inside(values)}).summary(clusters=by_id(user)).rows
+        assert found[how]["standard error"] == pytest.approx(plain["standard error"] * slope(found[how]["value"]))
+    assert math.isnan(found["median"]["standard error"])
+    assert found["median"]["value"] == np.sort(values)[(len(values) - 1) // 2]
+
+
+@pytest.mark.parametrize("how", ["mean", "sum", "geometric", "median"])
+def test_queries_without_a_value_change_their_own_counts_only(how):
+    values = np.random.default_rng(6).random(30)
+    metrics = {"x": tr.MRR(aggregation=how, empty_target_action="skip")}
+    few = tr.QueryTable(range(30), {"x": values}, None, metrics)
+    more = tr.QueryTable(range(40), {"x": np.append(values, [np.nan] * 10)}, None, metrics)
+    (row,), (wanted,) = more.summary().rows, few.summary().rows
+    assert row == pytest.approx({**wanted, "queries": 40, "empty": 10}, nan_ok=True, abs=0, rel=1e-12)
+    assert more.values() == few.values() == {"x": row["value"]}
+
+
+def test_medians_and_weighted_means_are_other_results_than_plain_means():
+    metrics = {
+        "mean": tr.MRR(),
+        "median": tr.MRR(aggregation="median"),
+        "weighted": tr.MRR(),
+        "mr": tr.MR(inverse=True),
+    }
+    columns, weights = dict.fromkeys(metrics, (1.0, 0.5)), dict.fromkeys(metrics, (1.0, 1.0))
+    assert tr.QueryTable([1, 2], columns, None, metrics).other_results == ["median", "mr"]
+    found = tr.QueryTable([1, 2], columns, weights | {"weighted": (1.0, 2.0)}, metrics)
+    assert found.other_results == ["median", "weighted", "mr"]
+
+
+def test_by_has_a_row_for_each_metric_and_slice():
+    generator = np.random.default_rng(4)
+    columns = {label: generator.integers(0, 9, 40) / 8 for label in ("mrr", "ndcg@3")}
+    table = tr.QueryTable(generator.permutation(100)[:40], columns)
+    slices = np.where(table.ids % 2, "odd", "even")
+    found = table.by(dict(zip(table.ids.tolist(), slices)))
+    assert found["measure"] == ["mrr/even", "mrr/odd", "ndcg@3/even", "ndcg@3/odd"]
+    for row in found.rows:
+        label, name = row["measure"].split("/")
+        part = table.where(slices == name)
+        assert len(part) == row["queries"]
+        assert row["value"] == pytest.approx(table.columns[label][slices == name].mean())
+        assert {**row, "measure": label} == part.summary().rows[part.labels.index(label)]
+    with pytest.raises(ValueError, match="Expected bool of shape"):
+        table.where(slices)
+
+
+def test_deltas_are_the_largest_losses_first():
+    before = tr.QueryTable(
+        [1, 2, 3, 4, 5], {"mrr": [0.5, 0.9, 0.4, NAN, 1], "mr": [1, 2, 3, 4, 5]}, None, {"mr": tr.MR()}
+    )
+    after = tr.QueryTable([5, 3, 2, 4, 9], {"mrr": [0.5, 0.6, 0.1, 1, 0], "mr": [5, 9, 1, 4, 0]}, None, {"mr": tr.MR()})
+    found = before.deltas(after, "mrr")
+    assert found["id"] == [2, 5, 3]
+    assert found["delta"] == pytest.approx([-0.8, -0.5, 0.2])
+    assert found["before"] == [0.9, 1, 0.4]
+    assert found["after"] == [0.1, 0.5, 0.6]
+    assert found.notes == ("mrr, 4 common queries",)
+    assert before.deltas(after, "mr", most=2)["id"] == [3, 4]  # lower is better; equal values in order of id
+    with pytest.raises(ValueError, match="Expected one of mrr, mr, got 'mrrr'; did you mean"):
+        before.deltas(after, "mrrr")
+    with pytest.raises(TypeError, match="Expected other to be a QueryTable, got dict; pass PerQuery's compute"):
+        before.deltas({"mrr": [1.0]}, "mrr")
+    with pytest.raises(ValueError, match="Expected common ids, got none"):
+        before.deltas(tr.QueryTable([7], {"mrr": [1.0]}), "mrr")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (([1, 2], {"a": [1.0]}), r"Expected a of shape \[2\], one per id, got \[1\]"),
+        (([[1, 2]], {"a": [[1.0, 2.0]]}), "Expected a of shape"),
+        (([1, 1, 2, 2, 2], {"a": range(5)}), "Expected each id once, got 2 3 times"),
+        ((["q", "q"], {"a": [1, 2]}), "Expected each id once, got 'q' 2 times"),
+        (([1, 2], {"a": [1, 2]}, None, None, ["x"]), "Expected one group for each of 2 ids, got 1"),
+        (([1, 2], {"a": [1, 2], "id": [1, 2]}), "Expected labels of metrics, got 'id', the name of the column of ids"),
+        (([1, 2], {"a": [1, 2]}, {"b": [1, 2]}), "Expected weights of a, got none"),
+        (([1, 2], {"a": [1, 2]}, {"a": [1, -0.5]}), "Expected finite weights >= 0 for a"),
+        (([1, 2], {"a": [1, 2]}, {"a": [1, NAN]}), "Expected finite weights >= 0 for a"),
+    ],
+)
+def test_wrong_tables_are_refused(arguments, error):
+    with pytest.raises(ValueError, match=error):
+        tr.QueryTable(*arguments)
+
+
+def test_tables_need_neither_the_default_dtype_nor_the_default_device():
+    table = tr.QueryTable(range(1001), {"a": np.arange(1001) / 1001})
+    want = table.summary()
+    try:
+        torch.set_default_dtype(torch.bfloat16)
+        torch.set_default_device("meta")
+        assert table.summary() == want
+        assert table.compute()["a"].item() == pytest.approx(500 / 1001)
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
+    assert want["queries"] == [1001]
+
+
+FRAME = {
+    "qid": ["x", "x", "y", "z"],
+    "score": [0.5, 0.9, 0.3, 0.1],
+    "label": [1, 0, 1, 1],
+    "language": ["a", "a", "b", "a"],
+}
+
+
+def test_a_table_of_a_ranking_has_its_ids_its_groups_and_the_values_of_its_queries():
+    ranking = tr.Ranking.from_table(FRAME, group="language")
+    table = tr.QueryTable.of(ranking, ["mrr", "mr", "mr(aggregation=geometric,inverse=True)"])
+    assert (table.ids.tolist(), table.columns["mrr"].tolist()) == (["x", "y", "z"], [0.5, 1, 1])
+    assert table.groups.tolist() == ["a", "b", "a"]
+    assert list(table.higher_is_better.values()) == [True, False, False]
+    assert list(table.higher_results_are_better.values()) == [True, False, True]
+    plain = tr.QueryTable.of(tr.Ranking.from_table({k: v for k, v in FRAME.items() if k != "language"}), "mrr")
+    assert (plain.groups, plain.ids.tolist()) == (None, ["x", "y", "z"])
+    with pytest.raises(ValueError, match="Expected a ranking with ids of its queries, got one without; make it by"):
+        tr.QueryTable.of(tr.Ranking.from_ranks(torch.tensor([1, 2])), "mrr")
+    kept, numbered = tr.PerQuery("mrr"), tr.PerQuery("mrr")
+    kept.update(ranking, query_ids=["z", "x", "y"])
+    numbered.update(ranking, query_ids=tr.hash_ids(["z", "x", "y"]))
+    for metric, (names, groups) in itertools.product(
+        (kept, numbered), ((ranking, ["a", "b", "a"]), (["y", "x", "z"], None))
+    ):
+        found = metric.compute().named(names)
+        by_id = dict(zip(found.ids.tolist(), found.columns["mrr"].tolist()))
+        assert by_id == {"z": 0.5, "x": 1, "y": 1}
+        assert (found.groups is None) == (groups is None)
+        if groups:
+            assert dict(zip(found.ids.tolist(), found.groups.tolist())) == {"x": "a", "y": "b", "z": "a"}
+    assert kept.compute().named(tr.Ranking.from_table({k: FRAME[k] for k in ("qid", "score", "label")})).groups is None
+    for metric, missing in ((kept, "'y'"), (numbered, "-?[0-9]+")):
+        with pytest.raises(ValueError, match=f"Expected the texts of all ids, got none for {missing} and 1 others"):
+            metric.compute().named(["x"])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_table_in_slices_has_columns_of_their_values_and_weights(weighted):
+    weights = {"mrr": [1, 2, 3]} if weighted else None
+    table = tr.QueryTable([1, 2, 3], {"mrr": [1.0, 0.5, 0.25]}, weights, groups=["a", "b", None])
+    found = table.sliced()
+    assert repr(found.to_dict()) == repr(
+        {
+            "id": [1, 2, 3],
+            "mrr": [1, 0.5, 0.25],
+            "mrr/a": [1, NAN, NAN],
+            "mrr/b": [NAN, 0.5, NAN],
+        }
+    ).replace("[1,", "[1.0,").replace("'id': [1.0,", "'id': [1,")
+    assert (found.weights is None) == (not weighted)
+    if weighted:
+        assert {key: one.tolist() for key, one in found.weights.items()} == {key: [1, 2, 3] for key in found.labels}
+    assert found.groups.tolist() == ["a", "b", None]
+    assert found.compute()["mrr/b"] == table.by()["value"][1] == 0.5
+    with pytest.raises(ValueError, match="Expected a table with groups, got none; pass a dict from id to slice"):
+        tr.QueryTable([1], {"mrr": [1.0]}).sliced()
+    assert table._repr_html_() == table.summary()._repr_html_()
+
+
+# ---- confidence sequences ------------------------------------------------------------------------------------------
+
+
+def tables(queries=150, seed=0):
+    draw = np.random.default_rng(seed)
+    ranks = draw.integers(1, 8, (2, queries))
+    columns = [{"mrr": 1 / x, "mr": x * 1.0, "rr": 1 / x} for x in (ranks[0], (ranks[0] + ranks[1]) // 3 + 1)]
+    metrics = {"mrr": tr.MRR(), "mr": tr.MR()}
+    return [tr.QueryTable(range(queries), x, metrics=metrics) for x in columns]
+
+
+def test_a_table_has_betting_sequences_of_bounded_measures_and_of_their_differences():
+    old, new = tables()
+    single = old.confidence_sequences()
+    for level in (0, 2):
+        with pytest.raises(ValueError, match="level to be a number between 0 and 1"):
+            old.confidence_sequences(level)
+    assert single["mrr"] == betting_interval(old.columns["mrr"], 0.95)
+    assert all(math.isnan(single[label].low) for label in ("mr", "rr"))  # no bounds; no metric
+    turned = new.where(np.arange(150) >= 30)
+    found = old.confidence_sequences(0.9, turned)["mrr"]
+    d = (new.columns["mrr"] - old.columns["mrr"])[30:]
+    assert found == betting_interval(d, 0.9, -1, 1)
+    assert found.low < d.mean() < found.high
+    weighted = tr.QueryTable(range(150), {"mrr": old.columns["mrr"]}, {"mrr": np.arange(150)}, {"mrr": tr.MRR()})
+    assert math.isnan(weighted.confidence_sequences()["mrr"].low)
+
+
+# ---- other formats -------------------------------------------------------------------------------------------------
+
+
+def named():
+    return tr.QueryTable(["q2", "q1", "q3"], {"mrr": [0.5, NAN, 1.0], "mr": torch.tensor([2.0, 3.0, 1.0])})
+
+
+@pytest.mark.needs("pandas")
+def test_the_values_of_a_measure_are_found_by_any_spelling_of_its_name():
+    table = tr.QueryTable(["b", "a"], {"P_5": [0.2, 0.4], "mrr": [1.0, 0.5]})
+    assert table["mrr"] is table.columns["mrr"]
+    assert table["precision@5"].tolist() == table["P_5"].tolist() == [0.2, 0.4]
+    results = tr.evaluate({"q": {"a": 1}, "p": {"a": 1}}, {"bm25": {"q": {"b": 2, "a": 1}}}, "P_5 mrr")
+    assert results["bm25"]["mrr"].tolist() == [0.5, 0]
+    assert results["bm25"]["P@5"].tolist() == [0.2, 0]
+    with pytest.raises(KeyError, match=r"Expected one of 'P_5', 'mrr', got 'mr'; did you mean 'mrr'"):
+        table["mr"]
+    for use in (iter, list, lambda table: "mrr" in table):  # neither a sequence of queries nor of measures
+        with pytest.raises(TypeError, match="iterable"):
+            use(table)
+
+
+def test_pandas_and_dict_have_the_ids_and_the_columns():
+    table = named()
+    frame = table.to_pandas()
+    assert frame.index.name == "id"
+    assert frame.loc["q2", "mrr"] == 0.5
+    assert math.isnan(frame.loc["q1", "mrr"])
+    assert frame["mr"].tolist() == [2, 3, 1]
+    assert list(table.to_dict()) == ["id", "mrr", "mr"]
+    again = tr.QueryTable(frame.index, dict(frame.items()))
+    assert repr(again.to_dict()) == repr({**table.to_dict(), "mr": [2.0, 3.0, 1.0]})
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_parquet_round_trip(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    try:
+        named().to_parquet(tmp_path / "table.parquet")
+    except ImportError:
+        pytest.skip("no engine for Parquet")
+    frame = pandas.read_parquet(tmp_path / "table.parquet")
+    assert frame["id"].tolist() == ["q2", "q1", "q3"]
+    np.testing.assert_array_equal(frame["mrr"], [0.5, NAN, 1.0])
+
+
+@pytest.mark.parametrize(("package", "method"), [("polars", "to_polars"), ("pyarrow", "to_arrow")])
+def test_polars_and_arrow(package, method, monkeypatch):
+    with monkeypatch.context() as without:
+        without.setitem(__import__("sys").modules, package, None)
+        with pytest.raises(ImportError, match=f"pip install {package}"):
+            getattr(named(), method)()
+    pytest.importorskip(package)
+    found = (
+        getattr(named(), method)().to_pydict() if package == "pyarrow" else named().to_polars().to_dict(as_series=False)
+    )
+    assert found["id"] == ["q2", "q1", "q3"]
+    assert found["mr"] == [2, 3, 1]
+
+
+def test_clusters_go_by_the_texts_whose_hashes_are_the_ids():
+    values, _, user = users(5, 40)
+    texts = [f"query {n}" for n in range(len(values))]
+    keyed = dict(zip(texts, user.tolist()))
+    kept = tr.PerQuery("mrr")
+    kept.update(torch.tensor(values).unsqueeze(-1), torch.zeros(len(values), dtype=torch.int64), query_ids=texts)
+    hashed = tr.QueryTable(tr.hash_ids(texts), {"x": values})
+    assert hashed.summary(clusters=keyed) == tr.QueryTable(texts, {"x": values}).summary(clusters=keyed)
+    assert kept.compute().summary(clusters=keyed)["queries"] == [len(values)]
+
+
+def test_deltas_are_the_ten_largest_losses_unless_another_number_is_asked_for():
+    ids = list(range(14))
+    before, after = tr.QueryTable(ids, {"mrr": [1.0] * 14}), tr.QueryTable(ids, {"mrr": [one / 20 for one in ids]})
+    assert before.deltas(after, "mrr")["id"] == ids[:10]
+    assert before.deltas(after, "mrr", most=None)["id"] == ids
+    assert before.deltas(after, "mrr", most=3)["id"] == ids[:3]
+
+
+def test_a_number_and_its_text_are_two_slices_and_missing_ones_are_none():
+    table = tr.QueryTable([1, 2, 3, 4], {"mrr": [1.0, 0.5, 0.25, 0.125]})
+    slices = {1: 1, 2: "1", 3: 2, 4: math.nan}
+    with pytest.raises(ValueError, match=r"got (1 and '1'|'1' and 1); pass a dict from id to a text$"):
+        table.by(slices)
+    found = table.by({key: repr(one) for key, one in slices.items() if key < 4} | {4: None})
+    assert (found["measure"], found["value"]) == (["mrr/'1'", "mrr/1", "mrr/2"], [0.5, 1.0, 0.25])
+    assert table.by({1: 1, 2: 1, 3: 2, 4: math.nan})["queries"] == [2, 1]
+    mixed = table.by({1: 2, 2: "b", 3: 10, 4: "a", "a text": 5})
+    assert mixed["measure"] == ["mrr/10", "mrr/2", "mrr/a", "mrr/b"]  # as texts
+    assert "3 clusters" in table.summary(clusters={1: 1, 2: "1", 3: 2, 4: 2}).notes[1]
+    (row,) = tr.compare({"a": table, "b": table}, clusters={1: 1, 2: "1", 3: 2, 4: 2}).rows
+    assert row.pair.n == 4
+
+
+@pytest.mark.parametrize("slices", [{0: "a", 1: "b"}, {0: None, 1: None}])
+def test_a_level_is_refused_before_the_slices_are_read(slices):
+    with pytest.raises(ValueError, match="level to be a number between 0 and 1"):
+        tr.QueryTable(np.arange(2), {"mrr": np.ones(2)}).by(slices, level=2)
