@@ -13,7 +13,7 @@ from tests.support import oracles_compare
 from tests.support.cases import cases
 from tests.support.optional import stats
 from torchrank.layouts.checks import Problem
-from torchrank.metrics.rank_correlation import inversions, larger_before
+from torchrank.metrics.rank_correlation import larger_before
 
 
 def two_rankings(width, levels, seed=0, queries=5):
@@ -83,7 +83,6 @@ def test_inversions(width):
     order = torch.rand((3, width), generator=torch.Generator().manual_seed(0)).argsort(-1)
     want = (order.unsqueeze(1) > order.unsqueeze(2)).tril().sum(-1)
     assert torch.equal(larger_before(order), want)
-    assert torch.equal(inversions(order), want.sum(-1))
 
 
 # ---- two lists of ids ------------------------------------------------------------------------------------------------

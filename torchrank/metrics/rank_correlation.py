@@ -7,13 +7,12 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy
 import torch
 from torch import Tensor
 
 from torchrank.engine.sorting import by_key, descending
 from torchrank.formulas.random_ranking import reciprocal_sums
-from torchrank.hardware.devices import ascending, every, running_sum, widened, widest_float
+from torchrank.hardware.devices import ascending, running_sum, surely, widened, widest_float
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import flag, integer, number, one_of
@@ -139,7 +138,7 @@ class Orders:
     def reversed(self) -> Tensor:
         """float64 [query]: number of discordant pairs, which the two rankings order differently."""
         # Padding stands last in both orders and adds 0.
-        return widened(self.overtaken.sum(-1) if "overtaken" in self.__dict__ else inversions(self.place))
+        return widened(self.overtaken.sum(-1))
 
     def net(self) -> Tensor:
         """float64 [query]: number of concordant pairs minus number of discordant pairs."""
@@ -156,8 +155,7 @@ class Orders:
 def orders(ranking: Ranking) -> Orders:
     """The order of the entries by grade, in descending order, beside their order in the ranking."""
     there, width = ranking.valid, ranking.first.shape[1]
-    looks = there.is_cpu
-    all_valid = looks and every(there)
+    all_valid = surely(there)
     _, entry, begins = descending(ranking.grade if all_valid else torch.where(there, ranking.grade, 0))
     start, stop = run_bounds(begins)
     # run_bounds returns expanded tensors, of stride 0, if it has found that no grades are equal.
@@ -169,7 +167,7 @@ def orders(ranking: Ranking) -> Orders:
         start, stop = run_bounds(run_starts(ascending(padded)))
     number = torch.full_like(entry[:, 0], width) if all_valid and width else there.sum(-1)
     other_beside = _ones(entry) if distinct else stop - start
-    if all_valid and ranking.untied and every(ranking.tied > 0):
+    if all_valid and ranking.untied and surely(ranking.tied > 0):
         return Orders(entry, there, all_valid, number, entry, _ones(entry), start.expand_as(entry), other_beside)
     # Candidates that are not retrieved have tied = 0 in a ranking; here they are one tie group behind the list.
     missing = (number - ranking.num_candidates.long()).unsqueeze(-1)
@@ -255,56 +253,12 @@ def _in_group(order: Tensor) -> Tensor:
 
 def _compared(x: Tensor) -> Tensor:
     """Number of larger elements before each element of its bucket: int8 [row, bucket, element], like ``x``."""
-    return _larger_in_front(x.permute(2, 0, 1)).permute(1, 2, 0).contiguous()
-
-
-def _larger_in_front(x: Tensor) -> Tensor:
-    """Number of larger elements before each element along the short first dimension: int8 in the shape of ``x``.
-
-    Compares all pairs of one distance at a time. Each comparison reads two contiguous pieces of memory.
-    """
+    # Compares all pairs of one distance at a time. Each comparison reads two contiguous pieces of memory.
+    x = x.permute(2, 0, 1).contiguous()
     counts = torch.zeros(x.shape, dtype=torch.int8, device=x.device)
-    # numpy compares short integers several times as fast as torch on the CPU.
-    here = x.is_cpu
-    values: Any
-    table: Any
-    values, table = (numpy.ascontiguousarray(x.numpy()), counts.numpy()) if here else (x.contiguous(), counts)
     for distance in range(1, len(x)):
-        table[distance:] += (values[:-distance] > values[distance:]).view(table.dtype)
-    return counts
-
-
-def inversions(order: Tensor) -> Tensor:
-    """Number of pairs of elements of a permutation with the larger one first: int64 [row].
-
-    This is the sum of :func:`larger_before`, but permutations that fit in one group need no counts of single elements.
-    """
-    rows, width = order.shape
-    if not rows or not 1 < width <= 1 << 2 * BUCKET_BITS:
-        return larger_before(order).sum(-1)
-    # The three kinds of pairs of _in_group. Padding continues the permutation with larger elements at the end.
-    size = 1 << BUCKET_BITS
-    buckets = -(-width // size)
-    position = torch.arange(buckets * size, dtype=torch.int16, device=order.device)
-    small, bucket = position.repeat(rows, 1), position >> BUCKET_BITS
-    small[:, :width] = order
-    by_value = bucket.to(torch.int8).repeat(rows, 1)
-    by_value.scatter_(-1, order, by_value[:, :width].clone())
-    near = torch.zeros(rows, dtype=torch.int64, device=order.device)
-    for x in (small, by_value):
-        larger = _larger_in_front(x.view(-1, size).t()).view(torch.uint8)
-        # Eight counts below 32 are added in 8 bits.
-        near += larger.view(8, -1, rows, buckets).sum(0, dtype=torch.uint8).sum((0, 2))
-    # The table [row, bucket of places, bucket of values], without the padding. Its sums are below 2 ** 24, so exact.
-    cell = (order >> BUCKET_BITS).add_((bucket * buckets)[:width])
-    table = torch.zeros((rows, buckets * buckets), dtype=torch.float32, device=order.device)
-    ones = torch.ones((), dtype=torch.float32, device=order.device)
-    table = table.scatter_add_(-1, cell, ones.expand(cell.shape)).view(rows, buckets, buckets)
-    upto = table[:, :-1].cumsum(1).cumsum(2)
-    # All elements in earlier buckets of places, minus those in the same or a lower bucket of values.
-    full, rest = divmod(width, size)
-    earlier = size * (size * full * (full - 1) // 2 + full * rest)
-    return near + earlier - upto.mul_(table[:, 1:]).sum((1, 2)).long()
+        counts[distance:] += (x[:-distance] > x[distance:]).view(torch.int8)
+    return counts.permute(1, 2, 0).contiguous()
 
 
 class ComparingMetric(RankingMetric):
@@ -725,7 +679,7 @@ def agreements(ranking: Ranking, variant: str, extrapolated: bool = True) -> tup
     in_both = (longer.tied > 0) & (shorter.tied > 0)
     rank = torch.arange(1, longer.first.shape[1] + 1, dtype=longer.first.dtype, device=longer.first.device)
     seen = rank <= shorter.length.unsqueeze(-1)
-    if variant == "w" or (_untied(longer) and _untied(shorter)):
+    if variant == "w" or surely(torch.maximum(longer.tied, shorter.tied) <= 1):
         # An entry is in both lists from the later one of its best ranks on.
         overlap = _number_up_to(torch.maximum(longer.first, shorter.first), in_both)
     else:
@@ -746,11 +700,6 @@ def agreements(ranking: Ranking, variant: str, extrapolated: bool = True) -> tup
     agreement = ratio(torch.where(seen, overlap, overlap + unseen), mean_size)
     # Rounding may leave [0, 1].
     return torch.where(rank <= longer.length.unsqueeze(-1), agreement.clamp(0, 1), 0.0), longer.length
-
-
-def _untied(ranked: RankedList) -> bool:
-    """Whether a list is known to have no ties; always False if reading values would wait for the device."""
-    return ranked.tied.is_cpu and not bool((ranked.tied > 1).any())
 
 
 class Overlap(ComparingMetric):
