@@ -316,17 +316,14 @@ def test_one_running_sum_serves_all_cutoffs(levels):
             )
 
 
-@pytest.mark.parametrize("width", [3, 3 * intervals.SMALL])
 @pytest.mark.parametrize("bad", [float("inf"), float("nan"), -0.0])
-def test_masks_keep_the_bits_of_torch_where(bad, width):
-    x = torch.tensor([bad, 1.0, bad], dtype=torch.float64).repeat(2, width // 3)
-    mask, y = torch.arange(x.numel()).view(x.shape) % 5 < 2, x.flip(-1)
-    first = torch.tensor([[True], [False]])
+def test_a_mask_keeps_the_bits_of_infinite_and_nan_values(bad):
+    x = torch.tensor([bad, 1.0, bad], dtype=torch.float64).repeat(2, 5)
+    mask, first = torch.arange(x.numel()).view(x.shape) % 5 < 2, torch.tensor([[True], [False]])
     for where, values in ((mask, x), (mask[0], x), (mask, x[:1]), (first, x)):
         wanted = torch.where(where, values, 0.0)
         assert intervals.only(where, values).numpy().tobytes() == wanted.numpy().tobytes()
     assert torch.equal(intervals.only(mask, x.long()), torch.where(mask, x.long(), 0))
-    torch.testing.assert_close(intervals.either(mask, x, y), torch.where(mask, x, y), rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("grade", [2000.0, math.inf])

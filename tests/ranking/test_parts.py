@@ -9,7 +9,7 @@ import torch
 import torchrank as tr
 from torchrank.formulas.gains import GAINS
 from torchrank.ranking.intervals import _is_fixed
-from torchrank.ranking.ranking import FEW_LEVELS, Rankings, batch_order, numbered, together
+from torchrank.ranking.ranking import Rankings, batch_order, numbered, together
 
 
 def ragged(queries=60, width=30):
@@ -82,7 +82,7 @@ def test_functions_of_numbers_alone_have_tables_that_are_kept():
     assert not _is_fixed(Changing(1.0))
 
 
-@pytest.mark.parametrize("most", [0, 1, FEW_LEVELS - 1, FEW_LEVELS, FEW_LEVELS + 1, 100])
+@pytest.mark.parametrize("most", [0, 1, 9, 100])
 @pytest.mark.parametrize("width", [1, 5, 40])
 def test_an_ideal_order_is_the_grades_in_descending_order(most, width):
     grade = torch.randint(-1, most + 1, (6, width), generator=torch.Generator().manual_seed(width))
@@ -97,7 +97,7 @@ def test_an_ideal_order_is_the_grades_in_descending_order(most, width):
             assert part.ideal(gain, torch.reciprocal, k).tolist() == pytest.approx(values)
 
 
-@pytest.mark.parametrize("most", [1, FEW_LEVELS + 1])
+@pytest.mark.parametrize("most", [1, 9])
 def test_the_gain_and_the_ideal_value_of_a_plain_function_are_those_of_its_values(most):
     grade = torch.randint(0, most + 1, (6, 9), generator=torch.Generator().manual_seed(0))
     (part,) = tr.Ranking.from_scores(torch.arange(9.0).flip(0).expand(6, 9), grade).parts()

@@ -1077,7 +1077,6 @@ class Looks(TorchDispatchMode):
 def test_compute_looks_at_values_equally_often_for_any_number_of_queries(
     monkeypatch, name, action, aggregation, shuffled
 ):
-    monkeypatch.setattr("torchrank.ranking.intervals.SMALL", 0)  # many elements are chosen by their bits, copied first
     counts = []
     for queries in (50, 500):
         generator = torch.Generator().manual_seed(queries)

@@ -15,10 +15,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import running_sum, worth_reading
+from torchrank.hardware.devices import greatest, running_sum
 from torchrank.layouts.canonical import BLOCK, groups
 from torchrank.ranking.intervals import only
-from torchrank.ranking.ranking import Ranking, depth_of
+from torchrank.ranking.ranking import Ranking, run_bounds, run_starts
 
 # Tie groups are long if stopping candidates times ranks of a list exceed this: the recursion over both gets slow.
 LONG = 2**14
@@ -50,10 +50,10 @@ class Reader:
         self.go = 1 - self.chance
         # The product over a whole tie group does not depend on its order, so it is exact at the start of each group.
         passed = torch.nn.functional.pad(self.go.cumprod(-1), (1, 0), value=1.0)
-        #: float64 [query, entry]: probability to reach the tie group, at the first entry with q < 1 of each group
+        #: float64 [query, entry]: probability to reach the tie group, at the first entry of each group
         self.reached = passed[:, :-1]
         # Candidates without a tie have one rank, which leaves nothing to average.
-        self.alone = only(self.stops & (ranking.tied == 1), self.reached * self.chance)
+        self.alone = only(ranking.tied == 1, self.reached * self.chance)
         self._table = self.go[:, :0]
 
     def stopped(self, top_k: int | None) -> Tensor:
@@ -73,33 +73,32 @@ class Reader:
         return total + self._in_groups(ranks)
 
     @functools.cached_property
-    def crowded(self) -> Tensor:
-        """bool [query, entry]: the reader may stop at an entry that is tied."""
-        return self.stops & (self.ranking.tied > 1)
+    def _sizes(self) -> tuple[int, int]:
+        """The last rank of ties that may stop the reader, and the most tied entries of a query; or a bound, and 0."""
+        first, tied, width = self.ranking.first, self.ranking.tied, self.go.shape[1]
+        last = only(self.stops & (tied > 1), first - 1 + tied)
+        return greatest(last, self.ranking.depth, width), greatest((tied > 1).sum(-1), 0, width)
 
     @functools.cached_property
-    def _sizes(self) -> tuple[int, int]:
-        """The largest rank of crowded entries, and their largest number in a query; or a bound, and 0."""
-        if not worth_reading(self.go, self.go.shape[1]):
-            return self.ranking.depth, 0
-        return depth_of(self.ranking.first, only(self.stops, self.ranking.tied)), int(self.crowded.sum(-1).max())
+    def _columns(self) -> Tensor:
+        """Where the tie group of each entry starts and stops."""
+        return run_bounds(run_starts(self.ranking.first))
 
     def _in_groups(self, ranks: int) -> Tensor:
         """Expected discount of stopping within tie groups, at the first ranks: float64 [query]."""
-        if self._table.shape[1] >= ranks:
-            return self._table[:, ranks - 1]
+        if not ranks or self._table.shape[1] >= ranks:
+            return self._table[:, :ranks][:, -1:].sum(-1)
         size, step = len(self.go), max(1, BLOCK // 4 // ranks)
         discounts = self.discount(torch.arange(1, ranks + 1, dtype=self.go.dtype, device=self.go.device))
-        # A small table is kept for smaller cutoffs.
-        keep = size * ranks <= BLOCK
-        parts = [self.go.new_empty((0, ranks if keep else 1))]
+        fields = (self.ranking.first, self.ranking.tied, *self._columns, self.reached, self.go)
+        parts = []
         for start in range(0, size, step):
-            rows = slice(start, start + step)
-            chunk = (self.ranking.first[rows], self.ranking.tied[rows], self.crowded[rows])
-            stopping = _stopped_in_groups(*chunk, self.reached[rows], self.go[rows], ranks) * discounts
-            parts.append(running_sum(stopping) if keep else stopping.sum(-1, keepdim=True))
+            rows = (x[start : start + step] for x in fields)
+            parts.append(running_sum(_stopped_in_groups(ranks, *rows) * discounts))
+            # A small table is kept for smaller cutoffs.
+            parts[-1] = parts[-1] if size * ranks <= BLOCK else parts[-1][:, -1:]
         table = torch.cat(parts)
-        self._table = table if keep else self._table
+        self._table = table if table.shape[1] == ranks else self._table
         return table[:, -1]
 
     def _stopped_in_long_groups(self, top_k: int | None) -> Tensor:
@@ -109,33 +108,31 @@ class Reader:
         group would, then all k-subsets of its places are equally likely. The reader stops at the first place of the
         subset.
         """
-        ranking, (row, entry) = self.ranking, self.crowded.nonzero(as_tuple=True)
-        first, chance = ranking.first[row, entry], self.chance[row, entry]
-        leads = _changes(row, first)
-        group, leader = leads.cumsum(0) - 1, leads.nonzero().squeeze(-1)
-        place = row[leader], entry[leader]
-        above, n, arrive = first[leader] - 1, ranking.tied[place], self.reached[place]
+        ranking, width = self.ranking, self.go.shape[1]
+        row, entry = (self.stops & (ranking.tied > 1)).nonzero(as_tuple=True)
+        starts, group = (row * width + self._columns[0][row, entry]).unique(return_inverse=True)
+        place = starts // width, starts % width
+        above, n, arrive = ranking.first[place] - 1, ranking.tied[place], self.reached[place]
         # Count the candidates of each group that have equal probabilities, a kind. Few grades make few kinds.
-        order = chance.argsort()
-        order = order[group[order].argsort(stable=True)]
-        group, chance = group[order], chance[order]
-        begin = _changes(group, chance).nonzero().squeeze(-1)
-        number = torch.diff(begin, append=begin.new_full((1,), len(group))).to(chance.dtype)
-        chance, kinds = chance[begin], torch.bincount(group[begin], minlength=len(leader))
+        pairs = torch.stack([group.to(n.dtype), self.chance[row, entry]], -1)
+        pairs, number = pairs.unique(dim=0, return_counts=True)
+        chance, kinds = pairs[:, 1], torch.bincount(pairs[:, 0].long(), minlength=len(starts))
         start = kinds.cumsum(0) - kinds
         # Each group has a place of its own, because the sum of an index_add_ of floats would depend on the run.
         values = torch.zeros_like(self.reached)
         for members, _ in groups(n.long(), BLOCK // 16, BLOCK // 4):
             kind = torch.arange(int(kinds[members].max()), device=kinds.device)
             valid = kind < kinds[members].unsqueeze(-1)
-            entry = only(valid, start[members].unsqueeze(-1) + kind)
-            stoppers = _how_many(only(valid, chance[entry]), only(valid, number[entry]))
+            which = only(valid, start[members].unsqueeze(-1) + kind)
+            stoppers = _how_many(only(valid, chance[which]), only(valid, number[which].to(n.dtype)))
             value = _first_of(stoppers, above[members], n[members], self.discount, top_k)
             values[place[0][members], place[1][members]] = arrive[members] * value
         return values.sum(-1)
 
 
-def _stopped_in_groups(first: Tensor, tied: Tensor, crowded: Tensor, reached: Tensor, go: Tensor, ranks: int) -> Tensor:
+def _stopped_in_groups(
+    ranks: int, first: Tensor, tied: Tensor, start: Tensor, stop: Tensor, reached: Tensor, go: Tensor
+) -> Tensor:
     """Probability to stop at each rank within a tie group: float64 [query, rank]; 0 at ranks outside of tie groups.
 
     Let m_j be the mean, over all j-subsets of a group of n - 1 candidates, of the product of their q. A further
@@ -143,54 +140,29 @@ def _stopped_in_groups(first: Tensor, tied: Tensor, crowded: Tensor, reached: Te
 
         m_j <- (1 - j / n) m_j + (j / n) q m_{j-1},    m_0 = 1.
 
-    Each step adds one candidate to every tie group of every query. The result is the probability to reach the group
-    times (m_{j-1} - m_j). ``crowded`` marks the entries of tie groups with q < 1.
+    Each step adds one entry to every tie group of every query. The result is the probability to reach the group times
+    (m_{j-1} - m_j). The entries of a group are in the columns from ``start`` up to ``stop``.
     """
-    # The leader of a tie group is its first entry with q < 1. The other entries with q < 1 follow it in entry order.
-    earlier = torch.nn.functional.pad(only(crowded, first).cummax(-1).values[:, :-1], (1, 0))
-    run_starts = crowded & (first > earlier)
-    number = crowded.cumsum(-1)
-    # For each rank find the leader of the last tie group that begins at or before it. The additional slot `ranks`
-    # absorbs entries that lead no group, and groups that begin behind the last rank.
-    slots = torch.zeros_like(first, dtype=torch.int64)[:, :1].expand(-1, ranks + 1)
-    begins = torch.where(run_starts, first - 1, ranks).clamp_max(ranks).long()
-    entry = torch.arange(1, first.shape[1] + 1, device=first.device).expand_as(begins)
-    leader = slots.scatter(1, begins, only(run_starts, entry))[:, :ranks].cummax(-1).values
-    place = (leader - 1).clamp_min(0)
-    n = tied.gather(-1, place)
-    j = torch.arange(1, ranks + 1, dtype=first.dtype, device=first.device) - first.gather(-1, place) + 1
-    inside = (leader > 0) & (j <= n)
-    n, j = torch.where(inside, n, 1), torch.where(inside, j, 1)
+    rank = torch.arange(1, ranks + 1, dtype=first.dtype, device=first.device).expand(len(first), -1)
+    # The last entry that begins at or before a rank is in the tie group of this rank, if any is.
+    entry = (torch.searchsorted(first.contiguous(), rank.contiguous(), right=True) - 1).clamp_min(0)
+    n, begin, end = (x.gather(-1, entry) for x in (tied, start, stop))
+    j = rank - first.gather(-1, entry) + 1
+    inside = (n > 1) & (j > 0) & (j <= n)
+    n, j, size = torch.where(inside, n, 1), torch.where(inside, j, 1), only(inside, end - begin)
 
-    # Entries with q = 1 can stand between the others of a group. Move the others to the front, side by side.
-    order = (~crowded).int().argsort(dim=-1, stable=True)
-    going = go.gather(-1, order)
-    rank_of_leader = (number.gather(-1, place) - 1).clamp_min(0)
-    # The number of entries with q < 1 of a group: the next leader's count, less one, is the count at its last entry.
-    width = first.shape[1]
-    leading = torch.where(run_starts, torch.arange(width, device=first.device), width)
-    after = torch.nn.functional.pad(leading.flip(-1).cummin(-1).values.flip(-1)[:, 1:], (0, 1), value=width)
-    last = torch.where(after < width, number.gather(-1, after.clamp_max(width - 1)) - 1, number[:, -1:])
-    size = only(inside, (last - number + 1).gather(-1, place))
-    most = int(size.max()) if worth_reading(go, go.shape[1]) else first.shape[1]
-    # The group begins with its n - size candidates of q = 1, for which m_j = 1 without computation.
+    def one_less(mean: Tensor) -> Tensor:
+        """m_{j-1} from m_j."""
+        return torch.where(j == 1, 1.0, torch.nn.functional.pad(mean[:, :-1], (1, 0), value=1.0))
+
+    # The group begins with its n - size candidates that are not entries: their q is 1, and so are all m_j.
     mean = torch.ones_like(j)
-    for taken in range(1, most + 1):
-        q = going.gather(-1, (rank_of_leader + taken - 1).clamp_max(going.shape[1] - 1))
-        members = n - size + taken
-        mean_before = torch.where(j == 1, 1.0, torch.nn.functional.pad(mean[:, :-1], (1, 0), value=1.0))
+    for taken in range(1, greatest(size, go.shape[1], go.shape[1]) + 1):
+        q = go.gather(-1, (begin + taken - 1).clamp_max(go.shape[1] - 1))
         # If j exceeds the members so far, there is no j-subset yet. The clamp keeps such m_j finite until there is one.
-        share = (j / members.clamp_min(1)).clamp_max(1)
-        mean = torch.where(taken <= size, (1 - share) * mean + share * q * mean_before, mean)
-    before = torch.where(j == 1, 1.0, torch.nn.functional.pad(mean[:, :-1], (1, 0), value=1.0))
-    return only(inside, reached.gather(-1, place) * (before - mean))
-
-
-def _changes(*keys: Tensor) -> Tensor:
-    """bool [element]: whether one of the keys, each [element], differs from the previous element's."""
-    changed = torch.ones_like(keys[0], dtype=torch.bool)
-    changed[1:] = torch.stack([key[1:] != key[:-1] for key in keys]).any(0)
-    return changed
+        share = (j / (n - size + taken).clamp_min(1)).clamp_max(1)
+        mean = torch.where(taken <= size, (1 - share) * mean + share * q * one_less(mean), mean)
+    return only(inside, reached.gather(-1, begin) * (one_less(mean) - mean))
 
 
 def _how_many(chance: Tensor, number: Tensor) -> Tensor:
@@ -277,8 +249,8 @@ def best_first(worth: Tensor, fading: float, top_k: int | None, weights: Tensor 
     queries, subtopics, candidates = worth.shape
     width = candidates if top_k is None else min(top_k, candidates)
     order = _order(worth)
-    if worth.is_cpu and worth.numel():  # irrelevant candidates gain nothing, and are last in this order
-        candidates = int((worth > 0).any(1).sum(-1).max())
+    # Irrelevant candidates gain nothing, and are last in this order.
+    candidates = greatest((worth > 0).any(1).sum(-1), candidates)
     worth = worth.gather(-1, order[:, :candidates].unsqueeze(1).expand(-1, subtopics, -1))
     ranks = min(width, candidates)
     # With one subtopic all remaining gains fade by the same factor, so the order by worth is greedy.
@@ -294,16 +266,12 @@ def best_first(worth: Tensor, fading: float, top_k: int | None, weights: Tensor 
     # -inf for the candidates that were chosen, so that they are not chosen again.
     free = worth.new_zeros((queries, candidates))
     gains = worth.new_zeros((queries, ranks))
-    gain = torch.empty_like(free)
     for rank in range(ranks):
-        # In place, subtopic by subtopic: faster than a product [query, subtopic, candidate] and its sum.
         factor = left if weights is None else left * weights.unsqueeze(-1)
-        gain.copy_(free)
-        for its_worth, its_factor in zip(worth.unbind(1), factor.unbind(1)):
-            gain.addcmul_(its_worth, its_factor)
-        best = torch.amax(gain, -1, keepdim=True, out=gains[:, rank : rank + 1])
+        gain = free + (worth * factor).sum(1)
+        gains[:, rank] = best = gain.amax(-1)
         # The first of the equal gains; torch finds it in bytes, but not in bool.
-        chosen = (gain >= best * (1 - EQUAL)).view(torch.uint8).argmax(-1, keepdim=True)
+        chosen = (gain >= best.unsqueeze(-1) * (1 - EQUAL)).view(torch.uint8).argmax(-1, keepdim=True)
         left = left * (1 - fading * worth.gather(-1, chosen.unsqueeze(1).expand(-1, subtopics, -1)))
         free.scatter_(1, chosen, -torch.inf)
     return pad(gains, (0, width - ranks))

@@ -42,7 +42,6 @@ class AtLeast(Gain):
     level: float
 
     monotone = True
-    binary = True
 
     def __call__(self, grade: Tensor) -> Tensor:
         return (grade >= self.level).to(grade.dtype)

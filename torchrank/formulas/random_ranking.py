@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.gains import RECIPROCAL
-from torchrank.hardware.devices import running_sum, worth_reading
+from torchrank.hardware.devices import greatest, running_sum
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.checks import check_tensor, tensor_of
 from torchrank.names.arguments import one_of
@@ -112,26 +112,31 @@ def mean_rank_moments(n: Tensor, r: Tensor) -> Moments:
 
 def hit_moments(n: Tensor, r: Tensor, top_k: int | None, most: int) -> Moments:
     """Moments of the hit rate: whether a relevant candidate is among the first k. ``most`` is an upper bound of r."""
-    top_k = _reached(n, top_k)
     if top_k is None:
         mean = (r > 0).to(n.dtype)
     elif most <= 1:
-        mean = r * (n.clamp_max(top_k) / n.clamp_min(1))
+        mean = r * ratio(n.clamp_max(top_k), n)
     else:
-        # P(no hit) = (1 - r/n) (1 - r/(n-1)) ... over the first k ranks.
-        miss = torch.ones_like(n)
-        for i in _steps(0, top_k, len(n), n):
-            left = n.unsqueeze(-1) - i
-            miss = miss * ((left - r.unsqueeze(-1)).clamp_min(0) / left.clamp_min(1)).prod(-1)
-        mean = torch.where(r > 0, 1 - miss, 0.0)
+        mean = only(r > 0, 1 - none_in(n, r, n.clamp_max(top_k), most))
     return Moments(mean, mean * (1 - mean))  # of a Bernoulli variable
+
+
+def none_in(n: Tensor, r: Tensor, places: Tensor, most: int) -> Tensor:
+    """Probability that ``places`` of n ranks hold none of r relevant candidates, for r <= ``most``: float64 [query].
+
+    C(n - places, r) / C(n, r) is the product of (n - places - i) / (n - i) over i = 0, ..., r - 1.
+    """
+    none = torch.ones_like(n)
+    for i in _steps(0, greatest(r, most), len(n), n):
+        missed = ratio((n - places).unsqueeze(-1) - i, n.unsqueeze(-1) - i).clamp_min(0)
+        none = none * torch.where(i < r.unsqueeze(-1), missed, 1.0).prod(-1)
+    return none
 
 
 def reciprocal_rank_moments(n: Tensor, r: Tensor, top_k: int | None, most: int) -> Moments:
     """Moments of 1 / rank of the first relevant candidate, 0 beyond k; ``most`` is an upper bound of r."""
-    top_k = _reached(n, top_k)
     if most <= 1:  # the rank is uniform
-        last, n = n if top_k is None else n.clamp_max(top_k), n.clamp_min(1)
+        last, n = n.clamp_max(top_k or math.inf), n.clamp_min(1)
         mean, square = r * harmonic(last) / n, r * harmonic_of_squares(last) / n
     elif top_k is None:
         # The closed form cancels if r >= n/4. Then the first relevant candidate is within rank 128 except with
@@ -139,17 +144,9 @@ def reciprocal_rank_moments(n: Tensor, r: Tensor, top_k: int | None, most: int) 
         pairs = zip(_first_up_to(n, r, 128), _first_anywhere(n, r, most))
         mean, square = (torch.where(4 * r >= n, near, far) for near, far in pairs)
     else:
-        mean, square = _first_up_to(n, r, top_k)
+        mean, square = _first_up_to(n, r, min(top_k, greatest(n.nan_to_num(nan=top_k), top_k)))
     sure = (r > 0) & (n <= r)  # all candidates are relevant: 1 without rounding
     return Moments(torch.where(sure, 1.0, mean), torch.where(sure, 0.0, (square - mean * mean).clamp_min(0)))
-
-
-def _reached(n: Tensor, top_k: int | None) -> int | None:
-    """The cutoff, lowered to the longest list if reading values is free: ranks behind it add nothing."""
-    if top_k is None or not n.is_cpu or not len(n):
-        return top_k
-    longest = float(n.max())
-    return top_k if math.isnan(longest) else min(top_k, max(1, int(longest)))
 
 
 def harmonic(n: Tensor) -> Tensor:
@@ -171,13 +168,10 @@ def _first_anywhere(n: Tensor, r: Tensor, most: int) -> tuple[Tensor, Tensor]:
     number. Then S_1(n, r) = C(n, r - 1) (H(n) - H(r - 1)). The identity (n - j) C(n - j - 1, r - 2) =
     (r - 1) C(n - j, r - 1) reduces S_2(n, r) to S_2 and S_1 of (n - 1, r - 1), and so on down to r = 1.
     """
-    # The largest r bounds the loop: behind step r - 1 nothing is added.
-    if n.is_cpu and len(r):
-        most = int(r.max())
     rest = n - r + 1
     mean = ratio(r, rest) * (harmonic(n) - harmonic((r - 1).clamp_min(0)))
     total = harmonic_of_squares(rest)
-    for i in _steps(0, most, len(n), n):
+    for i in _steps(0, greatest(r, most), len(n), n):  # nothing is added after step r - 1
         left, others = n.unsqueeze(-1) - i, r.unsqueeze(-1) - 1 - i
         term = (harmonic(left.clamp_min(1) - 1) - harmonic(others.clamp_min(1) - 1)) / left.clamp_min(1)
         total = total - torch.where(others >= 1, term, 0.0).sum(-1)
@@ -208,15 +202,9 @@ def chances_of_first(n: Tensor, r: Tensor, places: int) -> Iterator[tuple[Tensor
         none_yet = survive[:, -1:]
 
 
-def chunk_length(rows: int, like: Tensor) -> int:
-    """Number of columns of a table of ``rows`` that are computed at a time."""
-    room = BLOCK // 4 if like.is_cpu else 2 * BLOCK  # on an accelerator, more chunks launch more kernels
-    return max(1, room // max(1, rows))
-
-
 def _steps(start: int, stop: int, rows: int, like: Tensor) -> Iterator[Tensor]:
     """The integers from start to stop in chunks, so that a table of ``rows`` times a chunk has bounded memory."""
-    step = chunk_length(rows, like)
+    step = max(1, BLOCK // max(1, rows))
     for low in range(start, stop, step):
         yield torch.arange(low, min(low + step, stop), dtype=like.dtype, device=like.device)
 
@@ -337,14 +325,9 @@ def hit(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     first = _first_group(ranking, level)
     n, r, s = first.tied, first.relevant, first.places(top_k)
     value = s / n.clamp_min(1)
-    # Several candidates of the group are relevant, and the cutoff is within it: C(n - s, r) / C(n, r) is the product of
-    # (n - s - i) / (n - i) over i = 0, ..., r - 1.
+    # Several candidates of the group are relevant, and the cutoff is within it.
     rows = marked_rows(((r > 1) & (value > 0) & (value < 1)).unsqueeze(-1))
-    n, r, s = (x[rows].unsqueeze(-1) for x in (n, r, s))
-    most = ranking.first.shape[1] if not r.is_cpu else int(r.max()) if len(rows) else 0
-    index = torch.arange(most, dtype=r.dtype, device=r.device)  # i
-    miss = ratio((n - s - index).clamp_min(0), (n - index).clamp_min(1))
-    value[rows] = 1 - torch.where(index < r, miss, 1.0).prod(-1)
+    value[rows] = 1 - none_in(n[rows], r[rows], s[rows], ranking.first.shape[1])
     return value
 
 
@@ -398,10 +381,8 @@ def reciprocal_rank(ranking: Ranking, level: float, top_k: int | None) -> Tensor
     # Only queries with several relevant candidates in that group need the longer formula.
     rows = marked_rows((first.relevant > 1).unsqueeze(-1))
     n, r, s, above = (x[rows] for x in (first.tied, first.relevant, first.places(top_k), first.above))
-    longest, crowded = min(top_k or ranking.depth, ranking.depth), r > 1
-    # The longest group bounds the sum over places, which are taken in chunks.
-    if worth_reading(crowded, longest // chunk_length(len(s), crowded)):
-        longest = min(longest, int(only(crowded, s).amax())) if len(s) else 0
+    crowded, longest = r > 1, min(top_k or ranking.depth, ranking.depth)
+    longest = greatest(only(crowded, s), longest, steps=longest * len(s) // BLOCK)  # a step for each chunk of places
     total, s, above = torch.zeros_like(n), s.unsqueeze(-1), above.unsqueeze(-1)
     for j, share in chances_of_first(n, r, longest):
         total = total + only(j <= s, share / (above + j)).sum(-1)

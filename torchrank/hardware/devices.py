@@ -111,6 +111,21 @@ def worth_reading(x: Tensor, steps: int) -> bool:
     return x.is_cpu or steps >= costs.now.waiting
 
 
+def greatest(x: Tensor, bound: int, steps: int = 0) -> int:
+    """The largest element of ``x``, 0 if there is none; or its upper ``bound`` if reading is not :func:`worth_reading`.
+
+    ``steps`` is what a smaller number may save on an accelerator, at 0 it is not read there.
+    """
+    if not worth_reading(x, steps):
+        return bound
+    return int(x.max()) if x.numel() else 0
+
+
+def surely(x: Tensor) -> bool:
+    """Whether all elements of a bool tensor are True, as far as this is known without waiting for an accelerator."""
+    return x.is_cpu and every(x)
+
+
 def put(x: Tensor, place: tuple[Tensor, ...], value: float) -> None:
     """Set ``x[place] = value`` without waiting: written like this, torch copies the number to an accelerator."""
     x.index_put_(place, scalar(value, x.dtype, x.device))

@@ -7,31 +7,18 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import constant, running_sum, scalar
+from torchrank.hardware.devices import constant, running_sum, scalar, worth_reading
 from torchrank.layouts.canonical import BLOCK
-
-# Types whose elements :func:`only` chooses by their 64 bits.
-WIDE = {torch.float64, torch.int64}
-
-# Number of elements up to which the six calls of that take longer than the guesses of torch.where.
-SMALL = 2048
 
 
 def only(where: Tensor, x: Tensor) -> Tensor:
-    """``x`` where a condition is True, else 0: as torch.where, also for infinite and NaN elements."""
-    if where.numel() <= SMALL or not where.is_cpu or x.dtype not in WIDE:
+    """``x`` where a condition is True, else 0."""
+    if not x.is_cpu or x.dtype not in (torch.float64, torch.int64):
         return torch.where(where, x, scalar(0, x.dtype, x.device))
     # torch.where takes a branch for each element, which a processor guesses wrong half of the time. So turn the
     # condition into 64 ones or zeros for each element, and take the bits of x where they are ones.
-    bits, mask = x.view(torch.int64), where.view(torch.int8).neg().to(torch.int64)
-    return (mask.bitwise_and_(bits) if mask.shape == bits.shape else mask & bits).view(x.dtype)
-
-
-def either(where: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """``x`` where a condition is True, else ``y``: as torch.where, in half the time where there are many."""
-    if where.numel() <= SMALL or not where.is_cpu or not WIDE.issuperset((x.dtype, y.dtype)):
-        return torch.where(where, x, y)
-    return only(where, x) + only(~where, y)
+    ones = where.view(torch.int8).neg().to(torch.int64)
+    return (ones & x.view(torch.int64)).view(x.dtype)
 
 
 def as_numbers(where: Tensor, dtype: torch.dtype) -> Tensor:
@@ -66,9 +53,12 @@ def number_of(where: Tensor, dtype: torch.dtype) -> Tensor:
     return where.sum(-1, dtype=dtype)
 
 
-def marked_rows(where: Tensor) -> Tensor:
-    """Numbers of the rows with a True, int64; all rows if reading the values would wait for a device."""
-    if not where.is_cpu:
+def marked_rows(where: Tensor, steps: int = 0) -> Tensor:
+    """Numbers of the rows with a True, int64; all rows if reading the values would wait for a device.
+
+    ``steps`` is as in :func:`torchrank.hardware.devices.worth_reading`.
+    """
+    if not worth_reading(where, steps):
         return torch.arange(len(where), device=where.device)
     return where.any(-1).nonzero().squeeze(-1)
 
@@ -136,14 +126,6 @@ def lost_digits(discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.d
     if limit + 1 <= NEAR:  # among the first ranks, an interval has the same digits in any table
         return torch.zeros_like(lost)
     return (lost - lost[NEAR : NEAR + 1]).index_fill_(-1, torch.arange(NEAR, device=device), 0)
-
-
-@discount_table
-def of_first_ranks(
-    discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.dtype, device: torch.device
-) -> Tensor:
-    """The values of a discount, or of a gain, at 1 ... ``limit``: float [limit]."""
-    return discount(torch.arange(1, limit + 1, dtype=dtype, device=device))
 
 
 @discount_table

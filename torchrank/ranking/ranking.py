@@ -7,7 +7,6 @@ import math
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
@@ -37,13 +36,10 @@ from torchrank.names.arguments import integer, number, one_of
 from torchrank.names.types import Array, Pairs, Repeats
 from torchrank.ranking.intervals import (
     as_numbers,
-    either,
     first_discounts,
     number_of,
-    of_first_ranks,
     only,
     prefix_differences,
-    prefix_sums,
     rank_bounds,
     ratio,
     row_sum,
@@ -57,8 +53,6 @@ P = ParamSpec("P")
 
 T = TypeVar("T")
 
-_MISSING: Any = object()
-
 
 def cached(piece: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
     """Decorator that caches a method of a ranking by its arguments, so that measures share its result.
@@ -69,29 +63,25 @@ def cached(piece: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any,
     @functools.wraps(piece)
     def once(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
         key = (piece, args, tuple(kwargs.items()))
-        result = self._cache.get(key, _MISSING)
-        if result is _MISSING:
-            result = self._cache[key] = piece(self, *args, **kwargs)
-        return result
+        if key not in self._cache:
+            self._cache[key] = piece(self, *args, **kwargs)
+        return self._cache[key]
 
     return once
 
 
-def of_ranks(piece: Callable[Concatenate[Any, P], Tensor]) -> Callable[Concatenate[Any, P], Tensor]:
+def cached_for_ranks(piece: Callable[Concatenate[Any, P], Tensor]) -> Callable[Concatenate[Any, P], Tensor]:
     """As :func:`cached`, for a quantity [query, entry] of ranks only: computed once if all queries have equal ranks."""
 
+    @cached
     @functools.wraps(piece)
     def once(self: Any, *args: P.args, **kwargs: P.kwargs) -> Tensor:
-        key = (piece, args, tuple(kwargs.items()))
-        result = self._cache.get(key)
-        if result is None:
-            result = self._cache[key] = piece(self.distinct, *args, **kwargs).expand(self.first.shape)
-        return result
+        return piece(self.distinct(), *args, **kwargs).expand(self.first.shape)
 
     return once
 
 
-# The ideal order counts integer grades level by level up to this largest grade, and sorts beyond it.
+# Measures of pairs count integer grades level by level up to this largest grade.
 FEW_LEVELS = 8
 
 
@@ -230,8 +220,6 @@ class Gain:
     monotone: bool = False
     #: grades below it have gain 0; None = no such level
     level: float | None = None
-    #: whether all grades at or above this level have gain 1
-    binary: bool = False
     #: whether grade 0 may have a gain above 0
     of_zero: bool = False
 
@@ -1119,13 +1107,7 @@ class Ranking:
 
     def __getstate__(self) -> dict[str, Any]:
         # Some keys of the cache are functions that cannot be pickled, so a copy begins with an empty cache.
-        # Cached properties are left out too: some depend on strides, which can differ in a copy.
-        fields = {
-            name: x
-            for name, x in self.__dict__.items()
-            if not isinstance(getattr(type(self), name, None), cached_property)
-        }
-        return {**fields, "_cache": {}}
+        return vars(self) | {"_cache": {}}
 
     # ---- transforms --------------------------------------------------------------------------------------------
 
@@ -1210,7 +1192,7 @@ class Ranking:
         # An entry moves up by the number of relevant entries before it. Its tie group loses the other relevant entries.
         return replace(
             self.joined,
-            first=either(hit, self.first - before, rank_after_list(length)).reshape(-1, 1),
+            first=torch.where(hit, self.first - before, rank_after_list(length)).reshape(-1, 1),
             tied=only(hit, self.tied - in_tie + 1).reshape(-1, 1),
             grade=self.grade.reshape(-1, 1),
             valid=self.relevant(level).reshape(-1, 1),
@@ -1245,13 +1227,13 @@ class Ranking:
         """float64 [query]: number of candidates, at most ``top_k``."""
         return self.num_candidates if top_k is None else self.num_candidates.clamp_max(top_k)
 
-    @cached_property
+    @cached
     def distinct(self) -> Ranking:
         """This ranking; only its first query if the ranks are expanded from one row, so that all queries share them."""
         same = len(self.num_candidates) > 1 and not self.first.stride(0) and not self.tied.stride(0)
         return self.take(slice(0, 1)) if same else self
 
-    @of_ranks
+    @cached_for_ranks
     def retrieved(self) -> Tensor:
         """bool [query, entry]: the entry is in the ranked list."""
         return self.tied > 0
@@ -1284,23 +1266,24 @@ class Ranking:
         """bool [query]: no candidate is relevant."""
         return self.num_relevant(level) == 0
 
-    @cached_property
+    @property
+    @cached
     def in_columns(self) -> bool:
         """Whether every entry is known to be retrieved without ties: then its rank is its column, counted from 1."""
         return self.complete and self.untied and not any(self.tied.stride())
 
-    @cached_property
+    @property
     def untied(self) -> bool:
         """True if ``depth`` guarantees that no two candidates are tied."""
         return self.depth <= 1
 
-    @of_ranks
+    @cached_for_ranks
     def prob_in_top_k(self, top_k: int | None) -> Tensor:
         """float64 [query, entry]: probability that an entry is among the first ``top_k``."""
         inside = self.ranks_in_top_k(top_k)
         return inside if self.untied else inside / self.tied.clamp_min(1)
 
-    @of_ranks
+    @cached_for_ranks
     def ranks_in_top_k(self, top_k: int | None) -> Tensor:
         """float64 [query, entry]: number of possible ranks of an entry that are among the first ``top_k``."""
         return self.ranks_within(top_k)
@@ -1382,7 +1365,7 @@ class Ranking:
         exact = x.dtype == torch.bool  # sums of bool are integers
         if self.first.shape[1] > 1 and not self.untied:
             before, inside = self._before_and_in_tie(x.cumsum(-1) if exact else running_sum(x))
-            return before, inside if exact else either(self.tied > 1, inside, x)
+            return before, inside if exact else torch.where(self.tied > 1, inside, x)
         alone = as_numbers(x, self.first.dtype) if exact else x
         if self.first.shape[1] == 1:
             return torch.zeros_like(self.first), alone
@@ -1406,7 +1389,7 @@ class Ranking:
     def mean_rank(self) -> Tensor:
         """float64 [query, entry]: mean of the possible ranks of an entry; the rank behind the list if not retrieved."""
         missing = (self.num_candidates + 1).unsqueeze(-1)
-        return either(self.retrieved(), torch.add(self.first, self.tied - 1, alpha=0.5), missing)
+        return torch.where(self.retrieved(), torch.add(self.first, self.tied - 1, alpha=0.5), missing)
 
     @cached
     def mean_discount(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
@@ -1416,7 +1399,7 @@ class Ranking:
         total = self.discount_sum(discount, top_k)
         return total if self.untied else total / self.tied.clamp_min(1)
 
-    @of_ranks
+    @cached_for_ranks
     def discount_sum(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: sum of the discount over an entry's interval of ranks up to ``top_k``."""
         if self.untied:
@@ -1491,46 +1474,16 @@ class Ranking:
         self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
     ) -> Tensor:
         """float64 [query]: the largest sum of discounted gains over all orders of the judged candidates."""
-        gain = gain if isinstance(gain, Gain) else as_gain(gain)
-        if not gain.monotone:
-            return self._ideal_by_rank(gain, discount, top_k)
-        if (levels := self.levels) is not None:
-            return self._ideal_by_level(gain, discount, top_k, levels)
-        value = self._ideal_by_rank(gain, discount, top_k)
-        judged = self._judged_grades
-        if not judged.is_cpu or judged.is_floating_point() or not judged.shape[1]:
-            return value
-        # A query whose own grades are small gets the same digits as in a batch without others.
-        small = judged.amax(-1) <= FEW_LEVELS
-        return either(small, self._ideal_by_level(gain, discount, top_k, FEW_LEVELS), value)
+        if self.first.is_cpu:  # all cutoffs share the running sums
+            return self._running(Ranking.ideal_gains, gain, discount, None)[:, :top_k][:, -1]
+        return self.ideal_gains(gain, discount, top_k).sum(-1)
 
-    def _ideal_by_rank(self, gain: Gain, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
-        best = self._best(gain)[:, :top_k]
-        return row_sum(best * of_first_ranks(discount, best.shape[1], best.dtype, best.device))
-
-    def _ideal_by_level(
-        self, gain: Gain, discount: Callable[[Tensor], Tensor], top_k: int | None, levels: int
+    def ideal_gains(
+        self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
     ) -> Tensor:
-        judged = self._judged_grades
-        limit = min(top_k or judged.shape[1], judged.shape[1])
-        # The n(l) candidates at or above level l have the ranks 1 ... n(l) in the ideal order. So each level l adds
-        # gain(l) - gain(l - 1) times the sum of the first n(l) discounts.
-        sums = prefix_sums(discount, limit, self.first.dtype, self.first.device)
-        discounts = sums.take(self._reached(levels).clamp_max(limit))
-        # The table of a function at 1, 2, ... serves gains of grades as well as discounts of ranks.
-        by_level = of_first_ranks(gain, levels, self.first.dtype, self.first.device)
-        total, below = torch.zeros_like(self.num_candidates), 0.0
-        for worth, of_level in zip(by_level.tolist(), discounts):
-            total, below = total + of_level * (worth - below), worth
-        return total
-
-    @cached
-    def _reached(self, levels: int) -> Tensor:
-        """int64 [level, query]: number of judged candidates at or above each of the levels 1, 2, ..., ``levels``."""
-        if not levels:
-            return self.num_candidates.new_zeros((0, self.num_queries), dtype=torch.int64)
-        grade = only(self.valid, self.grade) if self.pool is None else self.pool
-        return torch.stack([number_of(grade >= level, self.first.dtype) for level in range(1, levels + 1)]).long()
+        """float64 [query, rank]: :meth:`ideal_order` times the discounts."""
+        best = self.ideal_order(gain, top_k)
+        return best * self._discounts(discount, None, best.shape[1])
 
     def ideal_order(self, gain: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, rank]: gains of all judged candidates in descending order, up to ``top_k``."""
@@ -1540,58 +1493,26 @@ class Ranking:
     def _best(self, gain: Gain) -> Tensor:
         """Gains of all judged candidates in descending order, up to ``reach``: float64 [query, rank].
 
-        Negative gains are replaced by 0: in the ideal order such candidates rank behind all others, and layouts differ
+        Negative gains are replaced by 0: in the ideal order such candidates rank after all others, and layouts differ
         in how many of the others are entries.
         """
-        grade = self._ideal_grades() if gain.monotone else None
-        if grade is not None:
-            by_level = gains_of(torch.arange(FEW_LEVELS + 1, device=grade.device), None, gain, self.first.dtype)
-            by_level = by_level.clamp_min_(0)
-            return by_level.index_select(0, grade.view(-1)).view(grade.shape)
-        if self.pool is None:
-            gains = self.gains(gain)
-            several = gains.shape[1] > 1
-            return largest(gains, gains.shape[1]).clamp_min_(0) if several else gains.clamp_min(0)
-        return largest(self.judged_gains(gain), self._ideal_width()).clamp_min_(0)
+        width = self.first.shape[1] if self.pool is None else self.pool[:, : self.reach].shape[1]
+        return largest(self.judged_gains(gain), width).clamp_min(0)
 
+    @property
     @cached
-    def _ideal_grades(self) -> Tensor | None:
-        """Grades of all judged candidates in descending order, 0 for all below 0: int64 [query, rank].
-
-        None if grades are not few small integers.
-        """
-        levels = self.levels
-        if levels is None:
-            return None
-        ranks = torch.arange(1, self._ideal_width() + 1, dtype=self.first.dtype, device=self.first.device)
-        grade = torch.zeros((self.num_queries, len(ranks)), dtype=torch.int8, device=ranks.device)
-        # The grade at a rank is the number of levels with at least so many candidates at or above them.
-        for reached in self._reached(levels):
-            grade += (ranks <= reached.unsqueeze(-1)).view(torch.int8)
-        return grade.long()
-
-    def _ideal_width(self) -> int:
-        """Number of ranks of the ideal order, up to ``reach``."""
-        return self.first.shape[1] if self.pool is None else self.pool[:, : self.reach].shape[1]
-
-    @cached_property
     def levels(self) -> int | None:
         """The largest grade if grades are small integers on the CPU, else None."""
-        judged = self._judged_grades
+        judged = self.grade if self.pool is None else self.pool
         if not judged.is_cpu or judged.is_floating_point() or not judged.numel():
             return None
         most = int(judged.max())
         return max(0, most) if most <= FEW_LEVELS else None
 
-    @cached_property
-    def _judged_grades(self) -> Tensor:
-        """[query, judged]: grades of all judged candidates."""
-        return self.grade if self.pool is None else self.pool
-
     @cached
     def finite(self) -> Tensor:
         """bool [query]: all grades are finite numbers."""
-        grade = self._judged_grades
+        grade = self.grade if self.pool is None else self.pool
         if not grade.is_floating_point() or not grade.shape[1]:
             return torch.ones(len(grade), dtype=torch.bool, device=grade.device)
         return grade.amax(-1).isfinite() & grade.amin(-1).isfinite()  # NaN is both
@@ -1685,13 +1606,15 @@ class Rankings(Ranking):
     def take(self, queries: Tensor | slice) -> Ranking:
         return self.joined.take(queries)
 
-    @cached_property
+    @property
+    @cached
     def everything(self) -> Ranking:
         """The ranking with an entry for every candidate."""
         assert self.others is not None
         return self.others()
 
-    @cached_property
+    @property
+    @cached
     def joined(self) -> Ranking:
         names = ("reach", "ignored", "all_candidates", "only_relevant", "of_labels", "draw")
         shared = {name: getattr(self, name) for name in names}
@@ -1705,7 +1628,7 @@ class Rankings(Ranking):
         return replace(joined if order is None else joined.take(order), **shared)
 
     first, tied, grade, valid, subtopics, partly_judged, changed, costs = (
-        cached_property(operator.attrgetter(f"joined.{name}")) for name in PER_ENTRY
+        property(operator.attrgetter(f"joined.{name}")) for name in PER_ENTRY
     )
 
 
@@ -1866,22 +1789,12 @@ def at_least(grade: Tensor, level: float) -> Tensor:
 
 def gains_of(grade: Tensor, valid: Tensor | None, gain: Callable[[Tensor], Tensor], dtype: torch.dtype) -> Tensor:
     """Gains of grades in a floating dtype, 0 where ``valid`` is False; for most gains 0 at grade 0, and below it."""
-    gain = gain if isinstance(gain, Gain) else as_gain(gain)
-    all_valid = valid is None or (valid.is_cpu and every(valid))
-    if gain.level is None and all_valid and not grade.is_floating_point():
-        wide = grade.clamp_min(0).to(dtype)
-        return wide if gain.identity else only(_gaining(grade, gain), gain(wide))
-    gaining = _gaining(grade, gain) if valid is None or all_valid else _gaining(grade, gain) & valid
-    # The level is compared in the grade's dtype: 0.1 in float16 is below 0.1 in float64. A grade at or above it is
-    # lifted to the level, so that the gain function decides in the same way.
-    if gain.level is not None and gain.binary:
-        return as_numbers(gaining & at_least(grade, gain.level), dtype)
+    gain = as_gain(gain)
+    gaining = grade >= 0 if gain.of_zero else grade > 0
+    gaining = gaining if valid is None else gaining & valid
     wide = only(gaining, grade).to(dtype)
     if gain.level is not None:
-        wide = only(at_least(grade, gain.level), wide.clamp_min(gain.level))
+        # The level is compared in the grade's dtype: 0.1 in float16 is below 0.1 in float64. A grade at or above it is
+        # lifted to the level, so that the gain function decides in the same way.
+        wide = only(gaining & at_least(grade, gain.level), wide.clamp_min(gain.level))
     return wide if gain.identity else only(gaining, gain(wide))
-
-
-def _gaining(grade: Tensor, gain: Gain) -> Tensor:
-    """bool, like ``grade``: the gain may differ from 0. A table of gains may have a gain for grade 0."""
-    return grade >= 0 if gain.of_zero else grade > 0
