@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import torchrank as tr
 from tests.support.optional import pandas
 from torchrank import merge, partial
-from torchrank.evaluation.evaluate import Evaluator, Options
+from torchrank.evaluation.evaluate import Evaluator, Options, metrics_by_key
+from torchrank.evaluation.partial import _absent
 from torchrank.tables import joining
 
 MEASURES = "ndcg ndcg(gain=exponential)@10 map mrr recall@100 err(max_grade=3) rbp(p=0.8) map(aggregation=geometric) mr"
@@ -211,7 +212,7 @@ def test_metrics_beside_names_have_their_values_for_queries_without_a_run():
 
 def test_the_part_without_a_run_is_made_once_for_names_and_anew_for_metrics_that_may_differ():
     def made_by(measures):
-        return Evaluator.of(JUDGMENTS, measures, "partial", True, Options.of(None)).absent_of_all
+        return _absent(Evaluator.of(JUDGMENTS, metrics_by_key(measures), Options.of(None)), measures)
 
     assert made_by("mrr ndcg@3") is made_by("mrr ndcg@3")
     assert made_by(["mrr"]) is made_by(("mrr",))
@@ -236,7 +237,7 @@ def test_parts_of_a_run_of_chunks_read_the_judged_chunks_of_their_queries_alone(
     measures, read, parts_of = "mrr(unjudged=upper) ndcg(unjudged=lower)@5", [], joining._parts_of
     monkeypatch.setattr(joining, "_parts_of", lambda table: (read.append(x) or x for x in parts_of(table)))
     for judgments in (qrels, [(q, item, grade) for q, grades in qrels.items() for item, grade in grades.items()]):
-        evaluator = Evaluator.of(judgments, measures, "evaluate", False, Options.of(None, parent="#"))
+        evaluator = Evaluator.of(judgments, metrics_by_key(measures), Options.of(None, parent="#"))
         whole, of_all = evaluator.part(run).values, len(read)
         parts = [evaluator.part(part).values for part in split(run, range(6))]
         for label, values in whole.items():

@@ -45,7 +45,7 @@ from torchrank.tables.pair_tables import (
 from torchrank.tables.sources import Chunks, QueryReturnsError, of_large, read_pairs, read_qrels, read_run, stem
 from torchrank.wrappers.compared import of_tables
 from torchrank.wrappers.per_query import QueryTable
-from torchrank.wrappers.suite_metric import Suite, collection_of, measures_of, readable, values_of
+from torchrank.wrappers.suite_metric import Suite, collection_of, measures_of, values_of
 
 Queries = Literal["judged", "both"]
 Precision = Literal["double", "single"]
@@ -128,8 +128,8 @@ def identical(run: Run) -> np.ndarray:
     return np.asarray(items.equals(queries) if items.kind == "objects" else queries.equals(items))
 
 
-def with_parameters(measures: Suite, **parameters: Any) -> Any:
-    """A suite whose measures have the names by which they are asked for, and further parameters.
+def metrics_by_key(measures: Suite, **parameters: Any) -> Mapping[str, Any]:
+    """The metrics of a suite, by the names by which they are asked for, with further parameters.
 
     Parameters in the name of a measure go before.
 
@@ -142,29 +142,33 @@ def with_parameters(measures: Suite, **parameters: Any) -> Any:
     """
     wanted = {name: value for name, value in parameters.items() if value is not None}
 
-    def named_by(name: Any) -> list[Any]:
+    def with_parameters(name: Any) -> list[Any]:
         if not isinstance(name, str):
             which = f"{' and '.join(wanted)}, got {name!r}; give the parameter to the measure"
             raise ValueError(f"Expected names of measures with {which}")
         return parse_all(name, wanted)
 
+    suite: Any = list(measures) if several(measures) else measures  # a generator is read once
     if isinstance(measures, Mapping):
-        if not wanted:
-            return measures
-        several_of = {key: named_by(name) for key, name in measures.items()}
-        return {key: metrics[0] if len(metrics) == 1 else measures[key] for key, metrics in several_of.items()}
-    measures = list(measures) if several(measures) else measures  # a generator is read once
-    every = measures if isinstance(measures, list) else [measures]
+        if wanted:
+            several_of = {key: with_parameters(name) for key, name in measures.items()}
+            suite = {key: found[0] if len(found) == 1 else measures[key] for key, found in several_of.items()}
+        elif all(isinstance(measure, str) for measure in measures.values()):
+            return dict(keyed(measures))
+        return dict(collection_of(suite).items())
+    every = suite if isinstance(suite, list) else [suite]
     check_one_library(every)
     if wanted:
-        return [metric for name in every for metric in named_by(name)]
-    # A measure has the name by which it is asked for.
-    named: dict[str, Any] = {}
-    for measure in every:
-        for part in split(measure) if isinstance(measure, str) else [measure]:
-            metrics: dict[str, Any] = dict(keyed(part))
-            named |= dict(zip([part], metrics.values())) if isinstance(part, str) and len(metrics) == 1 else metrics
-    return named if any(isinstance(measure, str) for measure in every) else measures
+        suite = [metric for name in every for metric in with_parameters(name)]
+    elif any(isinstance(measure, str) for measure in every):
+        suite = {}
+        for measure in every:
+            for part in split(measure) if isinstance(measure, str) else [measure]:
+                found: dict[str, Any] = dict(keyed(part))
+                suite |= dict(zip([part], found.values())) if isinstance(part, str) and len(found) == 1 else found
+        if all(isinstance(measure, str) for measure in every):
+            return suite  # of no user, so it needs no copy
+    return dict(collection_of(suite).items())
 
 
 Array = np.ndarray
@@ -210,17 +214,13 @@ class Evaluator:
     """Judgments and measures, which give values to the queries of any run."""
 
     qrels: Qrels
-    #: the measures as the user gave them
-    measures: Suite
     #: the measures by label
     metrics: Mapping[str, Any]
     options: Options
 
     @classmethod
-    def of(cls, qrels: Any, measures: Suite, user: str, means: bool, options: Options) -> Self:
-        """Check the arguments of :func:`torchrank.evaluate`; ``user`` and ``means`` are those of `measures_of`."""
-        measures = readable(measures)
-        metrics = measures_of(collection_of(measures), user, means=means)
+    def of(cls, qrels: Any, metrics: Mapping[str, Any], options: Options) -> Self:
+        """Read the judgments, and check that they are some for these measures."""
         read = read_qrels(qrels, duplicates=options.duplicates, expansion=options.expansion)
         judgments = without(read.by_parent(options.parent), options.excluded)
         if not len(judgments):
@@ -238,7 +238,7 @@ class Evaluator:
         if above and bool(((grades > 0) & (grades % 1 > 0)).any()):
             way_out = "pass relevance_level=, the lowest grade that is relevant"
             warn(f"No grade is relevant to {', '.join(above)}, because the largest is {grades.max():g}; {way_out}")
-        return cls(judgments, measures, metrics, options)
+        return cls(judgments, metrics, options)
 
     @cached_property
     def depth(self) -> int:
@@ -292,18 +292,6 @@ class Evaluator:
         """The part of some queries without a run, given by their numbers."""
         run = read_run({})
         return self._part(numbers, run, np.full(len(numbers), -1), run.query)
-
-    @property
-    def absent_of_all(self) -> Part:
-        """The part of all queries without a run, without rankings."""
-
-        def made() -> Part:
-            return replace(self.absent(np.arange(len(self.numbers))), rankings=())
-
-        names = [self.measures] if isinstance(self.measures, str) else self.measures
-        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-            return made()  # functions of the user may have equal names
-        return self.made_once(("absent", *names), made)
 
     @property
     def num_judged(self) -> int:
@@ -509,11 +497,12 @@ def evaluate(
         groups = names.group_list()
     if measures is None:
         measures = MEASURES if preset is None else preset_of(preset, *CUTOFFS[preset])
-    measures = with_parameters(measures, relevance_level=relevance_level, unjudged=unjudged)
-    evaluator = Evaluator.of(qrels, measures, "evaluate", False, options)
+    suite = metrics_by_key(measures, relevance_level=relevance_level, unjudged=unjudged)
+    metrics = measures_of(suite, "evaluate", means=False)
+    evaluator = Evaluator.of(qrels, metrics, options)
     if single:
         _notice_all_relevant(evaluator)
-    people = None if human is None else Evaluator.of(human, measures, "evaluate", False, options)
+    people = None if human is None else Evaluator.of(human, metrics, options)
     tables, other, by_people = dict[str, QueryTable](), dict[str, QueryTable](), dict[str, QueryTable]()
     rankings, coverage = dict[str, Ranking](), list[dict[str, Any]]()
     with progress_bar(progress, "evaluating", "query", delay=1) as step:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from torchrank.display import Table
-from torchrank.evaluation.evaluate import MEASURES, Evaluator, Options, Precision, Queries
+from torchrank.evaluation.evaluate import MEASURES, Evaluator, Options, Part, Precision, Queries
 from torchrank.names.arguments import with_hints
 from torchrank.state.metric import Measure
 from torchrank.state.scoring import FILLS
@@ -19,7 +19,7 @@ from torchrank.state.sums import Estimate, ExactSums, Interval, estimate, estima
 from torchrank.tables.id_columns import SECOND, ObjectIds, mixed
 from torchrank.tables.pair_tables import Duplicates, NothingInCommonError, Qrels, Ties, no_common_query
 from torchrank.version import __version__
-from torchrank.wrappers.suite_metric import Suite, hash_ids
+from torchrank.wrappers.suite_metric import Suite, collection_of, hash_ids, measures_of, readable
 
 # Groups of queries, by the hash of their ids, in which the queries of all parts are counted.
 BUCKETS = 256
@@ -166,9 +166,10 @@ def partial(
         None, queries=queries, ignore_identical_ids=ignore_identical_ids, precision=precision, ties=ties,
         duplicates=duplicates, exclude=exclude,
     )  # fmt: skip
-    evaluator = Evaluator.of(qrels, measures, "partial", True, options)
+    measures = readable(measures)
+    evaluator = Evaluator.of(qrels, measures_of(collection_of(measures), "partial", means=True), options)
     in_run = evaluator.part(part)
-    everything = evaluator.absent_of_all if queries == "judged" else evaluator.absent(in_run.query_numbers[:0])
+    everything = _absent(evaluator, measures) if queries == "judged" else evaluator.absent(in_run.query_numbers[:0])
     answered = in_run.query_numbers if queries == "judged" else in_run.query_numbers[:0]
     weights = [pair for part in (in_run, everything) for pair in (part.weights or {}).items()]
     if unequal := [label for label, weight in weights if (weight != 1).any()]:  # sums with weights are rounded
@@ -251,6 +252,18 @@ def _added(first: PartialEvaluation, second: PartialEvaluation) -> PartialEvalua
     (one, judged, disjoint), (other, _, apart) = first.examples, second.examples
     examples = (other if one is None else one, judged, disjoint or apart)
     return replace(first, **both, seen=first.seen + second.seen, shares=first.shares + second.shares, examples=examples)
+
+
+def _absent(evaluator: Evaluator, measures: Suite) -> Part:
+    """The part of all queries without a run, without rankings."""
+
+    def made() -> Part:
+        return replace(evaluator.absent(np.arange(len(evaluator.numbers))), rankings=())
+
+    names = [measures] if isinstance(measures, str) else measures
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        return made()  # functions of the user may have equal names
+    return evaluator.made_once(("absent", *names), made)
 
 
 def _sums(evaluator: Evaluator, values: Mapping[str, np.ndarray]) -> dict[str, ExactSums]:

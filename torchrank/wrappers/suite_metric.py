@@ -93,11 +93,11 @@ def collection_of(suite: Suite, options: dict[str, Any] | None = None) -> Rankin
     return copied
 
 
-def measures_of(suite: RankingCollection, user: str, means: bool) -> dict[str, Measure]:
+def measures_of(suite: RankingCollection | Mapping[str, Any], user: str, means: bool) -> dict[str, Measure]:
     """The measures of a collection by key; each must have a value for every query.
 
     Args:
-        suite: the collection.
+        suite: the collection, or metrics by key.
         user: the class that needs them, for the error message.
         means: accept only measures whose result is computed from sums.
 
