@@ -101,7 +101,7 @@ from torchrank.hardware.devices import autocast_off
 from torchrank.hardware.graphs import eager
 from torchrank.hardware.threads import in_batch
 from torchrank.layouts.arrange import arrange
-from torchrank.layouts.canonical import BLOCK, Need, groups
+from torchrank.layouts.canonical import BLOCK, Need, buckets
 from torchrank.layouts.checks import explain, tensor_of
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.binary import MAP, MRR, FallOut, HitRate, Precision, Recall, RPrecision
@@ -541,7 +541,7 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
         for ranking, places in zip(
             rankings, torch.arange(len(lengths), device=lengths.device).split([r.num_queries for r in rankings])
         ):
-            for queries, longest in groups(lengths[places].clamp_max(len(ranks)), OVERHEAD, BLOCK):
+            for queries, longest in buckets(lengths[places].clamp_max(len(ranks)), OVERHEAD, BLOCK):
                 complete = len(queries) == ranking.num_queries
                 part = ranking if complete else ranking.take(queries.to(empty.device))
                 length = ranks[:longest]

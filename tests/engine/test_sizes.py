@@ -19,7 +19,7 @@ from torchrank.engine.counting import Counting
 from torchrank.engine.plan import plan
 from torchrank.formulas import cascades
 from torchrank.layouts.arrange import arrange
-from torchrank.layouts.canonical import Need, Pairs, groups
+from torchrank.layouts.canonical import Need, Pairs
 from torchrank.metrics import incomplete_judgments as judged_metrics
 
 SUITE = ["ndcg@5", "mrr", "map", "recall@20", "mr", "precision"]
@@ -219,19 +219,6 @@ def test_many_metrics_of_all_ranks_get_smaller_chunks(suite, number):
     need = functools.reduce(operator.or_, (tr.parse(name).required for name in suite.split()))
     layout = arrange(torch.rand(5000, 100), torch.ones(5000, 100, dtype=torch.int8))
     assert max(1, len(plan(layout, need).chunks)) == number
-
-
-@pytest.mark.parametrize("sizes", [[5, 0, 3, 9, 1], [40_000, 3, 70_000, 2**15, 1, 2**15 - 1], [0, 0], []])
-@pytest.mark.parametrize("overhead", [0, 4, 2**15])
-def test_groups_have_each_query_once_and_are_as_wide_as_their_longest(sizes, overhead):
-    found = list(groups(torch.tensor(sizes, dtype=torch.int64), overhead, 10**5))
-    assert sorted(query for queries, _ in found for query in queries.tolist()) == list(range(len(sizes)))
-    for queries, width in found:
-        inside = sorted(max(1, sizes[query]) for query in queries)
-        assert width == max([1, *inside])
-        assert len(queries) < 2 or len(queries) * width <= 10**5
-        # No cut of a group would save more padding than one more rectangle costs.
-        assert all(number * (inside[-1] - size) <= overhead for number, size in enumerate(inside, 1))
 
 
 def test_a_long_list_keeps_its_relevant_candidates_alone():

@@ -29,7 +29,7 @@ from torchrank import retrieval
 from torchrank.engine import rank
 from torchrank.engine.plan import chunks
 from torchrank.layouts.arrange import Batch, arrange
-from torchrank.layouts.canonical import Need, Padded, Pairs, Ragged, groups
+from torchrank.layouts.canonical import Judged, Need, Pairs, buckets
 from torchrank.layouts.conversions import found
 from torchrank.layouts.conversions import repeated as repeated_ids
 
@@ -311,25 +311,23 @@ def test_lists_without_ids_retrieve_nothing(exclude):
 
 def test_queries_of_similar_sizes_share_a_rectangle():
     sizes = torch.tensor([9, 100, 1, 9, 2, 100, 0])
-    cut = [(rows.tolist(), width) for rows, width in groups(sizes, 20, 1000)]
-    assert cut == [([1, 5], 100), ([0, 3], 9), ([6, 2, 4], 2)]
-    assert [(rows.tolist(), width) for rows, width in groups(sizes, 1000, 700)] == [([*range(7)], 100)]
-    assert [(rows.tolist(), width) for rows, width in groups(sizes, 1000, 200)][-1] == ([1, 5], 100)
+    cut = [(rows.tolist(), width) for rows, width in buckets(sizes, 5, 1000)]
+    assert cut == [([1, 5], 100), ([0, 3], 9), ([2, 4, 6], 2)]
+    assert [(rows.tolist(), width) for rows, width in buckets(sizes, 1000, 700)] == [([*range(7)], 100)]
+    assert [rows.tolist() for rows, _ in buckets(sizes, 1000, 200)] == [[0, 1], [2, 3], [4, 5], [6]]
 
 
-@given(st.lists(st.integers(0, 60), min_size=1, max_size=30), st.integers(0, 200))
+@given(st.lists(st.integers(0, 60), max_size=30), st.integers(0, 200))
 @example([0, 1], 0)
-def test_one_more_rectangle_would_not_save_more_padding_than_it_costs(sizes, overhead):
-    rectangles = list(groups(torch.tensor(sizes), overhead, 10**9))
+def test_a_rectangle_is_as_wide_as_its_longest_query_and_padding_costs_no_more_than_one_more(sizes, overhead):
+    rectangles = list(buckets(torch.tensor(sizes, dtype=torch.int64), overhead, 10**9))
     assert sorted(row for rows, _ in rectangles for row in rows.tolist()) == list(range(len(sizes)))
     for rows, width in rectangles:
-        inside = sorted(max(1, sizes[row]) for row in rows.tolist())
-        assert width == inside[-1]
-        for stop in range(1, len(inside)):
-            assert stop * (inside[-1] - inside[stop - 1]) <= overhead
-    widths = sorted(width for _, width in rectangles)  # and each costs less than the padding that it saves
-    for narrow, wide in itertools.pairwise(widths):
-        assert (wide - narrow) * sum(size <= narrow for size in sizes) > overhead
+        inside = [max(1, sizes[row]) for row in rows.tolist()]
+        assert width == max(inside, default=1)
+        octaves = {size: [x for x in inside if math.ceil(math.log2(x)) == size] for size in range(7)}
+        for some in octaves.values():
+            assert not some or width < 2 * max(some) or (width - max(some)) * len(some) <= overhead
 
 
 def test_chunks_of_queries_fill_their_room_and_not_more(assume):
@@ -376,7 +374,7 @@ def test_pairs_of_queries_in_another_order_are_the_same_on_an_accelerator():
 def test_ragged_items_of_some_queries_are_in_the_order_of_these():
     items, grades = [[5, 3], [], [7], [2, 9, 4]], [[1, 0], [], [2], [3, 1, 1]]
     start = torch.tensor([0, 2, 2, 3, 6])
-    ragged = Ragged(*(torch.tensor([*itertools.chain(*rows)]) for rows in (items, grades)), start)
+    ragged = Judged(*(torch.tensor([*itertools.chain(*rows)]) for rows in (items, grades)), start)
     for rows in [3, 0], [1], [2, 1, 3], [0, 1, 2, 3], []:
         taken = ragged.take(torch.tensor(rows, dtype=torch.int64))
         for got, want in (taken.items, items), (taken.grade, grades):
@@ -395,8 +393,8 @@ def test_an_item_is_repeated_within_its_query_only():
     rows = [[0, 3, 0, 3, 0], [0], [3, -1, -1], [5, 5]]
     start = torch.tensor([0, 5, 6, 9, 11])
     items = torch.tensor([*itertools.chain(*rows)])
-    assert int(Ragged(items, torch.ones_like(items), start).again().sum()) == 2 + 1 + 1
-    assert int(Padded(torch.tensor([[0, 3, 0], [-1, -1, 0]]), False).again().sum()) == 1
+    assert int(Judged(items, torch.ones_like(items), start).again().sum()) == 2 + 1 + 1
+    assert int(Judged.of_rows(torch.tensor([[0, 3, 0], [-1, -1, 0]])).again().sum()) == 1
 
 
 @pytest.mark.parametrize("compared", [0, 100])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -21,13 +20,12 @@ from torchrank.hardware.devices import multiplying, scalar, widest_float
 from torchrank.layouts.canonical import (
     CatalogueLayout,
     EmbeddedLayout,
-    JudgedItems,
+    Judged,
     Need,
     Pairs,
-    Ragged,
     RankedIds,
     StreamedLayout,
-    groups,
+    buckets,
 )
 from torchrank.layouts.catalogues import Shard
 from torchrank.layouts.checks import Problem, count
@@ -273,7 +271,7 @@ def rank_catalogue(layout: CatalogueLayout, method: Counting, reach: int | None)
 
 
 def rank_columns(
-    columns: Columns, judged: JudgedItems, exclude: Pairs | None, errors: Tensor, validate: bool, need: Need
+    columns: Columns, judged: Judged, exclude: Pairs | None, errors: Tensor, validate: bool, need: Need
 ) -> Iterator[Ranking]:
     """Rank the judged items among scores that come in blocks of columns; yields a ranking for each group of queries.
 
@@ -344,7 +342,7 @@ class _Group:
     """Queries with similar numbers of judged items, and their counts over the columns read so far."""
 
     def __init__(
-        self, columns: Columns, rows: slice | Tensor, judged: JudgedItems, exclude: Pairs | None, reach: int | None
+        self, columns: Columns, rows: slice | Tensor, judged: Judged, exclude: Pairs | None, reach: int | None
     ) -> None:
         self.columns, self.rows, self.reach = columns, rows, reach
         self.items, self.grade = judged.rectangle()
@@ -480,19 +478,10 @@ class _Group:
         return replace(ranking, queries=torch.arange(self.rows.start, self.rows.stop, device=judged_scores.device))
 
 
-def _groups(columns: Columns, judged: JudgedItems, exclude: Pairs | None, need: Need) -> Iterator[_Group]:
+def _groups(columns: Columns, judged: Judged, exclude: Pairs | None, need: Need) -> Iterator[_Group]:
     """Group queries with similar numbers of judged items, if the overhead of more groups costs less than padding."""
     sizes, device = judged.sizes, judged.items.device
-    # The cost of counting grows with the number of judged items. From ``alike`` items on, another method is cheaper and
-    # padding costs little. The range ends far above ``alike``.
-    numbers = range(1, 2**10)
-    width = _width(columns)
-    alike = bisect.bisect_left(
-        numbers,
-        True,
-        key=lambda entries: cheapest(entries, width, need.reach, device, None) is not Counting.COUNT,
-    )
-    for rows, _ in groups(sizes, costs.now.rectangle_counted + 2 * len(sizes), costs.now.block, alike=max(1, alike)):
+    for rows, _ in buckets(sizes, costs.now.rectangle_counted + 2 * len(sizes), costs.now.block):
         if len(rows) == len(sizes):
             yield _Group(columns, slice(None), judged, exclude, need.reach)
             return
@@ -502,7 +491,6 @@ def _groups(columns: Columns, judged: JudgedItems, exclude: Pairs | None, need: 
             pairs = None if exclude is None else exclude.rows(start, stop)
             yield _Group(columns, inside, judged[inside], pairs, need.reach)
             continue
-        assert isinstance(judged, Ragged)
         # The number of each query within the group; -1 = not in the group. The last element is for pairs of query -1.
         number = torch.full((len(sizes) + 1,), -1, device="cpu")
         number = number.index_copy_(0, rows, torch.arange(len(rows), device="cpu")).to(device, non_blocking=True)
@@ -539,7 +527,7 @@ def as_ranking(
     validate: bool,
     width: int,
     reach: int | None,
-    judged: JudgedItems,
+    judged: Judged,
     placed: bool = False,
 ) -> Ranking:
     """The ranking of the judged items, from the counts of the scores greater than, and equal to, theirs.
@@ -722,7 +710,6 @@ def rank_sparse(layout: CatalogueLayout) -> Iterator[Ranking]:
     For layouts without mask, exclusions and tie breaks, on the CPU.
     """
     scores, judged, errors = layout.scores, layout.judged, layout.errors
-    assert isinstance(judged, Ragged)  # labels are not
     queries, candidates = scores.shape
     sizes = judged.sizes
     owner = torch.repeat_interleave(torch.arange(queries, device="cpu"), sizes)
@@ -731,7 +718,7 @@ def rank_sparse(layout: CatalogueLayout) -> Iterator[Ranking]:
     order = sorted_rows(judged_scores, owner).rows
     judged_scores, grade, start = judged_scores[order], judged.grade[order], sizes.cumsum(0) - sizes
     dtype = widest_float(scores.device)
-    for group, width in groups(sizes, max(1, costs.now.rectangle_compared // candidates), costs.now.block):
+    for group, width in buckets(sizes, max(1, costs.now.rectangle_compared // candidates), costs.now.block):
         complete = len(group) == queries
         compares = cheapest(width, candidates, None, scores.device, None) is Counting.COUNT
         for chosen in [group] if complete else group.split(max(1, costs.now.copied_lists // candidates)):

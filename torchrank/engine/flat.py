@@ -13,7 +13,7 @@ from torch import Tensor
 from torchrank.engine.sorting import Order, falling, list_width, sorted_rows, starts
 from torchrank.hardware import costs
 from torchrank.hardware.devices import sort_in_place, widest_float
-from torchrank.layouts.canonical import FlatRows, Need, groups, octaves
+from torchrank.layouts.canonical import FlatRows, Need, buckets, octaves
 from torchrank.layouts.checks import Problem, count
 from torchrank.ranking.ranking import Ranking, depth_of
 
@@ -148,7 +148,7 @@ class Entries:
 
     def rankings(self, errors: Tensor) -> Iterator[Ranking]:
         """Rankings of queries with similar numbers of entries, the first with the counters of bad values."""
-        return self._rectangles(groups(self.sizes, costs.now.rectangle, costs.now.room(self.first)), errors)
+        return self._rectangles(buckets(self.sizes, costs.now.rectangle, costs.now.room(self.first)), errors)
 
     def alone(self, errors: Tensor) -> Iterator[Ranking]:
         """:meth:`rankings` in rectangles whose width depends on no other query, so that values do not either."""

@@ -28,10 +28,9 @@ from torchrank.layouts.canonical import (
     DenseLayout,
     EmbeddedLayout,
     FlatRows,
+    Judged,
     Layout,
     Need,
-    Padded,
-    Ragged,
     RankedIds,
     rectangles,
 )
@@ -148,12 +147,11 @@ def _plan_of_judged(layout: CatalogueLayout, need: Need, conversion: str = "") -
     # The search for the best scores does not support a mask, tie breaks or exclusions.
     plain = layout.mask is None and layout.tie_break is None and layout.exclude is None
     reach, judged = need.reach if plain else None, layout.judged
-    if isinstance(judged, Padded) or not cuts:
-        largest = [
-            judged.items.shape[1] if isinstance(judged, Padded) else int(judged.sizes.max()) if len(judged.sizes) else 0
-        ]
+    if judged.width is not None:
+        largest = [judged.width]
     else:
-        largest = [int(judged.sizes[start:stop].max()) for start, stop in cuts]
+        parts = [judged.sizes[start:stop] for start, stop in cuts or [(0, len(layout.scores))]]
+        largest = [int(sizes.max()) if len(sizes) else 0 for sizes in parts]
     scores = layout.scores
     methods = [cheapest(entries, scores.shape[1], reach, scores.device, layout.tie_break) for entries in largest]
     if len(methods) < len(cuts):
@@ -178,11 +176,10 @@ def chunks(layout: Layout, need: Need) -> tuple[tuple[int, int], ...]:
             room = int(room * now.padded_block)
     elif isinstance(layout, CatalogueLayout):
         (queries, wide), judged = layout.scores.shape, layout.judged
-        elements = judged.items.shape[1] if isinstance(judged, Padded) else judged.sizes
+        elements = judged.sizes if judged.width is None else judged.width
     elif isinstance(layout, RankedIds):
         (queries, wide), judged = layout.ids.shape, layout.judged
-        if isinstance(judged, Padded):
-            size = judged.items.shape[1]
+        if (size := judged.width) is not None:
             elements = wide * size if size <= now.compared else 2 * (wide + size)
         else:
             sizes = judged.sizes
@@ -285,7 +282,7 @@ def _plan_of_relevant(layout: DenseLayout, need: Need) -> Plan | None:
             return None
     item = torch.cat(items)
     query = torch.repeat_interleave(torch.arange(queries, device=CPU), sizes)
-    judged = Ragged(item, layout.grade[query, item], torch.nn.functional.pad(sizes.cumsum(0), (1, 0)))
+    judged = Judged(item, layout.grade[query, item], torch.nn.functional.pad(sizes.cumsum(0), (1, 0)))
     catalogue = CatalogueLayout(
         layout.errors, layout.validate, layout.scores, judged, layout.mask, layout.tie_break, layout.exclude
     )

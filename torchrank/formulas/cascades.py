@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import greatest, running_sum
-from torchrank.layouts.canonical import BLOCK, groups
+from torchrank.layouts.canonical import BLOCK, buckets
 from torchrank.ranking.intervals import only
 from torchrank.ranking.ranking import Ranking, run_bounds, run_starts
 
@@ -120,7 +120,7 @@ class Reader:
         start = kinds.cumsum(0) - kinds
         # Each group has a place of its own, because the sum of an index_add_ of floats would depend on the run.
         values = torch.zeros_like(self.reached)
-        for members, _ in groups(n.long(), BLOCK // 16, BLOCK // 4):
+        for members, _ in buckets(n.long(), BLOCK // 16, BLOCK // 4):
             kind = torch.arange(int(kinds[members].max()), device=kinds.device)
             valid = kind < kinds[members].unsqueeze(-1)
             which = only(valid, start[members].unsqueeze(-1) + kind)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import widened
-from torchrank.layouts.canonical import CatalogueLayout, DenseLayout, FlatRows, JudgedItems, Layout, RankedIds
+from torchrank.layouts.canonical import CatalogueLayout, DenseLayout, FlatRows, Judged, Layout, RankedIds
 from torchrank.layouts.checks import (
     Problem,
     as_integers,
@@ -257,7 +257,7 @@ def arrange_batch(batch: Batch, validate: bool = True, scores: bool = False, all
         mask = on_grid(mask, "mask", preds, dtype=torch.bool)
     if tie_break is not None:
         tie_break = on_grid(tie_break, "tie_break", preds)
-    judged: JudgedItems | None = None
+    judged: Judged | None = None
     pairs = subtopics = None
     if isinstance(target, Tensor) and target.dim() in (2, 3):
         if target.shape[:2] != preds.shape or 0 in target.shape[2:]:
@@ -361,7 +361,7 @@ def notice_scores(layout: RankedIds) -> None:
     if ids.numel() and numbers.min() < -2 and len(numpy.unique(numbers[numbers < 0])) > 2:
         why = "though they have more than two different negative numbers"
     elif judged.labels and 1 < columns <= queries:
-        label = judged.items.numpy()
+        label = judged.items.unsqueeze(-1).numpy()
         # With so many queries it is improbable that all labels are small ids, and that no label is in its list.
         if label.min() >= 0 and label.max() < columns and not (numbers == label).any():
             why = f"though no label is in its list and every label is the number of one of the {columns} columns"

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import numpy
 import torch
 from torch import Tensor
 
@@ -59,97 +58,87 @@ class Pairs:
 
 
 @dataclass(frozen=True, eq=False)
-class Padded:
-    """Judged items of each query as the rows of a rectangle."""
+class Judged:
+    """Judged items of all queries in one row, query by query."""
 
-    #: int64 [query, entry]; negative = padding; IGNORED only if the query does not count
+    #: int64 [entry]; negative = padding; IGNORED only if the query does not count
     items: Tensor
+    #: [entry]
+    grade: Tensor
+    #: int64 [query + 1], on the CPU for every device: where the entries of each query begin
+    start: Tensor
+    #: number of entries of every query; None = unknown
+    width: int | None = None
     #: whether each query has one entry, a label without a grade
-    labels: bool
+    labels: bool = False
+
+    @classmethod
+    def of_rows(cls, items: Tensor, grade: Tensor | None = None, labels: bool = False) -> Judged:
+        """Judged items from the rows of [query, entry]; without grades, all have grade 1."""
+        grade = (items >= 0).view(torch.int8) if grade is None else grade
+        start = torch.arange(len(items) + 1, device="cpu") * items.shape[1]
+        return cls(items.flatten(), grade.flatten(), start, items.shape[1], labels)
 
     @functools.cached_property
     def ignored(self) -> Tensor | None:
         """bool [query]: the query does not count; None = every query counts, on the CPU as far as the labels say."""
         if not self.labels:
             return None
-        ignored = self.items[:, 0] == IGNORED
+        ignored = self.items == IGNORED
         return None if ignored.is_cpu and not ignored.any() else ignored
 
-    def __getitem__(self, rows: slice) -> Padded:
+    def __getitem__(self, rows: slice) -> Judged:
         """Judged items of consecutive queries."""
-        return Padded(self.items[rows], self.labels)
-
-    @property
-    def sizes(self) -> Tensor:
-        """Entries of each query: int64 [query], on the CPU."""
-        return torch.tensor(self.items.shape[1], device="cpu").expand(len(self.items))
-
-    def rectangle(self) -> tuple[Tensor, Tensor]:
-        """Items and grades [query, entry]; a negative item is padding, of grade 0, and all others have grade 1."""
-        return self.items, (self.items >= 0).view(torch.int8)
-
-    def again(self) -> Tensor | None:
-        """bool, in any order: True for each repetition of an item within its query; None = there can be none."""
-        return None if self.items.shape[1] < 2 else repetitions(self.items)
-
-
-@dataclass(frozen=True, eq=False)
-class Ragged:
-    """Judged items of all queries in one row, query by query, without padding to the longest query."""
-
-    #: int64 [entry]; negative = padding
-    items: Tensor
-    #: [entry]
-    grade: Tensor
-    #: int64 [query + 1], on the CPU for every device: where the entries of each query begin
-    start: Tensor
-    #: whether each query has one entry, a label without a grade
-    labels: ClassVar[bool] = False
-    #: None = every query counts
-    ignored: ClassVar[Tensor | None] = None
-
-    def __getitem__(self, rows: slice) -> Ragged:
-        """Judged items of consecutive queries."""
+        if self.width is not None:
+            items, grade = self.rectangle()
+            return Judged.of_rows(items[rows], grade[rows], self.labels)
         start = self.start[rows.start : rows.stop + 1]
         inside = slice(int(start[0]), int(start[-1]))
-        return Ragged(self.items[inside], self.grade[inside], start - start[0])
+        return replace(self, items=self.items[inside], grade=self.grade[inside], start=start - start[0])
 
-    def take(self, rows: Tensor) -> Ragged:
+    def take(self, rows: Tensor) -> Judged:
         """Judged items of the queries ``rows``, int64 [query] on the CPU, in this order."""
         sizes = self.sizes[rows]
         start = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
         # Where each entry stands in self: its new place, moved by the distance between the beginnings of its query.
         at = torch.arange(int(start[-1]), device="cpu") + torch.repeat_interleave(self.start[rows] - start[:-1], sizes)
         at = at.to(self.items.device, non_blocking=True)
-        return Ragged(self.items[at], self.grade[at], start)
+        return replace(self, items=self.items[at], grade=self.grade[at], start=start)
 
     @property
     def sizes(self) -> Tensor:
         """Entries of each query: int64 [query], on the CPU."""
         return self.start.diff()
 
+    @functools.cached_property
+    def owner(self) -> Tensor:
+        """int64 [entry]: the query of each entry."""
+        owner = torch.repeat_interleave(torch.arange(len(self.start) - 1, device="cpu"), self.sizes)
+        return owner.to(self.items.device, non_blocking=True)
+
     def rectangle(self) -> tuple[Tensor, Tensor]:
         """Items and grades [query, entry], as wide as the longest query; a negative item is padding."""
+        if self.labels:
+            return self.items.unsqueeze(-1), (self.items >= 0).view(torch.int8).unsqueeze(-1)
+        if self.width is not None:
+            return self.items.view(-1, self.width), self.grade.view(-1, self.width)
         sizes = self.sizes
         width = max(1, int(sizes.max())) if len(sizes) else 1
         there = (torch.arange(width, device="cpu") < sizes.unsqueeze(-1)).to(self.items.device, non_blocking=True)
         items = torch.full_like(there, -1, dtype=torch.int64).masked_scatter_(there, self.items)
         return items, torch.zeros_like(there, dtype=self.grade.dtype).masked_scatter_(there, self.grade)
 
-    def again(self) -> Tensor:
-        """bool, in any order: True for each repetition of an item within its query."""
+    def again(self) -> Tensor | None:
+        """bool, in any order: True for each repetition of an item within its query; None = there can be none."""
+        if self.width is not None:
+            return repetitions(self.rectangle()[0]) if self.width > 1 else None
         if len(self.items) and int(self.sizes.max()) * len(self.sizes) <= 4 * len(self.items):  # little padding
             return repetitions(self.rectangle()[0])
-        owner = torch.searchsorted(self.start, torch.arange(len(self.items), device="cpu"), right=True)
-        owner = owner.to(self.items.device, non_blocking=True)
         # Two stable sorts, by item and then by query, put equal items of a query side by side.
         order = self.items.argsort(stable=True)
-        order = order[owner[order].argsort(stable=True)]
-        items, owner = self.items[order], owner[order]
+        order = order[self.owner[order].argsort(stable=True)]
+        items, owner = self.items[order], self.owner[order]
         return (items[1:] == items[:-1]) & (owner[1:] == owner[:-1]) & (items[1:] >= 0)
-
-
-JudgedItems = Padded | Ragged
 
 
 # Elements of temporaries in other rooms.
@@ -203,7 +192,7 @@ class Layout:
     @property
     def ignored(self) -> Tensor | None:
         """bool [query]: the query does not count, because of its label; None = all count."""
-        judged: JudgedItems | None = getattr(self, "judged", None)
+        judged: Judged | None = getattr(self, "judged", None)
         return None if judged is None else judged.ignored
 
     @functools.cached_property
@@ -254,7 +243,7 @@ class CatalogueLayout(Layout):
     #: floating [query, item]; -inf = not retrieved
     scores: Tensor
     #: the judged items, as columns of the scores
-    judged: JudgedItems
+    judged: Judged
     mask: Tensor | None
     tie_break: Tensor | None
     exclude: Pairs | None
@@ -279,7 +268,7 @@ class EmbeddedLayout(Layout):
     #: [item, dimension]: the items of this worker, as the queries or in int8; or uint8 [item, byte], as :func:`signs`
     catalogue: Tensor
     #: the judged items, numbered in the catalogue of all workers
-    judged: JudgedItems
+    judged: Judged
     #: number of items to score at a time
     chunk: int
     exclude: Pairs | None
@@ -326,7 +315,7 @@ class StreamedLayout(Layout):
 
     #: returns the blocks, floating [query, item] each, from left to right
     scores: Callable[[], Iterable[Tensor]]
-    judged: JudgedItems
+    judged: Judged
     dtype: torch.dtype
     #: whether ``scores`` can be called more than once
     again: bool
@@ -345,7 +334,7 @@ class RankedIds(Layout):
 
     #: int64 [query, position], best first; negative = padding
     ids: Tensor
-    judged: JudgedItems
+    judged: Judged
     mask: Tensor | None
     exclude: Pairs | None
     #: float64 [query, position]: as of :class:`DenseLayout`
@@ -396,45 +385,30 @@ def rectangles(widths: Tensor, room: int) -> list[tuple[int, int]]:
     return cuts
 
 
-def groups(sizes: Tensor, overhead: int, room: int, alike: int | None = None) -> Iterator[tuple[Tensor, int]]:
-    """Group queries of similar sizes into rectangles, so that padding costs less than one more rectangle would.
+def buckets(sizes: Tensor, overhead: int, room: int) -> Iterator[tuple[Tensor, int]]:
+    """Put queries of similar sizes into rectangles: sizes within a factor of two, or with little padding.
 
     Args:
         sizes: number of entries of each query, int64 [query].
         overhead: number of padding entries that cost as much as one more rectangle.
         room: largest number of elements of a rectangle of several queries.
-        alike: padding of queries of at least this size costs nothing; None = all padding costs.
 
     Yields:
-        numbers of the queries, int64 [query] on the device of the sizes, and the width of their rectangle, at least 1.
-        If one rectangle holds all queries, the numbers are 0, 1, ...
+        numbers of the queries, int64 [query] in ascending order on the device of the sizes, and the width of their
+        rectangle, at least 1.
     """
-    # The search for cuts is in numpy, whose calls cost less, and which sorts integers of 16 bits by counting.
-    found = sizes.cpu().numpy()
-    widest = max(1, int(found.max(initial=0)))
-    order = found.astype(numpy.int16 if widest < 2**15 else numpy.int64).argsort(kind="stable")
-    ordered = found[order]
-    costs = ordered.clip(1, alike)  # no rectangle is narrower than 1
-    cuts, todo = [], [(0, len(ordered))]
-    # Split a range of sorted sizes where a split saves most padding, as long as it saves more than the overhead.
-    while todo:
-        start, stop = todo.pop()
-        below, most = costs[start : max(start, stop - 1)], costs[max(start, stop - 1)] if stop else 0
-        # Entry i: if queries 0 ... i get a rectangle of their own, each is narrower by the difference of the sizes.
-        saved = numpy.arange(1, len(below) + 1) * (most - below)
-        middle = int(saved.argmax()) if len(saved) else 0
-        if len(saved) and saved[middle] > overhead:
-            todo += [(start, start + middle + 1), (start + middle + 1, stop)]
-        else:
-            cuts.append((start, stop))
-    if len(cuts) == 1 and len(ordered) * widest <= room:
-        yield torch.arange(len(sizes), device=sizes.device), widest  # in their own order, which saves a gather
-        return
-    rows = torch.from_numpy(order).to(sizes.device)  # one copy for all rectangles, because each waits for the device
-    for start, stop in cuts:
-        small = (stop - start) * int(ordered[stop - 1]) <= room
-        for first, last in [(0, stop - start)] if small else rectangles(torch.from_numpy(ordered[start:stop]), room):
-            yield rows[start + first : start + last], max(1, int(ordered[start + last - 1]))
+    counts = sizes.cpu()
+    octave = counts.clamp_min(1).double().log2().ceil()
+    chosen: list[tuple[Tensor, int]] = []
+    for number in octave.unique().flip(0).tolist() or [0]:  # the widest first
+        rows = (octave == number).nonzero().squeeze(-1)
+        width = max(1, int(counts[rows].max())) if len(rows) else 1
+        if chosen and (chosen[-1][1] - width) * len(rows) <= overhead:
+            wider, width = chosen.pop()
+            rows = torch.cat([wider, rows]).sort().values
+        chosen.append((rows, width))
+    for rows, width in chosen:
+        yield from ((some, width) for some in rows.to(sizes.device).split(max(1, room // width)))
 
 
 def octaves(sizes: Tensor, room: int) -> Iterator[tuple[Tensor, int]]:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import all_finite, constant, every, scalar
-from torchrank.layouts.canonical import JudgedItems, Padded, Pairs, Ragged
+from torchrank.layouts.canonical import Judged, Pairs
 from torchrank.names.arguments import warn
 
 
@@ -436,7 +436,7 @@ def comparable(x: Tensor) -> Tensor:
 UNKNOWN = 2**31
 
 
-def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) -> tuple[JudgedItems, Tensor]:
+def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) -> tuple[Judged, Tensor]:
     """Check the judged items of each query and convert them; also returns counters of bad values.
 
     Args:
@@ -448,7 +448,6 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
     """
     num_queries, device, dense = preds.shape[0], preds.device, beside.startswith("preds [Q, D]")
     errors = no_errors(device)
-    judged: JudgedItems
     if not isinstance(target, list | Tensor):
         target = tensor_of(_of_sparse(target, "target", num_queries, limit))
     if isinstance(target, Tensor):
@@ -467,13 +466,13 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
             )
         items, sizes = _id_lists(target, "target", num_queries, device)
         start = torch.tensor([0, *accumulate(sizes)], device="cpu")
-        judged = Ragged(items, torch.ones_like(items, dtype=torch.int8), start)
+        judged = Judged(items, torch.ones_like(items, dtype=torch.int8), start)
     elif isinstance(target, Tensor) and target.shape[:1] == preds.shape[:1] and target.dim() in (1, 2):
         items = integer_ids(target, "target", beside).to(device=device).long()
         # A label of -100 ignores its query, but in padded ids -100 is padding like any other negative.
         items = items.unsqueeze(-1) if items.dim() == 1 else items.clamp_min(-1)
         items = items if items.shape[1] else items.new_full((num_queries, 1), -1)
-        judged = Padded(items, labels=items.shape[1] == 1)
+        judged = Judged.of_rows(items, labels=items.shape[1] == 1)
     else:
         got = f"shape {list(target.shape)}" if isinstance(target, Tensor) else type_of(target, "target")
         hint = way_out(target, "target", preds) if isinstance(target, Tensor) else ""
@@ -556,7 +555,7 @@ def _to_ids(lists: list, name: str) -> str:
     return f"; if they are {pairs}, pass tuple({name})" if len(lists) in (2, 3) else ""
 
 
-def _of_pairs(pairs: tuple, num_queries: int, device: torch.device) -> tuple[Ragged, Tensor]:
+def _of_pairs(pairs: tuple, num_queries: int, device: torch.device) -> tuple[Judged, Tensor]:
     target = tuple(map(tensor_of, pairs))
     shapes = [shape_of(x) for x in target]
     if len(target) not in (2, 3) or not _are_1d(target):
@@ -580,7 +579,7 @@ def _of_pairs(pairs: tuple, num_queries: int, device: torch.device) -> tuple[Rag
     start = torch.nn.functional.pad(sizes[:-1].cumsum(0), (1, 0))
     inside: slice | Tensor = slice(0, int(start[-1]))
     inside = inside if order is None else order[inside]
-    return Ragged(item[inside], grade[inside], start), errors
+    return Judged(item[inside], grade[inside], start), errors
 
 
 def _of_sparse(x: Any, name: str, queries: int, limit: int | None) -> Any:

@@ -20,11 +20,9 @@ from torchrank.layouts.canonical import (
     DenseLayout,
     EmbeddedLayout,
     FlatRows,
-    JudgedItems,
+    Judged,
     Layout,
-    Padded,
     Pairs,
-    Ragged,
     RankedIds,
     StreamedLayout,
     repetitions,
@@ -310,7 +308,7 @@ def _of_scores(layout: DenseLayout | CatalogueLayout, numbers: Tensor, width: in
         tie_break = _largest(tie_break, numbers, width, at_best if keep is None else at_best & keep, _least(tie_break))
     fields: dict[str, Any] = {"scores": best, "mask": there, "tie_break": tie_break}
     if isinstance(layout, CatalogueLayout):
-        owner, items, _ = _entries(layout.judged)
+        owner, items = layout.judged.owner, layout.judged.items
         column = items.clamp_min(0)
         inside = items >= 0 if keep is None else (items >= 0) & keep[owner, column]
         return fields | {"judged": torch.where(inside, numbers[owner, column], items.clamp_max(-1))}
@@ -337,8 +335,9 @@ def _kept(layout: DenseLayout | CatalogueLayout) -> Tensor | None:
     if isinstance(layout, DenseLayout):  # relevant candidates stay
         keep = keep[:-1] | (layout.grade > 0)
     else:
-        owner, items, grade = _entries(layout.judged)
-        put(keep, (torch.where((grade > 0) & (items >= 0), owner, -1), items.clamp_min(0)), True)
+        judged = layout.judged
+        stays = (judged.grade > 0) & (judged.items >= 0)
+        put(keep, (torch.where(stays, judged.owner, -1), judged.items.clamp_min(0)), True)
         keep = keep[:-1]
     return keep if layout.mask is None else keep & layout.mask
 
@@ -400,7 +399,9 @@ def _of_ids(layout: RankedIds, groups: Tensor, all_candidates: bool) -> Layout:
     if all_candidates:
         return _of_matrix(spread_lists(layout, items, grade, ids, valid, errors), torch.cat([number_of, groups_of], -1))
     ids = number_of.masked_fill(repeated(number_of), -1)
-    judged = _merged(_wide(layout, items, grade), torch.where(items == IGNORED, items, groups_of))
+    judged = _merged(
+        Judged.of_rows(items, grade, layout.judged.labels), torch.where(items == IGNORED, items, groups_of)
+    )
     return replace(layout, errors=errors, ids=ids, judged=judged, mask=None, exclude=None)
 
 
@@ -465,44 +466,27 @@ def _of_blocks(layout: StreamedLayout, groups: Tensor, order: Tensor) -> Streame
         if start != len(of_column) or stop != start:
             raise ValueError(f"Expected groups [item] of all items of the blocks, got {len(of_column)}")
 
-    judged = _merged(_wide(layout, items, grade), groups_of)
+    judged = _merged(Judged.of_rows(items, grade, layout.judged.labels), groups_of)
     return replace(layout, errors=errors, scores=read, judged=judged, exclude=None)
 
 
-def _wide(layout: RankedIds | StreamedLayout, items: Tensor, grade: Tensor) -> JudgedItems:
-    """The judged items of a layout, from its rectangle [query, entry], padding included."""
-    if layout.judged.labels:
-        return Padded(items, True)
-    start = torch.arange(len(items) + 1, device="cpu") * items.shape[1]
-    return Ragged(items.flatten(), grade.flatten(), start)
-
-
-def _entries(judged: JudgedItems) -> tuple[Tensor, Tensor, Tensor]:
-    """Query, item and grade of each judged item: [entry] each."""
-    sizes, device = judged.sizes, judged.items.device
-    owner = torch.repeat_interleave(torch.arange(len(sizes), device="cpu"), sizes).to(device, non_blocking=True)
-    items, grade = judged.rectangle() if isinstance(judged, Padded) else (judged.items, judged.grade)
-    return owner, items.flatten(), grade.flatten()
-
-
-def _merged(judged: JudgedItems, groups: Tensor) -> JudgedItems:
+def _merged(judged: Judged, groups: Tensor) -> Judged:
     """The judged items as groups, each once with the largest grade.
 
     Args:
         judged: the items.
         groups: the group of each item; negative = none.
     """
+    owner, grade, groups = judged.owner, judged.grade, groups.flatten()
     if judged.labels:
-        return replace(judged, items=groups.view_as(judged.items))
-    owner, _, grade = _entries(judged)
-    groups = groups.flatten()
+        return replace(judged, items=groups)
     # Three stable sorts put the largest grade of a group of a query first.
     order = grade.argsort(descending=True, stable=True)
     order = order[groups[order].argsort(stable=True)]
     order = order[owner[order].argsort(stable=True)]
     again = torch.zeros_like(groups, dtype=torch.bool)
     again[order[1:]] = (groups[order[1:]] == groups[order[:-1]]) & (owner[order[1:]] == owner[order[:-1]])
-    return replace(judged, items=groups.masked_fill(again & (groups >= 0), -1).view_as(judged.items))
+    return replace(judged, items=groups.masked_fill(again & (groups >= 0), -1))
 
 
 def identifiers(beams: Tensor, ids_of: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -13,7 +13,7 @@ from torchrank.formulas.gains import POSITIVE, discount_of
 from torchrank.formulas.judgment_bounds import UNEQUAL
 from torchrank.formulas.random_ranking import CutoffTie, hypergeometric
 from torchrank.hardware.devices import widened, widest_float, worth_reading
-from torchrank.layouts.canonical import BLOCK, Need, groups
+from torchrank.layouts.canonical import BLOCK, Need, buckets
 from torchrank.layouts.checks import tensor_of
 from torchrank.metrics.base import RankingMetric, RetrievedMetric
 from torchrank.metrics.binary import BinaryMetric, uncounted
@@ -275,7 +275,7 @@ def _mean_reciprocal(ranking: Ranking, judged: Tensor, slot: Tensor, beside: Ten
         begins = slot.squeeze(-1) == 0
         group = begins.cumsum(0) - 1
         first, beside, rest = first[begins], beside[begins], rest[begins]
-        for members, width in groups(beside.squeeze(-1), OVERHEAD, LONG):
+        for members, width in buckets(beside.squeeze(-1), OVERHEAD, LONG):
             table = _by_recurrence(first[members], beside[members], rest[members], width, ranking.depth)
             # The row of the table for each candidate; -1 if its group is in another table.
             row = torch.full((len(first),), -1, device=first.device)

@@ -27,7 +27,7 @@ from torchrank.hardware.devices import (
 )
 from torchrank.hardware.graphs import eager
 from torchrank.layouts.arrange import arrange, priced
-from torchrank.layouts.canonical import ALL, BLOCK, Layout, Need, groups
+from torchrank.layouts.canonical import ALL, BLOCK, Layout, Need, buckets
 from torchrank.layouts.catalogues import Shard, embedded, progress_bar, streamed
 from torchrank.layouts.checks import Problem, check_tensor, count, integer_ids, judged_items, tensor_of
 from torchrank.layouts.conversions import check_items, grouped, identifiers, repeated
@@ -988,7 +988,7 @@ class Ranking:
         sizes = torch.where(self.valid.any(-1), width - from_end.argmax(-1), 0) if width else self.valid.sum(-1)
         numbers = torch.arange(start, start + self.num_queries, device="cpu") if queries is None else queries
         errors = self.errors
-        for rows, wide in groups(sizes, costs.now.rectangle, costs.now.block):
+        for rows, wide in buckets(sizes, costs.now.rectangle, costs.now.block):
             if wide == width and len(rows) == len(sizes):
                 yield self
                 return
