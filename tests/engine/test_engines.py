@@ -41,9 +41,8 @@ from torchrank.engine.plan import Plan, Strategy, best_pays, chunks, plan
 from torchrank.engine.sorting import list_width
 from torchrank.hardware import costs, devices
 from torchrank.hardware.devices import ascending
-from torchrank.layouts.arrange import arrange
+from torchrank.layouts.arrange import arrange, streamed
 from torchrank.layouts.canonical import DenseLayout, Need
-from torchrank.layouts.catalogues import streamed
 from torchrank.layouts.checks import Problem, no_errors
 
 TRIED = [config for config in FEW if config.name in REPRESENTATIVES]

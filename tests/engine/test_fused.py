@@ -20,7 +20,7 @@ from torchrank.engine.catalogue import _scores
 from torchrank.engine.comparing import count_equal, why_no_kernel
 from torchrank.engine.counts import ScoreCounts, compared_dtype
 from torchrank.engine.plan import fused_precision
-from torchrank.layouts.catalogues import embedded
+from torchrank.layouts.arrange import embedded
 from torchrank.layouts.checks import Problem
 
 pytestmark = pytest.mark.needs("triton")

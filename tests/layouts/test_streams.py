@@ -33,9 +33,8 @@ from torchrank.engine import catalogue as streams
 from torchrank.engine import rank as rank_blocks
 from torchrank.engine.counting import Counting
 from torchrank.hardware import costs
-from torchrank.layouts.arrange import arrange
+from torchrank.layouts.arrange import _chunk, arrange
 from torchrank.layouts.canonical import BLOCK, EmbeddedLayout, rectangles
-from torchrank.layouts.catalogues import _chunk
 
 
 def products(queries, items, chunk):

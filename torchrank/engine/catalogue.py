@@ -17,6 +17,7 @@ from torchrank.engine.plan import Plan, cut, fused_precision
 from torchrank.engine.sorting import sorted_rows
 from torchrank.hardware import costs
 from torchrank.hardware.devices import multiplying, scalar, widest_float
+from torchrank.layouts.arrange import Shard
 from torchrank.layouts.canonical import (
     CatalogueLayout,
     EmbeddedLayout,
@@ -27,7 +28,6 @@ from torchrank.layouts.canonical import (
     StreamedLayout,
     buckets,
 )
-from torchrank.layouts.catalogues import Shard
 from torchrank.layouts.checks import Problem, count
 from torchrank.layouts.conversions import found, listed_ids, removed
 from torchrank.ranking.ranking import Ranking, Tolerance, depth_of

@@ -23,7 +23,7 @@ from torchrank.engine.counts import ScoreCounts, Thresholds, compared_dtype
 from torchrank.engine.sorting import descending
 from torchrank.hardware import costs
 from torchrank.hardware.devices import all_finite, ascending, best, by_numpy, largest, selection
-from torchrank.layouts.catalogues import Shard
+from torchrank.layouts.arrange import Shard
 from torchrank.ranking.ranking import run_bounds
 
 

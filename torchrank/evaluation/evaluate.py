@@ -16,7 +16,7 @@ import torch
 
 from torchrank.collection.collection import check_one_library, keyed, several
 from torchrank.evaluation.evaluation import Evaluation
-from torchrank.layouts.catalogues import progress_bar
+from torchrank.layouts.arrange import progress_bar
 from torchrank.metrics.incomplete_judgments import judged_within
 from torchrank.metrics.subtopics import IntentMetric
 from torchrank.names.arguments import did_you_mean, integer, one_of, warn, with_hints

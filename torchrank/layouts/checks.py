@@ -18,7 +18,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import all_finite, constant, every, scalar
+from torchrank.hardware.devices import all_finite, ascending, constant, scalar
 from torchrank.layouts.canonical import Judged, Pairs
 from torchrank.names.arguments import warn
 
@@ -37,54 +37,39 @@ class Problem(IntEnum):
     UNEQUAL_SCORES = 8
 
 
-#: for messages: the problem in the singular, the problem in the plural, the expected values
+#: for messages: the problem, with the words for one|several where they differ, and the expected values
 MEANING = {
-    Problem.NAN_SCORES: (
-        "query with NaN among the scores or tie breaks of candidates",
-        "queries with NaN among the scores or tie breaks of candidates",
-        "numbers or -inf",
-    ),
+    Problem.NAN_SCORES: ("query|queries with NaN among the scores or tie breaks of candidates", "numbers or -inf"),
     Problem.BAD_GRADES: (
-        "relevance grade, or gain of it, that is NaN or infinite",
-        "relevance grades, or gains of them, that are NaN or infinite",
+        "relevance grade,|grades, or gain|gains of it,|them, that is|are NaN or infinite",
         "finite numbers",
     ),
     Problem.OUT_OF_RANGE: (
-        "label, id or (query, item) index out of range",
-        "labels, ids or (query, item) indices out of range",
+        "label,|labels, id|ids or (query, item) index|indices out of range",
         "0 to Q - 1 for Q queries, and 0 to D - 1 for D items",
     ),
     Problem.DUPLICATE_TARGETS: (
-        "target given more than once for its query",
-        "targets given more than once for their query",
+        "target|targets given more than once for its|their query",
         "each relevant item once (if the target has grades, not ids, pass preds.float() and torch.as_tensor(target), or"
         " target.nonzero(as_tuple=True))",
     ),
     Problem.DUPLICATE_IDS: (
-        "id that occurs more than once in a ranked list",
-        "ids that occur more than once in a ranked list",
+        "id|ids that occurs|occur more than once in a ranked list",
         "each id once: integer preds are read as ids, so pass preds.float() if they are scores; of ids repeats='first'"
         " leaves out later copies, and repeats='hold' counts them as not relevant",
     ),
     Problem.BAD_RANKS: (
-        "rank below 1, beyond num_candidates, NaN or equal to another of its query",
-        "ranks below 1, beyond num_candidates, NaN or equal to another of their query",
+        "rank|ranks below 1, beyond num_candidates, NaN or equal to another of its|their query",
         "1 for the best, infinite for not retrieved, negative for padding, or 0 in ranks [query, entry] (if ranks count"
         " from 0, pass ranks + 1)",
     ),
     Problem.BAD_WEIGHTS: (
-        "query weight that is negative or not finite, or such a cost of a candidate",
-        "query weights that are negative or not finite, or such costs of candidates",
+        "query weight|weights that is|are negative or not finite, or such a| cost|costs of a| candidate|candidates",
         "finite numbers >= 0",
     ),
-    Problem.EMPTY_QUERIES: (
-        "query with nothing to measure",
-        "queries with nothing to measure",
-        "none under empty_target_action='error'",
-    ),
+    Problem.EMPTY_QUERIES: ("query|queries with nothing to measure", "none under empty_target_action='error'"),
     Problem.UNEQUAL_SCORES: (
-        "relevant item whose score was computed twice with different results",
-        "relevant items whose scores were computed twice with different results",
+        "relevant item|items whose score|scores was|were computed twice with different results",
         "the same score (this device computes it in two ways: pass queries.float(), items.float(), no precision, and"
         " chunk_size=2**31)",
     ),
@@ -136,13 +121,14 @@ def explain(
     if found[Problem.DUPLICATE_IDS]:
         found[Problem.DUPLICATE_TARGETS] = 0  # both are integer scores with grades, and one message is enough
     for kind in (kind for kind in Problem if found[kind]):
-        one, several, expected = MEANING[kind]
+        problem, expected = MEANING[kind]
         if kind is Problem.OUT_OF_RANGE and (named := outside(found[kind])):
             clauses.append(named)
             continue
         query = first(kind)
         where = "" if query is None else f", first in query {query}"
-        clauses.append(f"{found[kind]} {one if found[kind] == 1 else several}{where}; expected {expected}")
+        words = (word.split("|")[found[kind] != 1] if "|" in word else word for word in problem.split())
+        clauses.append(f"{found[kind]} {' '.join(filter(None, words))}{where}; expected {expected}")
     return "; ".join(clauses)
 
 
@@ -519,7 +505,7 @@ def _check_ids(joined: Tensor, ids: list[Tensor], sizes: list[int], name: str) -
     # Rows of a matrix are equally long, and three different ids are not all 0 or 1. The ids of one query may be what is
     # left of a cut batch, in which `score` looks for a target that is given twice.
     alike = len(set(sizes)) == 1 and (name == "exclude" or len(ids) > 1)
-    if alike and sizes[0] > 2 and _below(joined, 2):
+    if alike and sizes[0] > 2 and bool(((joined == 0) | (joined == 1)).all()):
         raise ValueError(
             f"Expected {name} to be a list of ids, got 0 and 1 alone, the rows of a matrix; pass"
             f" torch.stack([torch.as_tensor(x) for x in {name}]).nonzero(as_tuple=True)"
@@ -615,40 +601,21 @@ def excluded_pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tu
     if exclude is None:
         return None, no_errors(preds.device)
     query, item = given_pairs(exclude, "exclude", preds, preds.shape[1] if catalogue else None)
+    outside = (query < 0) | (query >= preds.shape[0]) | (item < 0)
+    outside = outside | (item >= preds.shape[1]) if catalogue else outside
+    # Negative ids are padding in a list, but a mistake in a tuple of pairs.
+    errors = count(Problem.OUT_OF_RANGE, outside & (item >= 0) if isinstance(exclude, list) else outside)
     if not catalogue:  # ids may be any numbers
-        outside = (query < 0) | (query >= preds.shape[0]) | (item < 0)
         query, order = query.masked_fill(outside, -1).sort(stable=True)
         pairs = Pairs(query, item.masked_fill(outside, 0)[order])
-        return pairs if preds.shape[0] else None, _out_of_range(exclude, outside, item)
+        return pairs if preds.shape[0] else None, errors
     # Query and item in one integer, so that one sort finds duplicates. No matrix has 2 ** 32 columns.
-    key, errors = query * 2**32 + item, no_errors(preds.device)
-    free = key.is_cpu
-    if not (free and _below(query, preds.shape[0]) and _below(item, preds.shape[1])):
-        outside = (query < 0) | (query >= preds.shape[0]) | (item < 0) | (item >= preds.shape[1])
-        key, errors = key.masked_fill_(outside, -1), _out_of_range(exclude, outside, item)
-    if free:
-        key.numpy().sort()  # in half the time of torch
-    else:
-        key = key.sort().values
+    key = ascending((query * 2**32 + item).masked_fill(outside, -1))
     # The first of equal keys, but never the key -1.
     once = key.diff(prepend=scalar(-1, key.dtype, key.device).expand(1)) > 0
-    if not free:  # removing would wait for the device
-        key = key.masked_fill(~once, -1)
-    elif not every(once):
-        key = key[once]
-    pairs = Pairs(key >> 32, (key if free else key.clamp_min(0)) & (2**32 - 1))
+    key = key[once] if key.is_cpu else key.masked_fill(~once, -1)  # removing would wait for the device
+    pairs = Pairs(key >> 32, key.clamp_min(0) & (2**32 - 1))
     return pairs if preds.shape[0] else None, errors
-
-
-def _below(x: Tensor, stop: int) -> bool:
-    """Whether all integers of a tensor on the CPU are >= 0 and < ``stop``."""
-    # As unsigned numbers, negative ones are above all others.
-    return not x.numel() or int(x.numpy().view(numpy.uint64).max()) < stop
-
-
-def _out_of_range(exclude: object, outside: Tensor, item: Tensor) -> Tensor:
-    """Counters of pairs out of range. Negative ids are padding in a list, but a mistake in a tuple of pairs."""
-    return count(Problem.OUT_OF_RANGE, outside & (item >= 0) if isinstance(exclude, list) else outside)
 
 
 def given_pairs(x: object, name: str, preds: Tensor, limit: int | None = None) -> tuple[Tensor, Tensor]:

@@ -26,9 +26,8 @@ from torchrank.hardware.devices import (
     widest_float,
 )
 from torchrank.hardware.graphs import eager
-from torchrank.layouts.arrange import arrange, priced
+from torchrank.layouts.arrange import Shard, arrange, embedded, priced, progress_bar, streamed
 from torchrank.layouts.canonical import ALL, BLOCK, Layout, Need, buckets
-from torchrank.layouts.catalogues import Shard, embedded, progress_bar, streamed
 from torchrank.layouts.checks import Problem, check_tensor, count, integer_ids, judged_items, tensor_of
 from torchrank.layouts.conversions import check_items, grouped, identifiers, repeated
 from torchrank.layouts.conversions import found as position_of
