@@ -6,15 +6,16 @@ import re
 import numpy as np
 import pytest
 import torch
+from torch import tensor
 from torchmetrics.regression import MeanAbsoluteError
 
 import torchrank as tr
 from tests.support.cases import cases
 
-SCORES = torch.tensor([[0.3, 0.2, 0.1], [0.1, 0.2, 0.3]])
-GRADES = torch.tensor([[1, 0, 0], [0, 0, 1]])
-IDS = torch.tensor([[5, 3, 1], [2, 4, 6]])
-ROWS = torch.tensor([0.1, 0.2])
+SCORES = tensor([[0.3, 0.2, 0.1], [0.1, 0.2, 0.3]])
+GRADES = tensor([[1, 0, 0], [0, 0, 1]])
+IDS = tensor([[5, 3, 1], [2, 4, 6]])
+ROWS = tensor([0.1, 0.2])
 NAN, INF = float("nan"), float("inf")
 
 
@@ -31,36 +32,26 @@ SHAPES = {
     "one query without its dimension": ((SCORES[0], GRADES[0]), {}, ValueError, ["indexes [3]", "[0] * 3"]),
     "grades of another shape": ((SCORES, GRADES[:, :2]), {}, ValueError, ["shape [2, 3]", "[2, 2]"]),
     "grades of another number of queries": ((SCORES, GRADES[:1]), {}, ValueError, ["[2, 3]", "[1, 3]"]),
-    "labels of another number": ((SCORES, torch.tensor([1])), {}, ValueError, ["ids [2]", "shape [1]"]),
-    "labels that are floating": ((SCORES, torch.tensor([1.0, 0.0])), {}, TypeError, ["integer ids", "torch.float32"]),
+    "labels of another number": ((SCORES, tensor([1])), {}, ValueError, ["ids [2]", "shape [1]"]),
+    "labels that are floating": ((SCORES, tensor([1.0, 0.0])), {}, TypeError, ["integer ids", "torch.float32"]),
     "target missing": ((SCORES,), {}, TypeError, ["a list of 2 id tensors", "NoneType"]),
     "target is a dict": ((SCORES, {}), {}, TypeError, ["ids [2]", "dict"]),
     "grades that are complex": ((SCORES, GRADES + 0j), {}, TypeError, ["integer, bool or floating", "complex64"]),
-    "a list of another length": (
-        (SCORES, [torch.tensor([1])] * 3),
-        {},
-        ValueError,
-        ["list of 2", "list of 3", "tuple"],
-    ),
+    "a list of another length": ((SCORES, [tensor([1])] * 3), {}, ValueError, ["list of 2", "list of 3", "tuple"]),
     "pairs that collation made a list": (
-        (SCORES, [torch.tensor([0, 1, 1])] * 3),
+        (SCORES, [tensor([0, 1, 1])] * 3),
         {},
         ValueError,
         ["if they are (query, item) pairs", "list of 3"],
     ),
-    "a tuple of one": ((SCORES, (torch.tensor([0]),)), {}, ValueError, ["(query, item)", "[[1]]"]),
+    "a tuple of one": ((SCORES, (tensor([0]),)), {}, ValueError, ["(query, item)", "[[1]]"]),
     "a tuple of unequal lengths": (
-        (SCORES, (torch.tensor([0]), torch.tensor([0, 1]))),
+        (SCORES, (tensor([0]), tensor([0, 1]))),
         {},
         ValueError,
         ["equally long", "[[1], [2]]"],
     ),
-    "a tuple of floats": (
-        (SCORES, (torch.tensor([0.0]), torch.tensor([0]))),
-        {},
-        TypeError,
-        ["integer ids", "float32"],
-    ),
+    "a tuple of floats": ((SCORES, (tensor([0.0]), tensor([0]))), {}, TypeError, ["integer ids", "float32"]),
     "mask of another shape": (
         (SCORES, GRADES),
         {"mask": GRADES[:, 1:] > 0},
@@ -83,13 +74,13 @@ SHAPES = {
     ),
     "exclude of unequal lengths": (
         (SCORES, GRADES),
-        {"exclude": (torch.tensor([0]), torch.tensor([0, 1]))},
+        {"exclude": (tensor([0]), tensor([0, 1]))},
         ValueError,
         ["equally long", "[[1], [2]]"],
     ),
     "exclude of flat rows": (
-        (ROWS, torch.tensor([0, 1])),
-        {"indexes": torch.tensor([0, 0]), "exclude": (torch.tensor([0]), torch.tensor([0]))},
+        (ROWS, tensor([0, 1])),
+        {"indexes": tensor([0, 0]), "exclude": (tensor([0]), tensor([0]))},
         ValueError,
         ["no exclude for flat rows"],
     ),
@@ -99,44 +90,44 @@ SHAPES = {
     "0 and 1 before scores": ((GRADES, SCORES), {}, TypeError, ["labels", "exchange preds and target"]),
     "grades before scores": ((GRADES * 3, SCORES), {}, TypeError, ["labels", "exchange preds and target"]),
     "a label per query before scores": (
-        (torch.tensor([1, 2]), SCORES),
+        (tensor([1, 2]), SCORES),
         {},
         TypeError,
         ["labels", "exchange preds and target"],
     ),
     "flat labels before scores": (
-        (torch.tensor([1, 0]), ROWS),
-        {"indexes": torch.tensor([0, 0])},
+        (tensor([1, 0]), ROWS),
+        {"indexes": tensor([0, 0])},
         TypeError,
         ["labels", "exchange preds and target"],
     ),
     "ids of 64 bits without a sign": ((IDS.to(torch.uint64), IDS), {}, TypeError, ["int64 can hold", "uint64"]),
     "relevant ids without a sign": (
-        (IDS, torch.tensor([5, 2]).to(torch.uint64)),
+        (IDS, tensor([5, 2]).to(torch.uint64)),
         {},
         TypeError,
         ["int64 can hold", "uint64"],
     ),
     "excluded ids without a sign": (
         (IDS, IDS),
-        {"exclude": [torch.tensor([5]).to(torch.uint64)] * 2},
+        {"exclude": [tensor([5]).to(torch.uint64)] * 2},
         TypeError,
         ["int64 can hold", "uint64"],
     ),
     "pairs to exclude that collation made a list": (
         (SCORES, GRADES),
-        {"exclude": [torch.tensor([0, 1, 1])] * 3},
+        {"exclude": [tensor([0, 1, 1])] * 3},
         ValueError,
         ["exclude to be a list of 2 1-D id tensors", "list of 3", "if they are (query, item) pairs", "tuple(exclude)"],
     ),
     "indexes of another length": (
-        (ROWS, torch.tensor([0, 1])),
-        {"indexes": torch.tensor([0])},
+        (ROWS, tensor([0, 1])),
+        {"indexes": tensor([0])},
         ValueError,
         ["indexes", "[2]", "[1]"],
     ),
     "indexes that are floating": (
-        (ROWS, torch.tensor([0, 1])),
+        (ROWS, tensor([0, 1])),
         {"indexes": ROWS},
         TypeError,
         ["integer indexes", "torch.float32"],
@@ -144,14 +135,14 @@ SHAPES = {
     "indexes beside a grid": ((SCORES, GRADES), {"indexes": GRADES}, ValueError, ["flat preds [row]", "[2, 3]"]),
     "sparse preds": ((SCORES.to_sparse(), GRADES), {}, TypeError, ["dense tensor", "sparse_coo"]),
     "flat rows of ids": (
-        (torch.tensor([1, 2]), torch.tensor([0, 1])),
-        {"indexes": torch.tensor([0, 0])},
+        (tensor([1, 2]), tensor([0, 1])),
+        {"indexes": tensor([0, 0])},
         TypeError,
         ["floating point scores", "torch.int64"],
     ),
     "flat mask that is not bool": (
-        (ROWS, torch.tensor([0, 1])),
-        {"indexes": torch.tensor([0, 0]), "mask": ROWS},
+        (ROWS, tensor([0, 1])),
+        {"indexes": tensor([0, 0]), "mask": ROWS},
         TypeError,
         ["mask to be a bool tensor", "torch.float32"],
     ),
@@ -187,8 +178,8 @@ def test_shapes_and_dtypes_raise_at_once(case, call):
         assert part in str(caught.value), str(caught.value)
 
 
-PAIRS = (torch.tensor([0, 1]), torch.tensor([0, 1]))
-EMBEDDED, ITEMS, LABELS = torch.ones(2, 3), torch.ones(4, 3), torch.tensor([0, 1])
+PAIRS = (tensor([0, 1]), tensor([0, 1]))
+EMBEDDED, ITEMS, LABELS = torch.ones(2, 3), torch.ones(4, 3), tensor([0, 1])
 
 # each with one argument, and how an error calls it
 DOORS = {
@@ -270,102 +261,87 @@ def test_arrays_and_lists_count_as_the_tensors_that_they_hold(door, kind):
 
 # (arguments, keywords, pattern of the message: number and kind; the query that is named)
 VALUES = {
-    "NaN scores, dense": ((torch.tensor([[0, 1, 2.0], [NAN, 1, NAN]]), GRADES), {}, "1 query with NaN", 1),
-    "NaN scores, catalogue": (
-        (torch.tensor([[NAN, 1, 0], [NAN, 1, 2]]), torch.tensor([1, 1])),
-        {},
-        "2 queries with NaN",
-        0,
-    ),
+    "NaN scores, dense": ((tensor([[0, 1, 2.0], [NAN, 1, NAN]]), GRADES), {}, "1 query with NaN", 1),
+    "NaN scores, catalogue": ((tensor([[NAN, 1, 0], [NAN, 1, 2]]), tensor([1, 1])), {}, "2 queries with NaN", 0),
     "NaN scores, flat": (
-        (torch.tensor([NAN, 1.0, NAN]), torch.tensor([1, 0, 1])),
-        {"indexes": torch.tensor([9, 7, 7])},
+        (tensor([NAN, 1.0, NAN]), tensor([1, 0, 1])),
+        {"indexes": tensor([9, 7, 7])},
         "2 queries with NaN",
         7,
     ),
-    "NaN grades": ((SCORES, torch.tensor([[1, 1, 0], [NAN, 1, INF]])), {}, "2 relevance grades", 1),
+    "NaN grades": ((SCORES, tensor([[1, 1, 0], [NAN, 1, INF]])), {}, "2 relevance grades", 1),
     "NaN scores, excluded": (
-        (torch.tensor([[0, 1, 2.0], [NAN, 1, 0]]), GRADES),
-        {"exclude": (torch.tensor([0, 1]), torch.tensor([0, 0]))},
+        (tensor([[0, 1, 2.0], [NAN, 1, 0]]), GRADES),
+        {"exclude": (tensor([0, 1]), tensor([0, 0]))},
         "1 query with NaN",
         1,
     ),
     "NaN tie breaks": (
-        (SCORES, torch.tensor([1, 0])),
-        {"tie_break": torch.tensor([0, NAN, 1])},
+        (SCORES, tensor([1, 0])),
+        {"tie_break": tensor([0, NAN, 1])},
         "2 queries with NaN among the scores or tie breaks",
         0,
     ),
-    "label out of range": ((SCORES, torch.tensor([1, 3])), {}, "1 label, id or (query, item) index out of range", 1),
+    "label out of range": ((SCORES, tensor([1, 3])), {}, "1 label, id or (query, item) index out of range", 1),
     "item out of range": (
-        (SCORES, (torch.tensor([0, 1, 0]), torch.tensor([0, 3, 1]))),
+        (SCORES, (tensor([0, 1, 0]), tensor([0, 3, 1]))),
         {},
         "1 label, id or (query, item) index out of range",
         1,
     ),
     "pair out of range": (
-        (SCORES, (torch.tensor([0, 2, -1]), torch.tensor([0, 0, 0]))),
+        (SCORES, (tensor([0, 2, -1]), tensor([0, 0, 0]))),
         {},
         "2 labels, ids or (query, item) indices out of range",
         None,
     ),
     "excluded pair out of range": (
-        (SCORES, torch.tensor([0, 1])),
-        {"exclude": (torch.tensor([0, 5]), torch.tensor([3, 0]))},  # columns are 0, 1 and 2
+        (SCORES, tensor([0, 1])),
+        {"exclude": (tensor([0, 5]), tensor([3, 0]))},  # columns are 0, 1 and 2
         "2 labels, ids or (query, item) indices out of range",
         0,
     ),
     "excluded pair with a negative item": (
-        (SCORES, torch.tensor([0, 1])),
-        {"exclude": (torch.tensor([0]), torch.tensor([-1]))},
+        (SCORES, tensor([0, 1])),
+        {"exclude": (tensor([0]), tensor([-1]))},
         "1 label, id or (query, item) index out of range",
         0,
     ),
     "excluded pair with a query behind the last": (
-        (SCORES, torch.tensor([0, 1])),
-        {"exclude": (torch.tensor([2]), torch.tensor([0]))},
+        (SCORES, tensor([0, 1])),
+        {"exclude": (tensor([2]), tensor([0]))},
         "1 label, id or (query, item) index out of range",
         None,
     ),
     "excluded pair with a negative query": (
-        (SCORES, torch.tensor([0, 1])),
-        {"exclude": (torch.tensor([-1]), torch.tensor([0]))},
+        (SCORES, tensor([0, 1])),
+        {"exclude": (tensor([-1]), tensor([0]))},
         "1 label, id or (query, item) index out of range",
         None,
     ),
     "excluded id of a list out of range": (
-        (SCORES, torch.tensor([0, 1])),
-        {"exclude": [torch.tensor([0, -1]), torch.tensor([3])]},
+        (SCORES, tensor([0, 1])),
+        {"exclude": [tensor([0, -1]), tensor([3])]},
         "1 label, id or (query, item) index out of range",
         1,
     ),
     "excluded pair of ids with a query behind the last": (
-        (IDS, torch.tensor([5, 4])),
-        {"exclude": (torch.tensor([2]), torch.tensor([5]))},
+        (IDS, tensor([5, 4])),
+        {"exclude": (tensor([2]), tensor([5]))},
         "1 label, id or (query, item) index out of range",
         None,
     ),
     "the same target twice": (
-        (SCORES, [torch.tensor([0]), torch.tensor([1, 1])]),
+        (SCORES, [tensor([0]), tensor([1, 1])]),
         {},
         "1 target given more than once for its query",
         1,
     ),
-    "the same pair twice": (
-        (SCORES, (torch.tensor([1, 0, 1]), torch.tensor([2, 2, 2]))),
-        {},
-        "1 target given more than once",
-        1,
-    ),
-    "the same id twice": (
-        (torch.tensor([[1, 2, 3], [4, 4, 1]]), torch.tensor([4, 1])),
-        {},
-        "1 id that occurs more than once",
-        1,
-    ),
+    "the same pair twice": ((SCORES, (tensor([1, 0, 1]), tensor([2, 2, 2]))), {}, "1 target given more than once", 1),
+    "the same id twice": ((tensor([[1, 2, 3], [4, 4, 1]]), tensor([4, 1])), {}, "1 id that occurs more than once", 1),
     "integer scores, integer grades": ((IDS, GRADES), {}, "2 targets given more than once", 0),
-    "negative weight": ((SCORES, GRADES), {"weights": torch.tensor([1, -1.0])}, "1 query weight that is", 1),
-    "weights that are not finite": ((SCORES, GRADES), {"weights": torch.tensor([NAN, INF])}, "2 query weights", 0),
+    "negative weight": ((SCORES, GRADES), {"weights": tensor([1, -1.0])}, "1 query weight that is", 1),
+    "weights that are not finite": ((SCORES, GRADES), {"weights": tensor([NAN, INF])}, "2 query weights", 0),
 }
 
 
@@ -419,37 +395,37 @@ def test_the_first_of_many_queries_is_named():
         scores[first, 2] = NAN
         scores[first + 300 :: 7, 1] = NAN
         with pytest.raises(ValueError, match=f"first in query {first};"):
-            tr.MRR().score(scores, torch.zeros(1000, dtype=torch.int64), exclude=[torch.tensor([3])] * 1000)
+            tr.MRR().score(scores, torch.zeros(1000, dtype=torch.int64), exclude=[tensor([3])] * 1000)
     lists = torch.arange(6).repeat(100, 1)
     lists[40:, 3] = 0
     with pytest.raises(ValueError, match=r"60 ids that occur more than once .*, first in query 40;"):
-        tr.Novelty(interactions=torch.ones(6), num_users=8).score(lists, exclude=[torch.tensor([5])] * 100)
+        tr.Novelty(interactions=torch.ones(6), num_users=8).score(lists, exclude=[tensor([5])] * 100)
 
 
-NAN_BREAKS = torch.tensor([[math.nan, math.nan], [1.0, 2.0], [3.0, math.nan]])
+NAN_BREAKS = tensor([[math.nan, math.nan], [1.0, 2.0], [3.0, math.nan]])
 
 
 def test_queries_with_nan_among_their_tie_breaks_are_counted_once_each():
-    scores, target = torch.tensor([[0.5, 0.4]] * 3), torch.tensor([[1, 0]] * 3)
+    scores, target = tensor([[0.5, 0.4]] * 3), tensor([[1, 0]] * 3)
     flat = {"indexes": torch.arange(3).repeat_interleave(2).to(torch.uint16)}  # which torch 2.6 cannot index
     with pytest.raises(ValueError, match="mrr: 2 queries with NaN among the scores or tie breaks"):
         tr.MRR().score(scores, target, tie_break=NAN_BREAKS)
     with pytest.raises(ValueError, match="mrr: 2 queries with NaN among the scores or tie breaks"):
         tr.MRR().score(scores.flatten(), target.flatten(), tie_break=NAN_BREAKS.flatten(), **flat)
-    mask = torch.tensor([[True, True], [True, True], [True, False]])
+    mask = tensor([[True, True], [True, True], [True, False]])
     with pytest.raises(ValueError, match="mrr: 1 query with NaN among the scores or tie breaks"):
         tr.MRR().score(scores.flatten(), target.flatten(), tie_break=NAN_BREAKS.flatten(), mask=mask.flatten(), **flat)
 
 
 def test_blocks_that_are_a_number_are_an_error():
     with pytest.raises(TypeError, match="Expected blocks to be an iterable of score blocks or a function, got int"):
-        tr.Ranking.from_score_blocks(3, torch.tensor([0]))
+        tr.Ranking.from_score_blocks(3, tensor([0]))
 
 
 def test_a_label_outside_of_the_catalogue_has_no_item_if_nothing_is_checked():
-    scores = torch.tensor([[0.9, 0.1], [0.1, 0.9]])
-    assert tr.MRR(validate_args=False).score(scores, torch.tensor([9, 1])).tolist() == [0, 1]
-    assert tr.MRR().score(torch.tensor([[0, 1], [1, 0]]), torch.empty(2, 0).long()).tolist() == [0, 0]
+    scores = tensor([[0.9, 0.1], [0.1, 0.9]])
+    assert tr.MRR(validate_args=False).score(scores, tensor([9, 1])).tolist() == [0, 1]
+    assert tr.MRR().score(tensor([[0, 1], [1, 0]]), torch.empty(2, 0).long()).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -468,11 +444,11 @@ def test_a_label_outside_of_the_catalogue_has_no_item_if_nothing_is_checked():
 )
 def test_a_matrix_of_excluded_pairs_may_be_marks_pairs_or_ids(exclude, ways):
     with pytest.raises(ValueError, match=re.escape(f"; pass {ways}")):
-        tr.MRR().score(torch.rand(2, 4), torch.tensor([0, 1]), exclude=torch.tensor(exclude))
+        tr.MRR().score(torch.rand(2, 4), tensor([0, 1]), exclude=tensor(exclude))
 
 
 def test_a_grade_of_a_pair_that_is_nan_is_counted_and_that_of_a_pair_outside_is_not():
-    scores, pairs = torch.rand(2, 3), (torch.tensor([0, 1, 5]), torch.tensor([0, 1, 0]))
+    scores, pairs = torch.rand(2, 3), (tensor([0, 1, 5]), tensor([0, 1, 0]))
     with pytest.raises(ValueError, match=r"2 relevance grades.*; item 0 of query 5 is out of range: preds has 2 que"):
         tr.NDCG().score(scores, (*pairs, torch.full((3,), math.nan)))
 
@@ -487,7 +463,7 @@ def test_a_mask_of_rows_has_no_other_shape():
 def test_a_number_among_lists_is_no_list_of_numbers():
     for exclude, way_out in (([1, 2], r"pass \[\[x\] for x in exclude\]"), ([[1], 2], "")):
         with pytest.raises((ValueError, TypeError), match=way_out or "1-D id tensors") as caught:
-            tr.MRR().score(torch.rand(2, 3), torch.tensor([0, 1]), exclude=exclude)
+            tr.MRR().score(torch.rand(2, 3), tensor([0, 1]), exclude=exclude)
         assert ("[[x] for x in exclude]" in str(caught.value)) == bool(way_out)
 
 
@@ -499,9 +475,9 @@ def test_sets_among_lists_are_advised_to_become_lists():
 
 def test_each_hint_stands_beside_its_own_case():
     with pytest.raises(ValueError, match=r"ids that occur .*pass preds\.float\(\)"):
-        tr.MRR().score(torch.tensor([[2, 2, 2, 1]]), torch.tensor([1]))
+        tr.MRR().score(tensor([[2, 2, 2, 1]]), tensor([1]))
     with pytest.raises(ValueError, match="given more than once") as caught:
-        tr.MRR().score(SCORES, (torch.tensor([0, 0]), torch.tensor([1, 1])))
+        tr.MRR().score(SCORES, (tensor([0, 0]), tensor([1, 1])))
     assert "integer preds" not in str(caught.value)
 
 
@@ -515,7 +491,7 @@ def test_without_validation_bad_values_are_not_counted(case):
 
 def test_a_gain_that_overflows_is_counted():
     metric = tr.NDCG(gain="exponential")
-    metric.update(SCORES, torch.tensor([[1, 0, 2000], [1023, 1023, 1023]]))
+    metric.update(SCORES, tensor([[1, 0, 2000], [1023, 1023, 1023]]))
     with pytest.raises(ValueError, match="2 relevance grades, or gains"):
         metric.compute()
 
@@ -523,7 +499,7 @@ def test_a_gain_that_overflows_is_counted():
 def test_bad_values_add_up_over_batches_and_kinds():
     metric = tr.MRR()
     for _ in range(3):
-        metric.update(SCORES, torch.tensor([7, 7]), weights=torch.tensor([-1.0, 1]))
+        metric.update(SCORES, tensor([7, 7]), weights=tensor([-1.0, 1]))
     with pytest.raises(ValueError, match=r"6 .*indices out of range.*; 3 query weights"):
         metric.compute()
 
@@ -597,43 +573,37 @@ def test_wrong_arguments_of_constructors_name_the_expected(case):
 
 
 RANKINGS = {
-    "equal ranks in a list": (
-        lambda: tr.Ranking.from_ranks(torch.tensor([[3, 3, 1]]), 10),
-        ["1 rank ", "equal to another"],
-    ),
-    "ranks below one": (lambda: tr.Ranking.from_ranks(torch.tensor([0.5, 2.0])), ["1 rank below 1"]),
-    "ranks beyond the list": (
-        lambda: tr.Ranking.from_ranks(torch.tensor([4, 2]), 3),
-        ["1 rank ", "beyond num_candidates"],
-    ),
+    "equal ranks in a list": (lambda: tr.Ranking.from_ranks(tensor([[3, 3, 1]]), 10), ["1 rank ", "equal to another"]),
+    "ranks below one": (lambda: tr.Ranking.from_ranks(tensor([0.5, 2.0])), ["1 rank below 1"]),
+    "ranks beyond the list": (lambda: tr.Ranking.from_ranks(tensor([4, 2]), 3), ["1 rank ", "beyond num_candidates"]),
     "ranks of three dimensions": (lambda: tr.Ranking.from_ranks(torch.ones(1, 1, 1)), ["[query, entry]", "[1, 1, 1]"]),
-    "scores as ids": (lambda: tr.Ranking.from_ids(SCORES, torch.tensor([1, 2])), ["ids to be integer", "float32"]),
+    "scores as ids": (lambda: tr.Ranking.from_ids(SCORES, tensor([1, 2])), ["ids to be integer", "float32"]),
     "a label per candidate": (lambda: tr.Ranking.from_label(SCORES, GRADES), ["label of shape [2]", "[2, 3]"]),
     "negatives of other queries": (
         lambda: tr.Ranking.from_negatives(ROWS, SCORES[:1]),
         ["the same number of queries", "[1, 3]"],
     ),
     "embeddings of two dimensions": (
-        lambda: tr.Ranking.from_embeddings(torch.ones(2, 3), torch.ones(4, 2), torch.tensor([0, 1])),
+        lambda: tr.Ranking.from_embeddings(torch.ones(2, 3), torch.ones(4, 2), tensor([0, 1])),
         ["one dimension", "[2, 3] and [4, 2]"],
     ),
     "embeddings of two dtypes": (
-        lambda: tr.Ranking.from_embeddings(torch.ones(2, 3), torch.ones(4, 3).double(), torch.tensor([0, 1])),
+        lambda: tr.Ranking.from_embeddings(torch.ones(2, 3), torch.ones(4, 3).double(), tensor([0, 1])),
         ["one dtype", "torch.float64"],
     ),
     "similarity": (
-        lambda: tr.Ranking.from_embeddings(torch.ones(2, 3), torch.ones(4, 3), torch.tensor([0, 1]), similarity="l2"),
+        lambda: tr.Ranking.from_embeddings(torch.ones(2, 3), torch.ones(4, 3), tensor([0, 1]), similarity="l2"),
         ["'cosine'", "'l2'"],
     ),
     "item outside the catalogue": (
-        lambda: tr.Ranking.from_embeddings(torch.ones(2, 3), torch.ones(4, 3), torch.tensor([0, 4])),
+        lambda: tr.Ranking.from_embeddings(torch.ones(2, 3), torch.ones(4, 3), tensor([0, 4])),
         ["1 label, id or (query, item) index out of range"],
     ),
 }
 
 
 def test_integer_scores_get_one_message_that_begins_with_the_way_out_and_not_two():
-    scores, grades = torch.tensor([[3, 1, 3, 0], [2, 2, 1, 0]]), torch.tensor([[1, 0, 0, 1], [0, 1, 0, 0]])
+    scores, grades = tensor([[3, 1, 3, 0], [2, 2, 1, 0]]), tensor([[1, 0, 0, 1], [0, 1, 0, 0]])
     with pytest.raises(ValueError, match=r"integer preds are read as ids, so pass preds.float\(\)") as caught:
         tr.NDCG(2).score(scores, grades)
     assert "target" not in str(caught.value)
@@ -672,7 +642,7 @@ def test_an_integer_of_numpy_is_taken_for_pythons(case, kind):
 
 
 def test_functions_take_integers_of_numpy():
-    queries, items, label = torch.rand(2, 3), torch.rand(9, 3), torch.tensor([0, 4])
+    queries, items, label = torch.rand(2, 3), torch.rand(9, 3), tensor([0, 4])
     three = np.int64(3)
     ranking = tr.Ranking.from_embeddings(queries, items, label, top_k=three, chunk_size=three)
     assert ranking.reach == 3
@@ -688,9 +658,9 @@ def test_other_than_positive_integers_are_refused(wrong):
     with pytest.raises(ValueError, match="top_k to be an integer >= 1"):
         tr.NDCG(top_k=wrong)
     with pytest.raises(ValueError, match="top_k to be an integer >= 1"):
-        tr.Ranking.from_embeddings(torch.rand(2, 3), torch.rand(9, 3), torch.tensor([0, 4]), top_k=wrong)
+        tr.Ranking.from_embeddings(torch.rand(2, 3), torch.rand(9, 3), tensor([0, 4]), top_k=wrong)
     with pytest.raises(ValueError, match="chunk_size to be an integer >= 1 or None, got"):
-        tr.Ranking.from_embeddings(torch.rand(2, 3), torch.rand(9, 3), torch.tensor([0, 4]), chunk_size=wrong)
+        tr.Ranking.from_embeddings(torch.rand(2, 3), torch.rand(9, 3), tensor([0, 4]), chunk_size=wrong)
 
 
 def test_a_foreign_metric_cannot_take_a_ranking():
@@ -701,8 +671,8 @@ def test_a_foreign_metric_cannot_take_a_ranking():
 
 @pytest.mark.parametrize(("queries", "items"), [(2, 4), (4, 2), (3, 3)])
 def test_labels_and_pairs_outside_the_catalogue_are_counted(queries, items):
-    query = torch.tensor([0, 0, queries - 1, queries, -1, 0, 0])
-    item = torch.tensor([0, items - 1, 0, 0, 0, items, -1])
+    query = tensor([0, 0, queries - 1, queries, -1, 0, 0])
+    item = tensor([0, items - 1, 0, 0, 0, items, -1])
     label = torch.arange(queries).clamp_max(items - 1)
     embeddings = torch.rand(queries, 3), torch.rand(items, 3)
     for wrong, number in ((0, 4), (1, 5)):
@@ -722,11 +692,11 @@ def test_labels_and_pairs_outside_the_catalogue_are_counted(queries, items):
 @pytest.mark.parametrize("groups", [torch.zeros((1, 3), dtype=torch.int64), torch.zeros(0, dtype=torch.int64)])
 def test_groups_of_blocks_are_one_row(groups):
     with pytest.raises(ValueError, match=r"Expected groups of shape \[item\], the group of each item of all blocks"):
-        tr.Ranking.from_score_blocks([torch.rand(2, 3)], torch.tensor([0, 1]), groups=groups)
+        tr.Ranking.from_score_blocks([torch.rand(2, 3)], tensor([0, 1]), groups=groups)
 
 
 def test_integer_scores_beside_float_grades_are_told_from_labels_beside_scores():
-    ranks, grades = torch.tensor([[3, 2, 1, 0]]), torch.tensor([[1.0, 0, 0, 1]])
+    ranks, grades = tensor([[3, 2, 1, 0]]), tensor([[1.0, 0, 0, 1]])
     with pytest.raises(TypeError, match=r"Expected target with integer preds .* pass preds\.float\(\)"):
         tr.NDCG().score(ranks, grades)
     for labels, scores in ((ranks % 2, grades), (ranks, grades / 2)):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from torch import tensor
 
 import torchrank as tr
 from tests.support import layout_cases
@@ -70,12 +71,12 @@ def some_candidates(seed, shared=False, grades=(-1, 0, 0, 1, 2)):
 
 
 def column(rows, name, dtype=None):
-    return torch.tensor([[getattr(one, name) for one in row] for row in rows], dtype=dtype)
+    return tensor([[getattr(one, name) for one in row] for row in rows], dtype=dtype)
 
 
 def pairs_of(rows, wanted):
     found = [(query, item) for query, row in enumerate(rows) for item, one in enumerate(row) if wanted(one)]
-    return tuple(torch.tensor(found).reshape(-1, 2).T)
+    return tuple(tensor(found).reshape(-1, 2).T)
 
 
 def plain(rows, *names):
@@ -115,7 +116,7 @@ def test_a_dense_list_is_one_of_groups(given, kind, shared):
 
 @pytest.mark.parametrize("groups", [[[4, 4, 4], [1, 2, 1]], [0, 5, 5]])
 def test_there_are_as_many_entries_as_groups(groups):
-    ranking = tr.Ranking.from_scores(torch.rand(2, 3), torch.ones(2, 3), groups=torch.tensor(groups))
+    ranking = tr.Ranking.from_scores(torch.rand(2, 3), torch.ones(2, 3), groups=tensor(groups))
     rows = groups if isinstance(groups[0], list) else [groups] * 2
     assert ranking.valid.sum(-1).tolist() == [len(set(row)) for row in rows]
 
@@ -143,7 +144,7 @@ def test_judged_items_are_the_groups_of_a_catalogue(form, shared, kind):
         "pairs": (query, item),
         "triples": (query, item, torch.ones(len(item))),
         "all graded": (*pairs_of(rows, lambda one: True), column(rows, "grade").flatten()),
-        "lists": [torch.tensor(one, dtype=torch.int64) for one in items],
+        "lists": [tensor(one, dtype=torch.int64) for one in items],
         "label": torch.full((QUERIES,), 4),
     }[form]
     groups, exclude = column(rows, "group"), pairs_of(rows, lambda one: one.excluded)
@@ -182,7 +183,7 @@ def test_blocks_of_scores_are_ranked_by_groups_that_lie_in_several_blocks(form):
     rows = plain(some_candidates(form, shared=True, grades=(0, 0, 0, 1)), "tie_break", "real")
     if form == "label":
         rows = [[one._replace(grade=int(number == 4)) for number, one in enumerate(row)] for row in rows]
-    items = [torch.tensor([item for item, one in enumerate(row) if one.grade > 0], dtype=int) for row in rows]
+    items = [tensor([item for item, one in enumerate(row) if one.grade > 0], dtype=int) for row in rows]
     target = torch.full((QUERIES,), 4) if form == "label" else items
     groups, exclude = column(rows, "group")[0], pairs_of(rows, lambda one: one.excluded)
     queries, scores = [query_of(row) for row in rows], column(rows, "score")
@@ -197,22 +198,22 @@ def test_blocks_of_scores_are_ranked_by_groups_that_lie_in_several_blocks(form):
     for wrong in (groups[:-1], groups.repeat(2), groups[:1]):
         with pytest.raises(ValueError, match="of all items of the blocks"):
             tr.Ranking.from_score_blocks(scores.split(2, 1), target, groups=wrong)
-    for outside in ({"relevant": torch.full((QUERIES,), 7)}, {"exclude": (torch.tensor([0]), torch.tensor([7]))}):
+    for outside in ({"relevant": torch.full((QUERIES,), 7)}, {"exclude": (tensor([0]), tensor([7]))}):
         arguments = {"relevant": target, "groups": groups} | outside
         with pytest.raises(ValueError, match="out of range"):
             tr.MRR().score(tr.Ranking.from_score_blocks(scores.split(2, 1), **arguments))
 
 
 def test_negatives_of_one_group_with_a_positive_are_no_candidates():
-    pos, neg = torch.tensor([0.5, 0.5]), torch.tensor([[0.9, 0.1, 0.7], [0.9, 0.8, 0.7]])
+    pos, neg = tensor([0.5, 0.5]), tensor([[0.9, 0.1, 0.7], [0.9, 0.8, 0.7]])
     ranking = tr.Ranking.from_negatives(pos, neg, groups=[[0, 0, 1, 2], [0, 1, 1, 2]])
     assert ranking.first.flatten().tolist() == [1, 3]
     assert ranking.num_candidates.tolist() == [3, 3]
 
 
 def test_the_largest_grade_of_several_judged_items_is_that_of_their_group():
-    scores, groups = torch.tensor([[3.0, 2.0, 1.0, 0.0]]), torch.tensor([5, 6, 5, 6])
-    target = (torch.tensor([0, 0, 0]), torch.tensor([2, 0, 3]), torch.tensor([3, 1, 2]))
+    scores, groups = tensor([[3.0, 2.0, 1.0, 0.0]]), tensor([5, 6, 5, 6])
+    target = (tensor([0, 0, 0]), tensor([2, 0, 3]), tensor([3, 1, 2]))
     ranking = tr.Ranking.from_scores(scores, target, groups=groups)
     assert ranking.grade[ranking.valid].tolist() == [3, 2]
     assert ranking.first[ranking.valid].tolist() == [1, 2]
@@ -220,26 +221,26 @@ def test_the_largest_grade_of_several_judged_items_is_that_of_their_group():
 
 
 def test_an_irrelevant_judged_item_keeps_no_candidate_of_another_query():
-    scores = torch.tensor([[0.9, 0.8, 0.7], [0.9, 0.8, 0.7]])
-    target = torch.tensor([0, 1, 1]), torch.tensor([2, 0, 1]), torch.tensor([1, 0, 1])
-    exclude = torch.tensor([0]), torch.tensor([0])
+    scores = tensor([[0.9, 0.8, 0.7], [0.9, 0.8, 0.7]])
+    target = tensor([0, 1, 1]), tensor([2, 0, 1]), tensor([1, 0, 1])
+    exclude = tensor([0]), tensor([0])
     ranking = tr.Ranking.from_scores(scores, target, exclude=exclude, groups=torch.arange(3))
     assert ranking.num_candidates.tolist() == [2, 3]
 
 
 def test_a_label_of_ignored_queries_stays_one():
-    scores, label = torch.rand(3, 4), torch.tensor([-100, 1, -1])
+    scores, label = torch.rand(3, 4), tensor([-100, 1, -1])
     values = tr.MRR().score(scores, label, groups=[0, 0, 1, 1])
     assert values.isnan().tolist() == [True, False, False]
-    ids = torch.tensor([[0, 1], [2, 1], [0, 3]])
+    ids = tensor([[0, 1], [2, 1], [0, 3]])
     assert tr.MRR().score(ids, label, groups=[0, 0, 1, 1]).isnan().tolist() == [True, False, False]
 
 
 def test_subtopics_of_a_group_have_the_largest_grade_each():
-    grades = torch.tensor([[[1, 0], [0, 1], [0, 1], [0, 0]]])
-    scores, groups = torch.tensor([[4.0, 3.0, 2.0, 1.0]]), torch.tensor([0, 0, 1, 2])
+    grades = tensor([[[1, 0], [0, 1], [0, 1], [0, 0]]])
+    scores, groups = tensor([[4.0, 3.0, 2.0, 1.0]]), tensor([0, 0, 1, 2])
     got = tr.AlphaNDCG().score(scores, grades, groups=groups)
-    want = tr.AlphaNDCG().score(scores[:, [0, 2, 3]], torch.tensor([[[1, 1], [0, 1], [0, 0]]]))
+    want = tr.AlphaNDCG().score(scores[:, [0, 2, 3]], tensor([[[1, 1], [0, 1], [0, 0]]]))
     assert got.tolist() == want.tolist()
 
 
@@ -262,7 +263,7 @@ def test_large_matrices_are_reduced_in_chunks(monkeypatch):
     for shared in (False, True):
         test_a_dense_list_is_one_of_groups("mask exclude", torch.Tensor, shared)
         test_judged_items_are_the_groups_of_a_catalogue("triples", shared, torch.Tensor)
-    target = torch.tensor([[0, 0]] * CANDIDATES + [[0, -1]])  # only the last chunk has a partly judged group
+    target = tensor([[0, 0]] * CANDIDATES + [[0, -1]])  # only the last chunk has a partly judged group
     values = tr.MRR(unjudged="upper").score(torch.rand(target.shape), target, groups=[3, 3])
     assert values.tolist() == [0.0] * CANDIDATES + [1.0]
 
@@ -280,20 +281,20 @@ def test_bounds_of_groups_are_the_same_where_values_are_not_read():
 
 def test_the_first_query_with_a_bad_value_is_named():
     scores, groups = torch.rand(4, 6), torch.arange(6) // 2
-    label = torch.tensor([1, 2, 9, 1])
+    label = tensor([1, 2, 9, 1])
     for of_all in (True, False):
         given = groups if of_all else groups.expand(4, 6)
         with pytest.raises(ValueError, match="label 9 of query 2 is out of range: preds has 6 columns, 0 to 5"):
             tr.MRR().score(scores, label, groups=given)
-    lists = torch.tensor([[0, 1], [2, 3], [4, 5], [1, 6]])  # as many as there are ids with a group
+    lists = tensor([[0, 1], [2, 3], [4, 5], [1, 6]])  # as many as there are ids with a group
     with pytest.raises(ValueError, match="id 6 of query 3 is out of range: groups has 6 ids, 0 to 5"):
-        tr.MRR().score(lists, torch.tensor([0, 2, 4, 1]), groups=groups)
+        tr.MRR().score(lists, tensor([0, 2, 4, 1]), groups=groups)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_scores_keep_their_precision(dtype):
-    scores = torch.tensor([[1.0, 1.0 + torch.finfo(dtype).eps, 0.0]], dtype=dtype)
-    assert tr.MRR().score(scores, torch.tensor([0]), groups=[0, 1, 2]).tolist() == [0.5]
+    scores = tensor([[1.0, 1.0 + torch.finfo(dtype).eps, 0.0]], dtype=dtype)
+    assert tr.MRR().score(scores, tensor([0]), groups=[0, 1, 2]).tolist() == [0.5]
 
 
 def test_batches_without_queries_or_candidates_are_empty():
@@ -352,7 +353,7 @@ def some_ids(seed, repeated=False):
 
 def triples(relevant):
     found = [(query, item, grade) for query, grades in enumerate(relevant) for item, grade in grades.items()]
-    return tuple(torch.tensor(found).reshape(-1, 3).T)
+    return tuple(tensor(found).reshape(-1, 3).T)
 
 
 @pytest.mark.parametrize("repeated", [False, True])
@@ -364,7 +365,7 @@ def test_a_list_of_ids_is_one_of_groups(options, repeated):
         gone = set(rng.sample(range(12), 3)) if options == "exclude" else set()
         shown = [options != "mask" or rng.random() < 0.7 for _ in ids]
         mask.append(shown)
-        excluded.append(torch.tensor([*gone]))
+        excluded.append(tensor([*gone]))
         order = [i for i, there in zip(ids, shown) if there and not (i in gone and i not in grades)]
         listed = [Candidate(-float(place), grades.get(i, 0), groups[i] if groups[i] >= 0 else 100 + i)
                   for place, i in enumerate(order)]  # fmt: skip
@@ -373,16 +374,16 @@ def test_a_list_of_ids_is_one_of_groups(options, repeated):
     given = {"mask": {"mask": mask}, "exclude": {"exclude": excluded}}.get(options, {})
     if repeated:
         given["repeats"] = "first"
-    assert_values(GRADED[:3], queries, torch.tensor(lists), triples(relevant), groups=groups, **given)
+    assert_values(GRADED[:3], queries, tensor(lists), triples(relevant), groups=groups, **given)
 
 
 def test_padded_targets_of_ids_are_groups_once_each():
     lists, relevant, groups = some_ids(2)
-    padded = torch.tensor([[*grades, *[-1] * (4 - len(grades))] for grades in relevant])
+    padded = tensor([[*grades, *[-1] * (4 - len(grades))] for grades in relevant])
     for one in BINARY:
         metric, (query, item, _) = layout_cases.scoring(one), triples(relevant)
-        want = metric.score(torch.tensor(lists), (query, item), groups=groups)
-        assert metric.score(torch.tensor(lists), padded, groups=groups).equal(want)
+        want = metric.score(tensor(lists), (query, item), groups=groups)
+        assert metric.score(tensor(lists), padded, groups=groups).equal(want)
 
 
 @pytest.mark.parametrize("repeats", ["first", "hold"])
@@ -399,7 +400,7 @@ def test_later_copies_go_or_hold_their_place(repeats):
             seen.add(item)
         listed = tuple((-float(place), grade) for place, grade in enumerate(order))
         queries.append(Query(listed, tuple(grade for item, grade in grades.items() if item not in seen)))
-    ids = torch.tensor(lists)
+    ids = tensor(lists)
     assert_values(GRADED[:3], queries, ids, triples(relevant), repeats=repeats)
     ranking = tr.Ranking.from_ids(ids, triples(relevant), repeats=repeats)
     assert_values(GRADED[:3], queries, ranking)
@@ -408,12 +409,12 @@ def test_later_copies_go_or_hold_their_place(repeats):
     want = sum(len(set(one)) / len(one) for one in lists) / QUERIES
     assert suite.compute()["unrepeated"].item() == pytest.approx(want)  # of the lists as they are
     gini = tr.Gini(num_items=12)
-    gini.update(torch.tensor([[*dict.fromkeys(one), *[-1] * 6][:6] for one in lists]))
+    gini.update(tensor([[*dict.fromkeys(one), *[-1] * 6][:6] for one in lists]))
     assert suite.compute()["gini"].item() == pytest.approx(gini.compute().item())
 
 
 def test_the_error_of_a_repeated_id_names_the_argument_that_takes_it():
-    ids, relevant = torch.tensor([[1, 1, 2]]), torch.tensor([2])
+    ids, relevant = tensor([[1, 1, 2]]), tensor([2])
     with pytest.raises(ValueError, match=r"repeats='first' .* repeats='hold'"):
         tr.MRR().score(ids, relevant)
     assert tr.MRR().score(ids, relevant, repeats="first").tolist() == [0.5]
@@ -421,14 +422,14 @@ def test_the_error_of_a_repeated_id_names_the_argument_that_takes_it():
 
 
 def test_repeated_ids_of_groups_are_an_error_unless_they_may_be():
-    ids, relevant = torch.tensor([[1, 1, 2]]), torch.tensor([2])
+    ids, relevant = tensor([[1, 1, 2]]), tensor([2])
     with pytest.raises(ValueError, match="occurs more than once"):
         tr.MRR().score(ids, relevant, groups=[0, 1, 2])
     with pytest.raises(ValueError, match="out of range"):
-        tr.MRR().score(torch.tensor([[1, 3]]), relevant, groups=[0, 1, 2])
+        tr.MRR().score(tensor([[1, 3]]), relevant, groups=[0, 1, 2])
 
 
-SCORES, GRADES, IDS = torch.rand(2, 3), torch.ones(2, 3), torch.tensor([[0, 1], [1, 2]])
+SCORES, GRADES, IDS = torch.rand(2, 3), torch.ones(2, 3), tensor([[0, 1], [1, 2]])
 
 
 @pytest.mark.parametrize(
@@ -462,11 +463,7 @@ SCORES, GRADES, IDS = torch.rand(2, 3), torch.ones(2, 3), torch.tensor([[0, 1], 
             r"ids_of \[item\], or both with one more dimension.* \[2, 1, 1\]",
             lambda: tr.Ranking.from_generated(IDS[:, :, None, None], IDS[:, 0], torch.zeros(2, 1, 1).long()),
         ),
-        (
-            ValueError,
-            "got groups",
-            lambda: tr.NDCG().score(tr.Ranking.from_scores(SCORES, GRADES), groups=[0, 1, 2]),
-        ),
+        (ValueError, "got groups", lambda: tr.NDCG().score(tr.Ranking.from_scores(SCORES, GRADES), groups=[0, 1, 2])),
         (
             ValueError,
             "no groups for unrepeated",
@@ -480,8 +477,8 @@ def test_wrong_groups_and_repeats_raise(error, message, call):
 
 
 def test_generated_identifiers_of_one_code_and_of_several_are_ranked_alike():
-    beams, target = torch.tensor([[8, 5, 7], [7, 8, 5]]), torch.tensor([2, 0])  # no item has the identifier 8
-    for x, ids_of in ((beams, torch.tensor([5, 6, 7])), (beams[..., None], torch.tensor([[5], [6], [7]]))):
+    beams, target = tensor([[8, 5, 7], [7, 8, 5]]), tensor([2, 0])  # no item has the identifier 8
+    for x, ids_of in ((beams, tensor([5, 6, 7])), (beams[..., None], tensor([[5], [6], [7]]))):
         assert tr.MRR().score(tr.Ranking.from_generated(x, target, ids_of)).tolist() == pytest.approx([1 / 3, 1 / 3])
 
 
@@ -509,9 +506,9 @@ def extremes(configs, scores, grades, groups, mask):
         worth = max(1, dict(one.parameters).get("relevance_level", 1))
         # What a mask hides has one judgment.
         ways = [judged_in_all_ways(row, worth) for row in grades.where(mask, 0).tolist()]
-        rows = torch.tensor(list(map(len, ways)))
+        rows = tensor(list(map(len, ways)))
         ranked, grouped, real = (x.repeat_interleave(rows, 0) for x in (scores, groups, mask))
-        judged = torch.tensor(list(itertools.chain(*ways)), dtype=torch.float64)
+        judged = tensor(list(itertools.chain(*ways)), dtype=torch.float64)
         values = layout_cases.scoring(one).score(ranked, judged, groups=grouped, mask=real)
         # An empty query has NaN under "skip", and bounds are those of the other judgments.
         found.append([[extreme(x.nan_to_num(nan=none)).item() for x in values.split(rows.tolist())]
@@ -532,7 +529,7 @@ def candidates_of_groups(seed, grades, size=(12, 5)):
     draw = torch.Generator().manual_seed(seed)
     scores = torch.randint(0, 4, size, generator=draw).double()
     scores[torch.rand(size, generator=draw) < 0.15] = -math.inf
-    return scores, torch.tensor(grades)[torch.randint(0, len(grades), size, generator=draw)], draw
+    return scores, tensor(grades)[torch.randint(0, len(grades), size, generator=draw)], draw
 
 
 def test_bounds_of_groups_are_the_extremes_of_all_judgments_of_their_candidates():
@@ -543,9 +540,9 @@ def test_bounds_of_groups_are_the_extremes_of_all_judgments_of_their_candidates(
 
 def test_bounds_of_groups_with_different_grades_below_1_are_the_extremes_of_all_judgments():
     draw = torch.Generator().manual_seed(1)
-    known = torch.tensor([-1.0, 0.0, 0.1, 0.5, 0.9])[torch.randint(0, 5, (20, 4), generator=draw)]
+    known = tensor([-1.0, 0.0, 0.1, 0.5, 0.9])[torch.randint(0, 5, (20, 4), generator=draw)]
     target = torch.stack([known, torch.full_like(known, -1.0)], -1).flatten(1)
-    scores, groups = torch.rand(20, 8, generator=draw), torch.tensor([0, 1, 2, 2, 3, 3, 4, 4]).expand(20, -1)
+    scores, groups = torch.rand(20, 8, generator=draw), tensor([0, 1, 2, 2, 3, 3, 4, 4]).expand(20, -1)
     target[:, 1] = 1  # alone, as is the first candidate
     assert_bounds(GRADED_BOUNDED, (scores, target, groups, target == target), scores, target, groups=groups)
 
@@ -588,9 +585,9 @@ def test_bounds_of_groups_in_every_layout_of_scores():
 
 def test_bounds_of_groups_of_ids_and_of_parents():
     draw = torch.Generator().manual_seed(3)
-    groups = torch.tensor([0, 0, 0, 1, 1, -1, 2, 2])
+    groups = tensor([0, 0, 0, 1, 1, -1, 2, 2])
     ids = torch.stack([torch.randperm(8, generator=draw)[:4] for _ in range(12)])
-    grades = torch.tensor([-2, -1, 0, 0, 1])[torch.randint(0, 5, (12, 8), generator=draw)]
+    grades = tensor([-2, -1, 0, 0, 1])[torch.randint(0, 5, (12, 8), generator=draw)]
     query, item = (grades > -2).nonzero(as_tuple=True)
     scores = torch.full((12, 8), -math.inf).scatter(1, ids, -torch.arange(4.0).expand(12, -1)).double()
     # An id that is neither listed nor judged is no candidate.
@@ -614,11 +611,9 @@ def test_excluded_ids_of_lists_of_groups_are_looked_up_once(monkeypatch):
     looked_up = []
     excluded = conversions._excluded
     monkeypatch.setattr(conversions, "_excluded", lambda *args: looked_up.append(1) or excluded(*args))
-    ids, judged = torch.tensor([[3, 1, 2]]), (torch.tensor([0, 0]), torch.tensor([2, 0]), torch.tensor([1, -1]))
+    ids, judged = tensor([[3, 1, 2]]), (tensor([0, 0]), tensor([2, 0]), tensor([1, -1]))
     metric = tr.MRR(unjudged="upper")  # 3 is excluded, 1 and 2 are the first group that is left
-    assert metric.score(ids, judged, exclude=(torch.tensor([0]), torch.tensor([3])), groups=[0, 1, 1, 2]).tolist() == [
-        1.0
-    ]
+    assert metric.score(ids, judged, exclude=(tensor([0]), tensor([3])), groups=[0, 1, 1, 2]).tolist() == [1.0]
     assert len(looked_up) == 1
 
 
@@ -630,15 +625,15 @@ def test_a_grade_of_a_document_is_one_of_all_its_chunks():
 
 
 def test_a_partly_judged_group_is_judged_where_no_bound_is_asked_for():
-    scores, target, groups = torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([[0, -1, 1]]), torch.tensor([7, 7, 8])
-    want = torch.tensor([[3.0, 1.0]]), torch.tensor([[0, 1]])
+    scores, target, groups = tensor([[3.0, 2.0, 1.0]]), tensor([[0, -1, 1]]), tensor([7, 7, 8])
+    want = tensor([[3.0, 1.0]]), tensor([[0, 1]])
     suite = tr.RankingCollection(["judged", "bpref", "infap", "map(unjudged=condensed)", "mrr(unjudged=upper)", "mrr"])
     for (label, value), same in zip(suite.score(scores, target, groups=groups).items(), suite.score(*want).values()):
         assert value.item() == (1.0 if label == "mrr(unjudged=upper)" else same.item()), label
 
 
 def test_bounds_of_short_lists_of_groups_read_no_grade(monkeypatch):
-    grades = torch.tensor([[0.1, -1.0, 0.2, -1.0, 0.3, -1.0], [0.5, -1.0, 0.5, -1.0, -1.0, -1.0]])
+    grades = tensor([[0.1, -1.0, 0.2, -1.0, 0.3, -1.0], [0.5, -1.0, 0.5, -1.0, -1.0, -1.0]])
     ranking = tr.Ranking.from_scores(torch.rand(2, 6), grades, groups=torch.arange(3).repeat_interleave(2))
     metric = tr.NDCG(unjudged="upper")
     want = metric.score(ranking)
@@ -652,7 +647,7 @@ def test_bounds_of_short_lists_of_groups_read_no_grade(monkeypatch):
 def test_bounds_of_queries_with_too_many_different_grades_cover_all_judgments(monkeypatch, grades):
     monkeypatch.setattr(judgment_bounds, "LONGEST", 10)
     draw = torch.Generator().manual_seed(2)
-    known = torch.tensor(grades)[torch.randint(0, len(grades), (40, 5), generator=draw)]
+    known = tensor(grades)[torch.randint(0, len(grades), (40, 5), generator=draw)]
     target = torch.stack([known, torch.full_like(known, -1.0)], -1).flatten(1)
     scores = torch.randint(0, 6, target.shape, generator=draw) / 4
     groups = torch.arange(5).repeat_interleave(2).expand(40, -1)
@@ -662,7 +657,7 @@ def test_bounds_of_queries_with_too_many_different_grades_cover_all_judgments(mo
     exact = 0
     for one, want in zip(GRADED_BOUNDED, extremes(GRADED_BOUNDED, scores, target, groups, target == target)):
         lower, upper = (one.metric(unjudged=name).score(scores, target, groups=groups) for name in ("lower", "upper"))
-        least, most = torch.tensor(want, dtype=torch.float64)
+        least, most = tensor(want, dtype=torch.float64)
         assert not ((lower > least + 1e-12) | (upper < most - 1e-12)).any(), one
         exact += (got := torch.stack([lower, upper])).allclose(torch.stack([least, most]))
         assert got[:, few].allclose(torch.stack([least, most])[:, few]), one
@@ -725,13 +720,13 @@ def test_no_value_of_lists_with_repeated_ids_is_above_1(options):
 
 
 def test_ids_outside_of_the_groups_are_counted_and_padding_is_in_none():
-    groups, scores = torch.tensor([0, 0, 1, 2]), torch.tensor([[0.1, 0.4, 0.3, 0.2]])
-    padded = torch.tensor([[2, -1]])
+    groups, scores = tensor([0, 0, 1, 2]), tensor([[0.1, 0.4, 0.3, 0.2]])
+    padded = tensor([[2, -1]])
     blocks = tr.Ranking.from_score_blocks(scores.split(2, 1), padded, groups=groups)
     assert tr.Recall(top_k=1).score(blocks).tolist() == [0.0]  # of one relevant item, on the second place
     assert tr.Recall(top_k=2).score(blocks).tolist() == [1.0]
     for ids, relevant, outside in (([[3, 9]], [[1]], 1), ([[3, 1]], [[9]], 1), ([[3, 9]], [[8]], 2)):
         metric = tr.MRR()
-        metric.update(torch.tensor(ids), torch.tensor(relevant), groups=groups)
+        metric.update(tensor(ids), tensor(relevant), groups=groups)
         with pytest.raises(ValueError, match=f"{outside} label"):
             metric.compute()

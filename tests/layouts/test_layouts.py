@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
+from torch import tensor
 
 import torchrank as tr
 from tests.support import layout_cases
@@ -280,7 +281,7 @@ def test_a_candidate_is_as_relevant_as_it_is_to_its_best_subtopic(masked):
     g = torch.Generator().manual_seed(0)
     scores, subtopics = torch.randn(30, 6, generator=g), torch.randint(4, (30, 6, 3), generator=g)
     mask = torch.rand(30, 6, generator=g) < 0.8 if masked else None
-    best = torch.tensor([[max(grades) for grades in query] for query in subtopics.tolist()])
+    best = tensor([[max(grades) for grades in query] for query in subtopics.tolist()])
     for label in ("ndcg@3", "map(relevance_level=2)", "mr"):
         metric = tr.RankingCollection([label])
         assert metric.score(scores, subtopics, mask=mask)[label].tolist() == pytest.approx(
@@ -292,25 +293,25 @@ def test_a_candidate_is_as_relevant_as_it_is_to_its_best_subtopic(masked):
 @pytest.mark.parametrize("shape", [(2, 0), (2, 0, 3), None])
 def test_lists_without_candidates_are_lists_without_relevant_ones(name, shape):
     option = torch.zeros(2, 0) if name == "tie_break" else torch.zeros(2, 0, dtype=torch.bool)
-    options = {name: (torch.tensor([], dtype=torch.int64),) * 2 if name == "exclude" else option}
-    target = [torch.tensor([], dtype=torch.int64)] * 2 if shape is None else torch.zeros(shape)
+    options = {name: (tensor([], dtype=torch.int64),) * 2 if name == "exclude" else option}
+    target = [tensor([], dtype=torch.int64)] * 2 if shape is None else torch.zeros(shape)
     ranking = tr.Ranking.from_scores(torch.zeros(2, 0), target, **options)
     assert ranking.num_candidates.tolist() == [0, 0]
     assert tr.AlphaNDCG(empty_target_action="pos").score(ranking).tolist() == [1, 1]
     assert tr.Precision(top_k=3).score(ranking).tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("exclude", [None, [torch.tensor([1])] * 2])
+@pytest.mark.parametrize("exclude", [None, [tensor([1])] * 2])
 def test_lists_without_ids_retrieve_nothing(exclude):
     ids = torch.zeros(2, 0, dtype=torch.int64)
-    ranking = tr.Ranking.from_ids(ids, torch.tensor([[3, 4], [5, -1]]), exclude=exclude)
+    ranking = tr.Ranking.from_ids(ids, tensor([[3, 4], [5, -1]]), exclude=exclude)
     assert ranking.num_candidates.tolist() == [0, 0]
     assert tr.Recall().score(ranking).tolist() == [0, 0]
     assert ranking.num_relevant(1).tolist() == [2, 1]
 
 
 def test_queries_of_similar_sizes_share_a_rectangle():
-    sizes = torch.tensor([9, 100, 1, 9, 2, 100, 0])
+    sizes = tensor([9, 100, 1, 9, 2, 100, 0])
     cut = [(rows.tolist(), width) for rows, width in buckets(sizes, 5, 1000)]
     assert cut == [([1, 5], 100), ([0, 3], 9), ([2, 4, 6], 2)]
     assert [(rows.tolist(), width) for rows, width in buckets(sizes, 1000, 700)] == [([*range(7)], 100)]
@@ -320,7 +321,7 @@ def test_queries_of_similar_sizes_share_a_rectangle():
 @given(st.lists(st.integers(0, 60), max_size=30), st.integers(0, 200))
 @example([0, 1], 0)
 def test_a_rectangle_is_as_wide_as_its_longest_query_and_padding_costs_no_more_than_one_more(sizes, overhead):
-    rectangles = list(buckets(torch.tensor(sizes, dtype=torch.int64), overhead, 10**9))
+    rectangles = list(buckets(tensor(sizes, dtype=torch.int64), overhead, 10**9))
     assert sorted(row for rows, _ in rectangles for row in rows.tolist()) == list(range(len(sizes)))
     for rows, width in rectangles:
         inside = [max(1, sizes[row]) for row in rows.tolist()]
@@ -351,7 +352,7 @@ def test_chunks_of_queries_fill_their_room_and_not_more(assume):
 
 
 def test_pairs_of_some_queries_are_the_same_on_an_accelerator():
-    query, item = torch.tensor([-1, 0, 0, 2, 3, 3]), torch.tensor([9, 4, 5, 6, 7, 8])
+    query, item = tensor([-1, 0, 0, 2, 3, 3]), tensor([9, 4, 5, 6, 7, 8])
     for start, stop in ((0, 1), (1, 3), (2, 4), (0, 4)):
         got = []
         for kind in (torch.Tensor, Elsewhere):
@@ -361,8 +362,8 @@ def test_pairs_of_some_queries_are_the_same_on_an_accelerator():
 
 
 def test_pairs_of_queries_in_another_order_are_the_same_on_an_accelerator():
-    query, item = torch.tensor([-1, 0, 0, 2, 3, 3]), torch.tensor([9, 4, 5, 6, 7, 8])
-    number = torch.tensor([2, 0, -1, 1, -1])  # of queries 0 to 3, and of pairs without a query
+    query, item = tensor([-1, 0, 0, 2, 3, 3]), tensor([9, 4, 5, 6, 7, 8])
+    number = tensor([2, 0, -1, 1, -1])  # of queries 0 to 3, and of pairs without a query
     for kind in torch.Tensor, Elsewhere:
         pairs = Pairs(query.as_subclass(kind), item).numbered(number.as_subclass(kind))
         got = [pair for pair in zip(pairs.query.tolist(), pairs.item.tolist()) if pair[0] != -1]
@@ -373,10 +374,10 @@ def test_pairs_of_queries_in_another_order_are_the_same_on_an_accelerator():
 
 def test_ragged_items_of_some_queries_are_in_the_order_of_these():
     items, grades = [[5, 3], [], [7], [2, 9, 4]], [[1, 0], [], [2], [3, 1, 1]]
-    start = torch.tensor([0, 2, 2, 3, 6])
-    ragged = Judged(*(torch.tensor([*itertools.chain(*rows)]) for rows in (items, grades)), start)
+    start = tensor([0, 2, 2, 3, 6])
+    ragged = Judged(*(tensor([*itertools.chain(*rows)]) for rows in (items, grades)), start)
     for rows in [3, 0], [1], [2, 1, 3], [0, 1, 2, 3], []:
-        taken = ragged.take(torch.tensor(rows, dtype=torch.int64))
+        taken = ragged.take(tensor(rows, dtype=torch.int64))
         for got, want in (taken.items, items), (taken.grade, grades):
             assert [part.tolist() for part in got.split(taken.sizes.tolist())] == [want[row] for row in rows]
         width = max(map(len, (items[row] for row in rows)), default=0) or 1
@@ -391,10 +392,10 @@ def test_ragged_items_of_some_queries_are_in_the_order_of_these():
 
 def test_an_item_is_repeated_within_its_query_only():
     rows = [[0, 3, 0, 3, 0], [0], [3, -1, -1], [5, 5]]
-    start = torch.tensor([0, 5, 6, 9, 11])
-    items = torch.tensor([*itertools.chain(*rows)])
+    start = tensor([0, 5, 6, 9, 11])
+    items = tensor([*itertools.chain(*rows)])
     assert int(Judged(items, torch.ones_like(items), start).again().sum()) == 2 + 1 + 1
-    assert int(Judged.of_rows(torch.tensor([[0, 3, 0], [-1, -1, 0]])).again().sum()) == 1
+    assert int(Judged.of_rows(tensor([[0, 3, 0], [-1, -1, 0]])).again().sum()) == 1
 
 
 @pytest.mark.parametrize("compared", [0, 100])
@@ -412,11 +413,11 @@ def test_rows_of_a_batch_are_the_rows_of_all_its_tensors():
     names = ("preds", "target", "mask", "tie_break", "groups")
     given = {name: torch.randint(9, (5, 3), generator=draw) for name in names}
     given["weights"] = torch.rand(5, generator=draw)
-    part = Batch(**given, exclude=(torch.tensor([0, 2, 3, 4]), torch.tensor([1, 2, 0, 1]))).rows(2, 4)
+    part = Batch(**given, exclude=(tensor([0, 2, 3, 4]), tensor([1, 2, 0, 1]))).rows(2, 4)
     for name, x in given.items():
         assert torch.equal(getattr(part, name), x[2:4]), name
     assert [x.tolist() for x in part.exclude] == [[0, 1], [2, 0]]
-    of_catalogue = torch.tensor([0, 1, 1])
+    of_catalogue = tensor([0, 1, 1])
     assert torch.equal(Batch(given["preds"], groups=of_catalogue).rows(2, 4).groups, of_catalogue)
 
 
@@ -427,7 +428,7 @@ def test_nothing_is_retrieved_from_lists_without_positions(target):
 
 def test_padded_ids_without_a_column_and_a_batch_of_two_tensors_have_the_defaults():
     metric = tr.RPrecision()
-    metric.update(torch.tensor([[1, 0, 2], [0, 1, 2]]), torch.zeros(2, 0, dtype=torch.int64))
+    metric.update(tensor([[1, 0, 2], [0, 1, 2]]), torch.zeros(2, 0, dtype=torch.int64))
     assert (metric.num_queries, metric.num_empty) == (2, 2)
     batch = Batch(torch.rand(2, 3), torch.zeros(2, 3))
     given = ("preds", "target", "repeats", "results")
@@ -441,19 +442,19 @@ def test_a_need_of_two_contains_both():
 
 
 def test_padding_of_ids_is_not_repeated():
-    ids = torch.tensor([[3, -1, 3, -1], [-1, -1, -1, 4]])
+    ids = tensor([[3, -1, 3, -1], [-1, -1, -1, 4]])
     assert repeated_ids(ids).tolist() == [[False, False, True, False], [False] * 4]
 
 
 def test_rows_of_a_batch_of_flat_rows_are_those_of_some_queries():
-    batch = Batch(torch.tensor([0.1, 0.2, 0.3, 0.4]), torch.tensor([0, 1, 1, 0]), indexes=torch.tensor([4, 7, 9, 7]))
+    batch = Batch(tensor([0.1, 0.2, 0.3, 0.4]), tensor([0, 1, 1, 0]), indexes=tensor([4, 7, 9, 7]))
     assert batch.rows(1, 2).preds.tolist() == pytest.approx([0.2, 0.4])
     assert batch.rows(1, 3).indexes.tolist() == [7, 9, 7]
 
 
 def test_lists_without_candidates_have_an_empty_length():
     none = torch.zeros(2, 0)
-    for target in (none, [torch.tensor([]).long()] * 2, torch.zeros(2, 0, 3)):
+    for target in (none, [tensor([]).long()] * 2, torch.zeros(2, 0, 3)):
         ranking = tr.Ranking.from_scores(none, target)
         assert ranking.num_candidates.tolist() == [0, 0]
         assert ranking.joined.valid.any(-1).tolist() == [False, False]

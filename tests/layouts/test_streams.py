@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy
 import pytest
 import torch
+from torch import tensor
 
 import torchrank as tr
 from tests.support import memory_growth, sharded_catalogues, workers
@@ -45,7 +46,7 @@ def products(queries, items, chunk):
 def relevant_items(kind, queries, items, seed=0):
     g = torch.Generator().manual_seed(seed)
     lists = [torch.randperm(items, generator=g)[: number % 6] for number in range(queries)]
-    query = torch.arange(queries).repeat_interleave(torch.tensor([len(x) for x in lists]))
+    query = torch.arange(queries).repeat_interleave(tensor([len(x) for x in lists]))
     padded = torch.randint(items, (queries, 1), generator=g) + torch.arange(3) * 7
     return {
         "label": torch.randint(-1, items, (queries,), generator=g),
@@ -151,7 +152,7 @@ def test_a_tie_of_integer_embeddings_has_the_mean_of_all_orders_and_is_within_a_
 def test_the_largest_products_of_int8_are_exact():
     for dimension in (1024, 1025, 4096):  # float32 has no odd numbers above 1024 * 128**2
         queries, items = torch.full((2, 4, dimension), -128, dtype=torch.int8)
-        queries[:, 0], items[:, 0] = -1, torch.tensor([-128, -127, -126, -127])
+        queries[:, 0], items[:, 0] = -1, tensor([-128, -127, -126, -127])
         ranking = tr.Ranking.from_embeddings(queries, items, torch.arange(4))
         assert ranking.first.flatten().tolist() == [1, 2, 4, 2]
         assert ranking.tied.flatten().tolist() == [1, 2, 1, 2]
@@ -203,7 +204,7 @@ def test_a_reach_of_some_blocks_is_the_reach_of_all(assume, order):
 
 
 GUESSES = {
-    "a bit more": lambda own: torch.nextafter(own, torch.tensor(INF)),
+    "a bit more": lambda own: torch.nextafter(own, tensor(INF)),
     "a bit less, for some": lambda own: torch.where(torch.arange(len(own))[:, None] % 3 == 0, own - 1e-6, own),
     "nothing": torch.zeros_like,
     "NaN": lambda own: torch.full_like(own, NAN),
@@ -328,7 +329,7 @@ def test_a_catalogue_without_items_or_queries():
             assert_stands(ranking, no_places(queries, items))
     with pytest.raises(ValueError, match="3 labels"):
         tr.MRR().score(tr.Ranking.from_embeddings(torch.randn(3, 4), torch.randn(0, 4), torch.arange(3)))
-    none = torch.tensor([], dtype=torch.int64)
+    none = tensor([], dtype=torch.int64)
     ranking = tr.Ranking.from_embeddings(torch.randn(3, 4), torch.randn(0, 4), torch.full((3,), -1), groups=none)
     assert_stands(ranking, no_places(3, 0))
 
@@ -400,8 +401,8 @@ def test_blocks_of_scores_are_ranked_as_one_matrix(engine, kind):
 
 
 def test_pairs_in_any_column_are_excluded_from_blocks():
-    scores, relevant = some_scores(3, 200, torch.float32, seed=13), torch.tensor([5, 199, 70])
-    exclude = torch.tensor([0, 0, 1, 2]), torch.tensor([199, 100, 63, 128])
+    scores, relevant = some_scores(3, 200, torch.float32, seed=13), tensor([5, 199, 70])
+    exclude = tensor([0, 0, 1, 2]), tensor([199, 100, 63, 128])
     want = from_scores(scores, relevant, exclude=exclude)
     found = tr.Ranking.from_score_blocks(cut(scores, (120, 80)), relevant, exclude=exclude)
     assert found.num_candidates.tolist() == want.num_candidates.tolist()
@@ -442,13 +443,13 @@ def test_a_function_is_called_twice_and_a_reading_is_saved_where_one_is_enough()
 
 def test_a_one_shot_iterator_needs_a_top_k():
     with pytest.raises(ValueError, match=r"twice.*top_k.*generator"):
-        tr.Ranking.from_score_blocks((torch.rand(2, 3) for _ in range(2)), torch.tensor([0, 5]))
+        tr.Ranking.from_score_blocks((torch.rand(2, 3) for _ in range(2)), tensor([0, 5]))
 
 
 @pytest.mark.parametrize("blocks", [[], (), lambda: iter(()), list], ids=["list", "tuple", "iterator", "function"])
 def test_no_blocks_are_refused(blocks):
     with pytest.raises(ValueError, match="at least one block"):
-        tr.Ranking.from_score_blocks(blocks, torch.tensor([0, 5]))
+        tr.Ranking.from_score_blocks(blocks, tensor([0, 5]))
 
 
 GOOD = torch.rand(2, 3)
@@ -472,21 +473,21 @@ GOOD = torch.rand(2, 3)
 )
 def test_blocks_that_do_not_fit_are_refused(blocks, error, match, top_k):
     with pytest.raises(error, match=match):
-        tr.Ranking.from_score_blocks(blocks, torch.tensor([0, 1]), top_k=top_k)
+        tr.Ranking.from_score_blocks(blocks, tensor([0, 1]), top_k=top_k)
 
 
 @pytest.mark.parametrize("top_k", [0, -1, 1.5, True])
 def test_a_top_k_that_is_no_rank_is_refused(top_k):
     for rank in (tr.Ranking.from_score_blocks, lambda *args, **more: tr.Ranking.from_embeddings(GOOD, *args, **more)):
         with pytest.raises(ValueError, match=f"top_k.*{top_k}"):
-            rank([GOOD] if rank == tr.Ranking.from_score_blocks else GOOD, torch.tensor([0, 1]), top_k=top_k)
+            rank([GOOD] if rank == tr.Ranking.from_score_blocks else GOOD, tensor([0, 1]), top_k=top_k)
 
 
 def test_bad_values_in_blocks_are_counted_as_in_one_matrix(engine):
     scores = some_scores(12, 30, seed=15)
     scores[3:6, 10:15] = NAN  # in two of the blocks, not in the last one
-    relevant = (torch.tensor([0, 0, 1, 2, 2, 12, 3]), torch.tensor([29, 30, 2**31, 4, 4, 0, 1]))
-    exclude = (torch.tensor([0, 3, 5, 99]), torch.tensor([30, 12, 2**31, 0]))
+    relevant = (tensor([0, 0, 1, 2, 2, 12, 3]), tensor([29, 30, 2**31, 4, 4, 0, 1]))
+    exclude = (tensor([0, 3, 5, 99]), tensor([30, 12, 2**31, 0]))
     want = tr.Ranking.from_scores(scores, relevant, exclude=exclude)
     assert (want.errors > 0).sum() == 3
     for blocks in ([scores], cut(scores, (11, 0, 7))):
@@ -579,7 +580,7 @@ def test_one_query_with_thousands_of_relevant_items_costs_the_others_nothing(lay
     scores = torch.randn(2001, 3200, generator=g).round(decimals=2)
     relevant = list(torch.randint(3200, (2001, 1), generator=g))
     relevant[1234] = torch.randperm(3200, generator=g)[:3000]
-    query = torch.arange(2001).repeat_interleave(torch.tensor([len(items) for items in relevant]))
+    query = torch.arange(2001).repeat_interleave(tensor([len(items) for items in relevant]))
     target = relevant if layout == "list" else (query, torch.cat(relevant))
     blocks = list(rank_blocks(arrange(scores, target)))
     assert all(block.first.numel() <= BLOCK for block in blocks)
@@ -591,7 +592,7 @@ def test_one_query_with_thousands_of_relevant_items_costs_the_others_nothing(lay
         mine = own[entries].unsqueeze(-1)
         ranks[entries] = (lists > mine).sum(-1) + ((lists == mine).sum(-1) + 1.0).double() / 2
     expected.index_add_(0, query, ranks)
-    expected /= torch.tensor([len(items) for items in relevant])
+    expected /= tensor([len(items) for items in relevant])
     got = tr.RankingCollection(["mr", "precision(ties=optimistic)@3000"]).score(scores, target)
     torch.testing.assert_close(got["mr"], expected, rtol=1e-12, atol=0)
     assert got["precision(ties=optimistic)@3000"][1234] > 0.9

@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import tensor
 
 import torchrank as tr
 from tests.support import layout_cases, oracles
@@ -125,7 +126,7 @@ def of_triples(metrics, preds, target):
 def test_the_order_of_candidates_changes_nothing(data):
     metrics = draw_of_every_need(data)
     preds, target = draw_dense(data)
-    order = torch.stack([torch.tensor(data.draw(st.permutations(range(preds.shape[1])))) for _ in preds])
+    order = torch.stack([tensor(data.draw(st.permutations(range(preds.shape[1])))) for _ in preds])
     shuffled = scored(metrics, preds.gather(1, order), target.gather(1, order))
     assert_all_same(shuffled, scored(metrics, preds, target))
 
@@ -137,8 +138,8 @@ def test_the_order_of_candidates_changes_nothing(data):
 def test_candidates_that_were_not_retrieved_may_come_in_any_order_beside_any_queries(grades, retrieved):
     # Every tie policy where all candidates were not retrieved and few of them are relevant.
     metrics = [layout_cases.scoring(config) for config in (FEW if (retrieved, grades[0]) == (0, 10) else IN_TURN)]
-    orders = torch.tensor([[*range(retrieved), *order] for order in itertools.permutations(range(retrieved, 5))][:30])
-    target = torch.tensor(grades)[orders]
+    orders = tensor([[*range(retrieved), *order] for order in itertools.permutations(range(retrieved, 5))][:30])
+    target = tensor(grades)[orders]
     preds = torch.full(orders.shape, -math.inf)
     preds[:, :retrieved] = torch.arange(retrieved).float()
     together = scored(metrics, preds, target)
@@ -154,7 +155,7 @@ def test_candidates_that_were_not_retrieved_may_come_in_any_order_beside_any_que
 def test_the_order_of_queries_changes_nothing(name, data):
     metric = draw_metric(data, name)
     preds, target = draw_dense(data)
-    order = torch.tensor(data.draw(st.permutations(range(len(preds)))))
+    order = tensor(data.draw(st.permutations(range(len(preds)))))
     assert_same(metric.score(preds[order], target[order]), metric.score(preds, target)[order])
     again = copy.deepcopy(metric)
     metric.update(preds, target)
@@ -211,7 +212,7 @@ def test_queries_without_ties_have_the_same_digits_in_a_batch_with_ties():
 
 def test_a_value_for_a_list_of_unknown_length_holds_for_every_length():
     metrics, inf = [parsed(label) for label in LABELS], math.inf
-    ranks = torch.tensor([[1, 3, 0], [2, inf, 0], [4, 5, inf], [inf, 0, 0], [1, 2, 3]])
+    ranks = tensor([[1, 3, 0], [2, inf, 0], [4, 5, inf], [inf, 0, 0], [1, 2, 3]])
     unknown, *lengths = [tr.Ranking.from_ranks(ranks, length) for length in (None, 10, 1000)]
     for metric in metrics:
         if not metric.required.all_candidates:
@@ -227,7 +228,7 @@ def test_a_value_for_a_list_of_unknown_length_holds_for_every_length():
 def test_any_split_over_batches_and_workers_changes_nothing(name, data):
     metric = draw_metric(data, name)
     preds, target = draw_dense(data, max_size=8)
-    weights = torch.tensor(data.draw(st.lists(st.sampled_from((0.0, 1.0, 0.3)), min_size=8, max_size=8)))[: len(preds)]
+    weights = tensor(data.draw(st.lists(st.sampled_from((0.0, 1.0, 0.3)), min_size=8, max_size=8)))[: len(preds)]
     cuts = sorted(data.draw(st.lists(st.integers(0, len(preds)), max_size=4)))
     pieces = list(zip([0, *cuts], [*cuts, len(preds)]))  # empty batches among them
     whole, in_pieces, merged, forwarded = (copy.deepcopy(metric) for _ in range(4))
@@ -347,8 +348,8 @@ def test_positives_and_negatives_of_different_precision_are_compared_in_the_fine
     assert tr.MRR().score(tr.Ranking.from_negatives(pos, neg)).tolist() == [1 / 3] * 3
 
 
-@pytest.mark.parametrize("pos", [torch.tensor([1, 2]), torch.tensor([[1.0], [2.0]])])
-@pytest.mark.parametrize("neg", [torch.tensor([[0], [3]]), torch.tensor([[0.0], [3.0]])])
+@pytest.mark.parametrize("pos", [tensor([1, 2]), tensor([[1.0], [2.0]])])
+@pytest.mark.parametrize("neg", [tensor([[0], [3]]), tensor([[0.0], [3.0]])])
 def test_positives_and_negatives_of_any_dtype_are_scores(pos, neg):
     try:
         ranking = tr.Ranking.from_negatives(pos, neg)
@@ -361,8 +362,8 @@ def test_positives_and_negatives_of_any_dtype_are_scores(pos, neg):
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int16])
 @pytest.mark.parametrize("level", [128, 200, 256, 300, 65536])
 def test_a_level_that_the_dtype_of_the_grades_cannot_hold(dtype, level):
-    target = torch.tensor([[1, 0, 100]]).to(dtype)
-    preds = torch.tensor([[3.0, 2.0, 1.0]])
+    target = tensor([[1, 0, 100]]).to(dtype)
+    preds = tensor([[3.0, 2.0, 1.0]])
     metric = tr.Recall(relevance_level=level, empty_target_action="skip")
     assert metric.score(preds, target).isnan().all()
     assert metric.score(preds.flatten(), target.flatten(), indexes=torch.zeros(3, dtype=torch.int64)).isnan().all()
@@ -370,21 +371,21 @@ def test_a_level_that_the_dtype_of_the_grades_cannot_hold(dtype, level):
 
 def test_integer_tie_breaks_beyond_the_precision_of_float64():
     tie_break = 2**60 + torch.arange(4)
-    target = torch.tensor([[0, 1, 0, 0]])
+    target = tensor([[0, 1, 0, 0]])
     assert tr.MRR().score(torch.zeros(1, 4), target, tie_break=tie_break).item() == pytest.approx(1 / 3)
-    assert tr.MRR().score(torch.zeros(1, 4), torch.tensor([1]), tie_break=tie_break).item() == pytest.approx(1 / 3)
+    assert tr.MRR().score(torch.zeros(1, 4), tensor([1]), tie_break=tie_break).item() == pytest.approx(1 / 3)
 
 
 def test_the_two_zeros_are_equal():
-    preds = torch.tensor([[0.0, -0.0]])
-    for target in (torch.tensor([[0, 1]]), torch.tensor([1]), [torch.tensor([1])]):
+    preds = tensor([[0.0, -0.0]])
+    for target in (tensor([[0, 1]]), tensor([1]), [tensor([1])]):
         assert tr.MRR().score(preds, target).item() == pytest.approx((1 + 1 / 2) / 2)
 
 
 def test_a_score_of_plus_infinity_is_the_best():
-    preds = torch.tensor([[1.0, math.inf, 0.0, math.inf], [math.inf, -2.0, 3e38, 0.0]])
-    finite = torch.tensor([[1.0, 2, 0, 2], [2, -2, 1, 0]])
-    target = torch.tensor([[2, 1, 0, 0], [0, 0, 3, 1]])
+    preds = tensor([[1.0, math.inf, 0.0, math.inf], [math.inf, -2.0, 3e38, 0.0]])
+    finite = tensor([[1.0, 2, 0, 2], [2, -2, 1, 0]])
+    target = tensor([[2, 1, 0, 0], [0, 0, 3, 1]])
     metrics = of_every_need(7)
     want = scored(metrics, finite, target)
     assert_all_same(scored(metrics, preds, target), want)
@@ -440,10 +441,7 @@ def test_few_measures_have_no_random_baseline():
     assert {name for name in MEASURES if name not in BASELINES} == comparing | {"infap"}
 
 
-@pytest.mark.parametrize(
-    ("n", "r", "k"),
-    [(9, 5, 1), (100, 40, 7), (1000, 3, 600)],
-)
+@pytest.mark.parametrize(("n", "r", "k"), [(9, 5, 1), (100, 40, 7), (1000, 3, 600)])
 def test_a_constant_scorer_gets_the_random_baseline(n, r, k):
     target = torch.zeros(2, n, dtype=torch.int64)
     target[0, :r] = target[1, -r:] = 1
@@ -474,7 +472,7 @@ def test_average_precision_by_hits_of_a_constant_scorer(n, r, k):
 
 def test_one_positive_in_a_catalogue_of_equal_scores():
     n = 200_000
-    ranking = tr.Ranking.from_label(torch.zeros(1, n), torch.tensor([77]))
+    ranking = tr.Ranking.from_label(torch.zeros(1, n), tensor([77]))
     harmonic = math.fsum(1 / rank for rank in range(1, n + 1))
     assert tr.MRR().score(ranking).item() == pytest.approx(harmonic / n, rel=1e-11)
     assert tr.MRR(top_k=10).score(ranking).item() == pytest.approx(
@@ -515,9 +513,9 @@ def test_nothing_is_written_to_the_users_tensors(layout):
 
 
 def test_nothing_is_written_to_the_arguments_of_a_ranking():
-    pos, neg, ranks = torch.tensor([1.0, 2.0]), torch.zeros(2, 3), torch.tensor([1.0, math.inf])
-    queries, items, relevant = torch.ones(2, 3), torch.ones(4, 3), torch.tensor([0, 1])
-    exclude = (torch.tensor([0, 0, 1]), torch.tensor([2, 2, 1]))
+    pos, neg, ranks = tensor([1.0, 2.0]), torch.zeros(2, 3), tensor([1.0, math.inf])
+    queries, items, relevant = torch.ones(2, 3), torch.ones(4, 3), tensor([0, 1])
+    exclude = (tensor([0, 0, 1]), tensor([2, 2, 1]))
     mine = [pos, neg, ranks, queries, items, relevant, *exclude]
     before = [(x._version, x.clone()) for x in mine]
     for ranking in (
@@ -535,7 +533,7 @@ def test_nothing_is_written_to_the_arguments_of_a_ranking():
 
 
 def test_values_changed_by_the_user_leave_the_metric_as_it_is():
-    metric, ranking = tr.MRR(), tr.Ranking.from_ranks(torch.tensor([2, 4]))
+    metric, ranking = tr.MRR(), tr.Ranking.from_ranks(tensor([2, 4]))
     metric.score(ranking).fill_(9)
     metric.update(ranking)
     metric.compute().fill_(9)
@@ -552,7 +550,7 @@ def size_of(metric):
 
 @of_every_state
 def test_the_state_is_as_large_after_60_batches_as_after_10(name):
-    preds, target = torch.tensor([[3.0, 1.0, 2.0], [0.0, 0.0, 0.0]]), torch.tensor([[0, 1, 2], [1, 0, 0]])
+    preds, target = tensor([[3.0, 1.0, 2.0], [0.0, 0.0, 0.0]]), tensor([[0, 1, 2], [1, 0, 0]])
     metric = CONFIGS[name][0].metric()
     sizes = [size_of(metric)]
     for number in range(60):
@@ -565,7 +563,7 @@ def test_the_state_is_as_large_after_60_batches_as_after_10(name):
 
 
 def test_the_state_is_as_large_after_500_batches_as_after_10():
-    metric, ranking = tr.MRR(), tr.Ranking.from_ranks(torch.tensor([3]))
+    metric, ranking = tr.MRR(), tr.Ranking.from_ranks(tensor([3]))
     for _ in range(10):
         metric.update(ranking)
     size = size_of(metric)
@@ -578,7 +576,7 @@ def test_the_state_is_as_large_after_500_batches_as_after_10():
 
 @of_every_state
 def test_a_single_query_is_counted_among_billions(name):
-    preds, target = torch.tensor([[3.0, 1.0, 1.0, 0.0]]), torch.tensor([[0, 1, 0, 2]])
+    preds, target = tensor([[3.0, 1.0, 1.0, 0.0]]), tensor([[0, 1, 0, 2]])
     metric = CONFIGS[name][0].metric()
     metric.update(preds.repeat(3, 1), target.repeat(3, 1))
     once = metric.compute()
@@ -592,11 +590,11 @@ def test_a_single_query_is_counted_among_billions(name):
 
 def test_single_queries_count_beside_very_many():
     metric = tr.MRR()
-    metric.update(tr.Ranking.from_ranks(torch.tensor([1])), weights=torch.tensor([1e9]))
+    metric.update(tr.Ranking.from_ranks(tensor([1])), weights=tensor([1e9]))
     for _ in range(100):  # each of them is less than float32 can add to the sum
-        metric.update(tr.Ranking.from_ranks(torch.tensor([2])), weights=torch.tensor([30.0]))
+        metric.update(tr.Ranking.from_ranks(tensor([2])), weights=tensor([30.0]))
     want = (1e9 + 100 * 30 / 2) / (1e9 + 100 * 30)
-    assert metric.compute().item() == torch.tensor(want).item() != 1
+    assert metric.compute().item() == tensor(want).item() != 1
 
 
 def test_a_million_different_queries():
@@ -608,7 +606,7 @@ def test_a_million_different_queries():
         total.append(math.fsum(1 / rank for rank in ranks.tolist()))
     assert metric.num_queries == 10**6
     want = math.fsum(total) / 10**6
-    assert metric.compute().item() == torch.tensor(want).item()
+    assert metric.compute().item() == tensor(want).item()
 
 
 # ---- nothing at all ------------------------------------------------------------------------------
@@ -634,7 +632,7 @@ def test_an_empty_batch_changes_nothing():
     ]
     for config in [config for name in REPRESENTATIVES for config in CONFIGS[name][:1]]:
         metric = config.metric()
-        metric.update(torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 1]]))
+        metric.update(tensor([[2.0, 1.0]]), tensor([[0, 1]]))
         before = metric.compute()
         for preds, target, kwargs in batches:
             if isinstance(preds, tr.Ranking) and metric.required.all_candidates and not preds.all_candidates:
@@ -651,7 +649,7 @@ def test_lists_without_a_column():
     none = torch.zeros(0, dtype=torch.int64)
     empty = [
         (torch.zeros(2, 0), torch.zeros(2, 0)),
-        (torch.zeros(2, 0), torch.tensor([-1, -1])),
+        (torch.zeros(2, 0), tensor([-1, -1])),
         (torch.zeros(2, 0), [none, none]),
         (torch.zeros(2, 0), (none, none)),
         (torch.zeros(2, 0, dtype=torch.int64), torch.zeros(2, 0, dtype=torch.int64)),
@@ -666,12 +664,12 @@ def test_lists_without_a_column():
 
     for preds, target in empty:
         assert_is(Query(), scored(of_ids if is_ids(preds) else metrics, preds, target))
-    missed = scored(of_ids, torch.zeros(2, 0, dtype=torch.int64), torch.tensor([5, 6]))
+    missed = scored(of_ids, torch.zeros(2, 0, dtype=torch.int64), tensor([5, 6]))
     assert_is(Query(missing=(1,)), missed)
 
 
 def test_ranks_far_down_a_long_list_take_no_memory():
     # A table over ranks would take terabytes.
-    ranking = tr.Ranking.from_ranks(torch.tensor([1.0, 2e12], dtype=torch.float64), num_candidates=4 * 10**12)
+    ranking = tr.Ranking.from_ranks(tensor([1.0, 2e12], dtype=torch.float64), num_candidates=4 * 10**12)
     for metric, far in [(tr.MRR(), 1 / 2e12), (tr.HitRate(top_k=10), 0), (tr.NDCG(), 1 / math.log2(1 + 2e12))]:
         assert metric.score(ranking).tolist() == pytest.approx([1, far], rel=1e-9)

@@ -6,6 +6,7 @@ import random
 
 import pytest
 import torch
+from torch import tensor
 
 import torchrank as tr
 from tests.support.cases import cases
@@ -43,7 +44,7 @@ def test_trec_eval(theirs, ours, level):
         qrels, run = collection(seed)
         want = [query[theirs] for query in by_trec_eval(qrels, run, {theirs}, relevance_level=level)]
         got = ours(relevance_level=level).score(tr.Ranking.from_run(qrels, run))
-        torch.testing.assert_close(got, torch.tensor(want, dtype=torch.float64), rtol=0, atol=1e-12)
+        torch.testing.assert_close(got, tensor(want, dtype=torch.float64), rtol=0, atol=1e-12)
 
 
 def test_the_geometric_mean_of_trec_eval():
@@ -67,24 +68,24 @@ def test_condensed_lists_lack_the_unjudged(name):
     want = [found[q][name] if left[q] else 0.0 for q in qrels]
     metric = tr.parse(label, unjudged="condensed")
     got = metric.score(tr.Ranking.from_run(qrels, run))
-    torch.testing.assert_close(got, torch.tensor(want, dtype=torch.float64), rtol=0, atol=1e-9)
+    torch.testing.assert_close(got, tensor(want, dtype=torch.float64), rtol=0, atol=1e-9)
 
 
 def test_binary_preference_worked_out():
-    scores = torch.tensor([[0.9, 0.8, 0.7, 0.6, 0.5, 0.4]])
-    target = torch.tensor([[0, 1, -1, 0, 1, 0]])
+    scores = tensor([[0.9, 0.8, 0.7, 0.6, 0.5, 0.4]])
+    target = tensor([[0, 1, -1, 0, 1, 0]])
     # R = 2, N = 3: one irrelevant before the first, two before the second
     assert tr.Bpref().score(scores, target).item() == (1 - 1 / 2 + 1 - 2 / 2) / 2
-    nothing = torch.tensor([[1, -1, 1, -1, -1, -2]])
+    nothing = tensor([[1, -1, 1, -1, -1, -2]])
     assert tr.Bpref().score(scores, nothing).item() == 1  # nothing judged irrelevant: ranx has NaN here
     # the one relevant of a tie with two irrelevant ones has 0, 1 or 2 of them before it, of which R = 1 count
-    tied = tr.Bpref().score(torch.zeros(1, 4), torch.tensor([[1, 0, 0, -1]]))
+    tied = tr.Bpref().score(torch.zeros(1, 4), tensor([[1, 0, 0, -1]]))
     assert tied.item() == pytest.approx(1 / 3)
 
 
 def test_the_share_of_judged_candidates():
-    scores = torch.tensor([[0.9, 0.8, 0.7, -INF], [0.5, 0.5, -INF, -INF], [-INF, -INF, -INF, -INF]])
-    target = torch.tensor([[0, -1, 2, 1], [-2, 1, 0, 0], [1, 1, 1, 1]])
+    scores = tensor([[0.9, 0.8, 0.7, -INF], [0.5, 0.5, -INF, -INF], [-INF, -INF, -INF, -INF]])
+    target = tensor([[0, -1, 2, 1], [-2, 1, 0, 0], [1, 1, 1, 1]])
     assert tr.Judged(top_k=2).score(scores, target).tolist() == [0.5, 0.5, 0]
     assert tr.Judged(top_k=4).score(scores, target).tolist() == [
         pytest.approx(2 / 3),
@@ -97,8 +98,8 @@ def test_the_share_of_judged_candidates():
 
 def in_every_layout():
     """A query with three judged of five candidates, as scores, as rows, and as the judgments of named items."""
-    scores = torch.tensor([[0.9, 0.7, 0.7, 0.3, -INF], [0.5, 0.4, 0.3, 0.2, 0.1]], dtype=torch.float64)
-    target = torch.tensor([[-2, 0, 1, -2, 1], [-2, 1, -2, 0, 1]])
+    scores = tensor([[0.9, 0.7, 0.7, 0.3, -INF], [0.5, 0.4, 0.3, 0.2, 0.1]], dtype=torch.float64)
+    target = tensor([[-2, 0, 1, -2, 1], [-2, 1, -2, 0, 1]])
     query, item = (target >= 0).nonzero(as_tuple=True)
     triples = (query, item, target[query, item])
     yield (scores, target), {}
@@ -108,7 +109,7 @@ def in_every_layout():
     yield (scores.flatten()[shuffled], target.flatten()[shuffled]), {"indexes": rows[shuffled]}
     yield (scores, triples), {}
     wide = torch.nn.functional.pad(scores, (0, 1), value=9.0)
-    yield (wide, triples), {"exclude": (torch.tensor([0, 1]), torch.tensor([5, 5]))}
+    yield (wide, triples), {"exclude": (tensor([0, 1]), tensor([5, 5]))}
     yield (wide, triples), {"mask": torch.arange(6).expand(2, 6) < 5}
 
 
@@ -131,10 +132,10 @@ def test_every_layout_that_carries_judgments(metric, assume):
 @pytest.mark.parametrize("unjudged", ["condensed", "lower", "upper"])
 def test_ids(unjudged):
     # The third is excluded, and so is one that is judged irrelevant and not in the list: neither could be anything.
-    ids = torch.tensor([[5, 7, 9, 3]])
-    target = (torch.zeros(5, dtype=torch.int64), torch.tensor([7, 3, 9, 1, 2]), torch.tensor([1, 0, 0, -1, -1]))
-    exclude = (torch.zeros(2, dtype=torch.int64), torch.tensor([9, 2]))
-    same = (torch.tensor([[3.0, 2.0, 1.0, -INF]]), torch.tensor([[-1, 1, 0, -1]]))
+    ids = tensor([[5, 7, 9, 3]])
+    target = (torch.zeros(5, dtype=torch.int64), tensor([7, 3, 9, 1, 2]), tensor([1, 0, 0, -1, -1]))
+    exclude = (torch.zeros(2, dtype=torch.int64), tensor([9, 2]))
+    same = (tensor([[3.0, 2.0, 1.0, -INF]]), tensor([[-1, 1, 0, -1]]))
     for name in ("map", "recall@1", "bpref", "auroc", "fallout@2"):
         metric = tr.parse(name, unjudged=unjudged)
         torch.testing.assert_close(metric.score(ids, target, exclude=exclude), metric.score(*same))
@@ -144,12 +145,12 @@ def test_ids(unjudged):
 def assignments(target, worth):
     """The grades for each thing that the unjudged ones could be."""
     options = [[grade] if grade >= 0 else [0, worth] for grade in target.tolist()]
-    return torch.tensor(list(itertools.product(*options)), dtype=torch.float64)
+    return tensor(list(itertools.product(*options)), dtype=torch.float64)
 
 
 @pytest.mark.parametrize("level", [0.5, 2, 200])
 def test_bounds_for_any_level_and_dtype(level):
-    scores, target = torch.tensor([[0.9, 0.8, 0.8, 0.1]]), torch.tensor([[-1, 0, -1, 1]], dtype=torch.int8)
+    scores, target = tensor([[0.9, 0.8, 0.8, 0.1]]), tensor([[-1, 0, -1, 1]], dtype=torch.int8)
     every = assignments(target[0], max(1, level))
     values = tr.MAP(relevance_level=level).score(scores.expand(len(every), -1), every)
     for unjudged, want in (("lower", values.min()), ("upper", values.max())):
@@ -181,9 +182,9 @@ def judged_in_all_ways(scores, target, worth):
     """The queries with each of their :func:`judgments`, ranked once for all measures, and how many each query has."""
     key = (worth, *target.flatten().tolist())
     if key not in RANKED:
-        judged = [torch.tensor(list(judgments(grades, worth))) for grades in target.tolist()]
+        judged = [tensor(list(judgments(grades, worth))) for grades in target.tolist()]
         rows = list(map(len, judged))
-        repeated = scores.repeat_interleave(torch.tensor(rows), 0)
+        repeated = scores.repeat_interleave(tensor(rows), 0)
         RANKED[key] = tr.Ranking.from_scores(repeated, torch.cat(judged)), rows
     return RANKED[key]
 
@@ -245,7 +246,7 @@ def test_another_formula_does_not_inherit_the_bounds_at_a_cutoff():
             return (super().measure(ranking) - ranking.num_relevant(1) / ranking.num_candidates).abs()
 
     # Smallest if three of six candidates are relevant, as is half of the first two.
-    scores, target = torch.arange(6.0).flip(0)[None], torch.tensor([[1, 0, -1, -1, -1, -1]])
+    scores, target = torch.arange(6.0).flip(0)[None], tensor([[1, 0, -1, -1, -1, -1]])
     try:
         assert Gap(top_k=2, unjudged="lower").score(scores, target) == 0
     finally:
@@ -260,7 +261,7 @@ def test_a_single_relevant_candidate_behind_the_cutoff_is_tried():
         def measure(self, ranking):
             return 1 / ranking.num_relevant(1)
 
-    scores, target = torch.arange(6.0).flip(0)[None], torch.tensor([[0, 0, -1, -1, -1, -1]])
+    scores, target = torch.arange(6.0).flip(0)[None], tensor([[0, 0, -1, -1, -1, -1]])
     try:
         for unjudged, want in (("lower", 1 / 4), ("upper", 1)):
             assert Rare(top_k=2, unjudged=unjudged, empty_target_action="skip").score(scores, target) == want
@@ -293,28 +294,28 @@ def test_bounds_that_cannot_be_had():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_a_level_is_reached_in_the_dtype_of_the_grades(dtype):
-    scores = torch.tensor([[0.9, 0.8]])
+    scores = tensor([[0.9, 0.8]])
     for level in (0.1, 0.7, 1.1, 1.3, 2.3):
-        grades = torch.tensor([[level, 0.0]], dtype=dtype)
+        grades = tensor([[level, 0.0]], dtype=dtype)
         for cls in (tr.Precision, tr.RBP, tr.CWL, tr.PIA, tr.AlphaDCG):
             found = cls(1, relevance_level=level).score(scores, grades)
             assert found == cls(1).score(scores, (grades > 0).long()), f"{cls.name}, {level}"
         assert tr.ERRIA(1, relevance_level=level, max_grade=3).score(scores, grades) > 0
         for unjudged in ("lower", "upper"):
             assert tr.MRR(relevance_level=level, unjudged=unjudged).score(scores, grades) == 1
-        unknown = torch.tensor([[-1.0, level]], dtype=dtype)
+        unknown = tensor([[-1.0, level]], dtype=dtype)
         for unjudged, want in (("lower", 0.5), ("upper", 1)):
             assert tr.MRR(relevance_level=level, unjudged=unjudged).score(scores, unknown) == want
-    whole = torch.tensor([[-1, 2]])
+    whole = tensor([[-1, 2]])
     assert tr.MRR(relevance_level=1.3, unjudged="upper").score(scores, whole) == 1
 
 
 def test_the_pool_is_the_same_beside_other_members_of_a_collection():
-    scores = torch.tensor([[4.0, 3, 2, 1]])
+    scores = tensor([[4.0, 3, 2, 1]])
     for preds, target in (
-        (scores, [torch.tensor([3, 1])]),
-        (scores, (torch.tensor([0, 0]), torch.tensor([3, 1]))),
-        (torch.tensor([[0, 1, 2, 3]]), torch.tensor([[3, 1]])),
+        (scores, [tensor([3, 1])]),
+        (scores, (tensor([0, 0]), tensor([3, 1]))),
+        (tensor([[0, 1, 2, 3]]), tensor([[3, 1]])),
     ):
         beside = tr.RankingCollection([tr.InfAP(), tr.MRR(unjudged="upper")])
         alone = tr.InfAP().score(preds, target).item()
@@ -324,7 +325,7 @@ def test_the_pool_is_the_same_beside_other_members_of_a_collection():
 def test_a_mean_of_bounds_over_batches_with_weights():
     generator = torch.Generator().manual_seed(2)
     scores, target = torch.rand(6, 5, generator=generator), torch.randint(-1, 2, (6, 5), generator=generator)
-    weights = torch.tensor([1.0, 0, 2, 0.5, 1, 3])
+    weights = tensor([1.0, 0, 2, 0.5, 1, 3])
     metric = tr.NDCG(top_k=3, unjudged="upper")
     for part in (slice(0, 2), slice(2, 6)):
         metric.update(scores[part], target[part], weights=weights[part])
@@ -339,12 +340,12 @@ def test_a_query_is_empty_if_it_is_under_all_judgments(monkeypatch, at_once, unj
     metric = tr.NDCG(unjudged=unjudged, empty_target_action="skip")
     # Nothing is relevant in the second query if both of its unjudged candidates are irrelevant. The lowest value of
     # the others is that of the last candidate alone, 1 / log2(4).
-    metric.update(torch.tensor([[0.3, 0.2, 0.1]] * 3), torch.tensor([[0, 0, 0], [-1, 0, -1], [1, -1, 0]]))
+    metric.update(tensor([[0.3, 0.2, 0.1]] * 3), tensor([[0, 0, 0], [-1, 0, -1], [1, -1, 0]]))
     assert (metric.num_queries, metric.num_empty) == (3, 1)
     assert metric.compute().item() == pytest.approx(mean)
     # The last judgments, under which all candidates are relevant, are not the only ones.
     area = tr.AUROC(unjudged=unjudged, empty_target_action="skip")
-    area.update(torch.tensor([[0.3, 0.2], [0.3, 0.2]]), torch.tensor([[1, -1], [1, 1]]))
+    area.update(tensor([[0.3, 0.2], [0.3, 0.2]]), tensor([[1, -1], [1, 1]]))
     assert (area.num_empty, area.compute().item()) == (1, 1)
     assert metric.score(torch.zeros(0, 3), torch.zeros(0, 3)).shape == (0,)
 

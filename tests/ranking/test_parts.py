@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+from torch import tensor
 
 import torchrank as tr
 from torchrank.formulas.gains import GAINS
@@ -51,12 +52,12 @@ def test_queries_without_a_column_of_entries_stay_queries():
 
 def test_queries_of_parts_are_numbered_one_after_the_other():
     first, second = (tr.Ranking.from_scores(torch.rand(n, 4), torch.ones(n, 4)).joined for n in (2, 3))
-    placed = replace(second, queries=torch.tensor([4, 2, 3]))
+    placed = replace(second, queries=tensor([4, 2, 3]))
     got = [part.queries.tolist() for part in numbered([first, placed, second], 10)]
     assert got == [[10, 11], [14, 12, 13], [15, 16, 17]]
-    assert batch_order([torch.tensor([2, 0]), torch.tensor([1])]).tolist() == [1, 2, 0]
+    assert batch_order([tensor([2, 0]), tensor([1])]).tolist() == [1, 2, 0]
     assert batch_order([None, None]) is None
-    flag = torch.tensor([True, False])
+    flag = tensor([True, False])
     assert together([(None, flag), (flag, flag)]).tolist() == [False, False, True, False]
     assert together([(None, flag)]) is None
 
@@ -110,24 +111,24 @@ def test_the_gain_and_the_ideal_value_of_a_plain_function_are_those_of_its_value
 
 
 def test_the_first_query_that_has_no_draw_is_named():
-    ranking = tr.Ranking.from_ranks(torch.tensor([3, 2, 4]), num_candidates=torch.tensor([9, 4, 5]))
+    ranking = tr.Ranking.from_ranks(tensor([3, 2, 4]), num_candidates=tensor([9, 4, 5]))
     assert ranking.sampled(3).draw.num_negatives == 3
     with pytest.raises(ValueError, match=r"Expected 4 negatives or more in each query, got .* 3 .* in query 1; lower"):
         ranking.sampled(4)
-    several = tr.Ranking.from_scores(torch.rand(3, 4), torch.tensor([[1, 0, 0, 0], [0, 1, 0, 1], [1, 1, 0, 0]]))
+    several = tr.Ranking.from_scores(torch.rand(3, 4), tensor([[1, 0, 0, 0], [0, 1, 0, 1], [1, 1, 0, 0]]))
     with pytest.raises(ValueError, match=r"Expected one relevant candidate in each query, got 2 .* in query 1; rank"):
         several.sampled(1)
 
 
 @pytest.mark.parametrize(("tolerance", "tied"), [({}, 1), ({"atol": 0.1}, 2), ({"rtol": 0.1}, 2)])
 def test_scores_of_embeddings_within_either_tolerance_are_tied(tolerance, tied):
-    items = torch.tensor([[1.0], [1.05], [0.0]])
-    ranking = tr.Ranking.from_embeddings(torch.ones(1, 1), items, torch.tensor([0]), **tolerance)
+    items = tensor([[1.0], [1.05], [0.0]])
+    ranking = tr.Ranking.from_embeddings(torch.ones(1, 1), items, tensor([0]), **tolerance)
     assert ranking.tied.tolist() == [[tied]]
 
 
 def test_grades_of_two_lists_are_places_from_the_end_of_the_second():
-    first, second = torch.tensor([[7, 8, 9, -1], [1, 2, -1, -1]]), torch.tensor([[7, 9, 8, 5], [3, 1, -1, -1]])
+    first, second = tensor([[7, 8, 9, -1], [1, 2, -1, -1]]), tensor([[7, 9, 8, 5], [3, 1, -1, -1]])
     ranking = tr.Ranking.from_rankings(first, second)
     for row, (one, other) in enumerate(zip(first.tolist(), second.tolist())):
         there = ranking.valid[row]
@@ -145,7 +146,7 @@ def test_rectangles_with_and_without_numbers_are_joined_in_the_order_of_their_qu
     scores, grades = torch.rand((6, 5), generator=generator), torch.randint(0, 2, (6, 5), generator=generator)
     whole, parts, order = tr.Ranking.from_scores(scores, grades), [], []
     for rows, has_numbers in zip(([1, 0], [3, 2], [5, 4]), numbered):
-        part = whole.take(torch.tensor(rows))
-        parts.append(replace(part, queries=torch.tensor(rows) if has_numbers else None))
+        part = whole.take(tensor(rows))
+        parts.append(replace(part, queries=tensor(rows) if has_numbers else None))
         order += sorted(rows) if has_numbers else rows
     assert tr.MRR().score(Rankings(parts)).equal(tr.MRR().score(scores[order], grades[order]))

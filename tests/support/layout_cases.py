@@ -173,11 +173,7 @@ def queries(
     """Lists of small queries, for hypothesis to shrink."""
     grade = st.sampled_from(sorted(set(grades), key=abs))
     entry = st.tuples(st.integers(-2, 2).map(float), grade)
-    query = st.builds(
-        Query,
-        st.lists(entry, max_size=longest).map(tuple),
-        st.lists(grade, max_size=2).map(tuple),
-    )
+    query = st.builds(Query, st.lists(entry, max_size=longest).map(tuple), st.lists(grade, max_size=2).map(tuple))
     return draw(st.lists(query, min_size=min_size, max_size=max_size))
 
 
