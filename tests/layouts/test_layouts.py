@@ -395,7 +395,7 @@ def test_an_item_is_repeated_within_its_query_only():
     start = tensor([0, 5, 6, 9, 11])
     items = tensor([*itertools.chain(*rows)])
     assert int(Judged(items, torch.ones_like(items), start).again().sum()) == 2 + 1 + 1
-    assert int(Judged.of_rows(tensor([[0, 3, 0], [-1, -1, 0]])).again().sum()) == 1
+    assert int(Judged.from_rows(tensor([[0, 3, 0], [-1, -1, 0]])).again().sum()) == 1
 
 
 @pytest.mark.parametrize("compared", [0, 100])

@@ -15,7 +15,7 @@ from torchrank.hardware import costs
 from torchrank.hardware.devices import all_finite, every, put, widest_float
 from torchrank.layouts.canonical import DenseLayout, Need, Pairs
 from torchrank.layouts.checks import Problem, count
-from torchrank.ranking.ranking import Ranking, of_entries, run_bounds, run_starts
+from torchrank.ranking.ranking import Ranking, reordered, run_bounds, run_starts
 
 
 def rank_dense(plan: Plan, need: Need) -> Iterator[Ranking]:
@@ -114,9 +114,9 @@ class _Lists(NamedTuple):
             pool=None if reach is None else self.grade if mask is None else self.grade.masked_fill(~mask, 0),
             complete=True,
             all_candidates=reach is None,
-            subtopics=None if self.subtopics is None else of_entries(self.subtopics, order),
-            partly_judged=None if self.partly_judged is None else of_entries(self.partly_judged, order),
-            costs=None if self.costs is None else of_entries(self.costs, order),
+            subtopics=None if self.subtopics is None else reordered(self.subtopics, order),
+            partly_judged=None if self.partly_judged is None else reordered(self.partly_judged, order),
+            costs=None if self.costs is None else reordered(self.costs, order),
         )
 
     def _ranks(self, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

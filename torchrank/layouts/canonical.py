@@ -73,7 +73,7 @@ class Judged:
     labels: bool = False
 
     @classmethod
-    def of_rows(cls, items: Tensor, grade: Tensor | None = None, labels: bool = False) -> Judged:
+    def from_rows(cls, items: Tensor, grade: Tensor | None = None, labels: bool = False) -> Judged:
         """Judged items from the rows of [query, entry]; without grades, all have grade 1."""
         grade = (items >= 0).view(torch.int8) if grade is None else grade
         start = torch.arange(len(items) + 1, device="cpu") * items.shape[1]
@@ -91,7 +91,7 @@ class Judged:
         """Judged items of consecutive queries."""
         if self.width is not None:
             items, grade = self.rectangle()
-            return Judged.of_rows(items[rows], grade[rows], self.labels)
+            return Judged.from_rows(items[rows], grade[rows], self.labels)
         start = self.start[rows.start : rows.stop + 1]
         inside = slice(int(start[0]), int(start[-1]))
         return replace(self, items=self.items[inside], grade=self.grade[inside], start=start - start[0])

@@ -174,25 +174,25 @@ def bad_tie_break(
     return count(Problem.NAN_SCORES, bad, ignored)
 
 
-def integer_ids(ids: Tensor, name: str, beside: str) -> Tensor:
+def integer_ids(ids: Tensor, name: str, other: str) -> Tensor:
     """Check that ids are integers that int64 can hold, and detach them.
 
     Args:
         ids: the ids.
         name: their name in an error.
-        beside: the name of the other argument in an error.
+        other: the name of the other argument in an error.
     """
     ids = check_tensor(ids, name)
     if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
         way_out = as_integers(ids, name) if name.isidentifier() else ""
-        if beside.startswith("integer preds"):
+        if other.startswith("integer preds"):
             way_out = (
                 ". Integer preds are ids, never scores; if yours are scores of graded candidates, pass preds.float()"
             )
-        raise TypeError(f"Expected {name} with {beside} to hold integer ids, got {ids.dtype}{way_out}")
+        raise TypeError(f"Expected {name} with {other} to hold integer ids, got {ids.dtype}{way_out}")
     if ids.dtype == torch.uint64:
         raise TypeError(
-            f"Expected {name} with {beside} to hold ids that int64 can hold, got {ids.dtype}; pass ids below 2**63"
+            f"Expected {name} with {other} to hold ids that int64 can hold, got {ids.dtype}; pass ids below 2**63"
             " as int64"
         )
     return ids.detach()
@@ -346,7 +346,7 @@ def type_of(x: Any, name: str) -> str:
     if isinstance(getattr(x, "indices", None), Tensor):  # the result of torch.topk or sort
         return f"{type(x).__name__}; pass {name}.indices"
     if hasattr(x, "__array__"):
-        return f"{type(x).__name__} of {getattr(x, 'dtype', 'objects')}{_of_array(x, name)}"
+        return f"{type(x).__name__} of {getattr(x, 'dtype', 'objects')}{_array_advice(x, name)}"
     if hasattr(x, "toarray"):  # a sparse matrix; a score that is not stored is none
         if name not in SCORES:
             return f"{type(x).__name__}; pass {name}.toarray()"
@@ -369,7 +369,7 @@ def type_of(x: Any, name: str) -> str:
     return type(x).__name__
 
 
-def _of_array(x: Any, name: str) -> str:
+def _array_advice(x: Any, name: str) -> str:
     """The way out of an error on an array that cannot become a tensor; "" if none is known."""
     if _masked(x):
         kind = numpy.ma.asarray(x).dtype.kind
@@ -422,24 +422,24 @@ def comparable(x: Tensor) -> Tensor:
 UNKNOWN = 2**31
 
 
-def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) -> tuple[Judged, Tensor]:
+def judged_items(target: object, preds: Tensor, other: str, limit: int | None) -> tuple[Judged, Tensor]:
     """Check the judged items of each query and convert them; also returns counters of bad values.
 
     Args:
         target: int [query]; int [query, entry] padded with negatives; a list of Q id tensors; a (query, item) or
             (query, item, grade) tuple of 1-D tensors.
         preds: scores, embeddings or ids whose items are judged, [query, ...].
-        beside: the name of ``preds`` in an error.
+        other: the name of ``preds`` in an error.
         limit: all items must be smaller; None = any id.
     """
-    num_queries, device, dense = preds.shape[0], preds.device, beside.startswith("preds [Q, D]")
+    num_queries, device, dense = preds.shape[0], preds.device, other.startswith("preds [Q, D]")
     errors = no_errors(device)
     if not isinstance(target, list | Tensor):
-        target = tensor_of(_of_sparse(target, "target", num_queries, limit))
+        target = tensor_of(_sparse_entries(target, "target", num_queries, limit))
     if isinstance(target, Tensor):
         check_tensor(target, "target")
     if isinstance(target, tuple):
-        judged, errors = _of_pairs(target, num_queries, device)
+        judged, errors = _judged_pairs(target, num_queries, device)
     elif isinstance(target, list):
         longest = max((len(x) for x in target if isinstance(x, list | numpy.ndarray)), default=0)
         if dense and longest and longest == limit:
@@ -454,16 +454,16 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
         start = torch.tensor([0, *accumulate(sizes)], device="cpu")
         judged = Judged(items, torch.ones_like(items, dtype=torch.int8), start)
     elif isinstance(target, Tensor) and target.shape[:1] == preds.shape[:1] and target.dim() in (1, 2):
-        items = integer_ids(target, "target", beside).to(device=device).long()
+        items = integer_ids(target, "target", other).to(device=device).long()
         # A label of -100 ignores its query, but in padded ids -100 is padding like any other negative.
         items = items.unsqueeze(-1) if items.dim() == 1 else items.clamp_min(-1)
         items = items if items.shape[1] else items.new_full((num_queries, 1), -1)
-        judged = Judged.of_rows(items, labels=items.shape[1] == 1)
+        judged = Judged.from_rows(items, labels=items.shape[1] == 1)
     else:
         got = f"shape {list(target.shape)}" if isinstance(target, Tensor) else type_of(target, "target")
         hint = way_out(target, "target", preds) if isinstance(target, Tensor) else ""
         raise (ValueError if isinstance(target, Tensor) else TypeError)(
-            f"Expected target with {beside} to be {'grades of their shape, ' * dense}ids [{num_queries}], a list of"
+            f"Expected target with {other} to be {'grades of their shape, ' * dense}ids [{num_queries}], a list of"
             f" {num_queries} id tensors or a (query, item[, grade]) tuple, got {got}{hint}"
         )
     if limit is not None:
@@ -541,7 +541,7 @@ def _to_ids(lists: list, name: str) -> str:
     return f"; if they are {pairs}, pass tuple({name})" if len(lists) in (2, 3) else ""
 
 
-def _of_pairs(pairs: tuple, num_queries: int, device: torch.device) -> tuple[Judged, Tensor]:
+def _judged_pairs(pairs: tuple, num_queries: int, device: torch.device) -> tuple[Judged, Tensor]:
     target = tuple(map(tensor_of, pairs))
     shapes = [shape_of(x) for x in target]
     if len(target) not in (2, 3) or not _are_1d(target):
@@ -555,7 +555,7 @@ def _of_pairs(pairs: tuple, num_queries: int, device: torch.device) -> tuple[Jud
     if len(target) == 3:
         grade, bad = grades(check_tensor(target[2], "grades"), device, ~outside)
         errors = errors + bad
-    # Pairs outside get the number behind the last query, so that they stand last and can be cut off.
+    # Pairs outside get the number after the last query, so that they stand last and can be cut off.
     query, order = query.masked_fill(outside, num_queries), None
     if not query.is_cpu or bool((query[1:] < query[:-1]).any()):
         query, order = query.sort(stable=True)
@@ -568,7 +568,7 @@ def _of_pairs(pairs: tuple, num_queries: int, device: torch.device) -> tuple[Jud
     return Judged(item[inside], grade[inside], start), errors
 
 
-def _of_sparse(x: Any, name: str, queries: int, limit: int | None) -> Any:
+def _sparse_entries(x: Any, name: str, queries: int, limit: int | None) -> Any:
     """A sparse matrix of SciPy as a (query, item) or, for the target, (query, item, grade) tuple; else ``x`` itself.
 
     Elements that are stored more than once are summed, as SciPy does. The matrix has ``limit`` columns, if it is known.
@@ -626,7 +626,7 @@ def given_pairs(x: object, name: str, preds: Tensor, limit: int | None = None) -
         repeats = torch.tensor(sizes, dtype=torch.int64, device="cpu")
         query = torch.arange(queries, device="cpu").repeat_interleave(repeats)
         return query.to(device, non_blocking=True), item
-    x = tensor_of(_of_sparse(x, name, queries, limit))
+    x = tensor_of(_sparse_entries(x, name, queries, limit))
     pairs: Any = tuple(map(tensor_of, x)) if isinstance(x, tuple) else ()
     if len(pairs) != 2 or not _are_1d(pairs) or len(pairs[0]) != len(pairs[1]):
         got = [shape_of(one) for one in pairs] if pairs else type_of(x, name) if not isinstance(x, Tensor) else "Tensor"

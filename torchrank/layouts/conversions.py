@@ -228,32 +228,39 @@ def grouped(layout: Layout, groups: Any, all_candidates: bool = False) -> Layout
         got = got if "; pass" in got else f"{got}; pass numpy.unique(groups, return_inverse=True)[1]"
         raise TypeError(f"Expected groups to be integers, got {got}")
     groups = integer_ids(groups, "groups", "preds").to(layout.errors.device).long()
-    if isinstance(layout, RankedIds):
-        fits = groups.dim() == 1 and groups.numel() > 0
-        return _of_ids(layout, _checked(groups, "[id], the group of each id", fits), all_candidates)
     if isinstance(layout, FlatRows):
-        shape = [len(layout.scores)]
-        way_out = f"{shape}, the group of each row (sizes of queries are group_sizes)"
-        return _of_rows(layout, _checked(groups, way_out, list(groups.shape) == shape))
+        rows = len(layout.scores)
+        fits, wanted = groups.shape == (rows,), f"[{rows}], the group of each row (sizes of queries are group_sizes)"
+    elif isinstance(layout, EmbeddedLayout):
+        items = len(layout.catalogue)
+        fits, wanted = groups.shape == (items,), f"[{items}], the group of each item"
+    elif isinstance(layout, DenseLayout | CatalogueLayout):
+        queries, candidates = layout.scores.shape
+        # A batch without candidates has one column of padding.
+        fits = groups.shape in ((candidates,), (queries, candidates)) or (not groups.numel() and candidates == 1)
+        wanted = f"[{candidates}] or {[queries, candidates]}, the group of each candidate"
+    else:
+        fits, wanted = groups.dim() == 1 and groups.numel() > 0, "[item], the group of each item of all blocks"
+        wanted = "[id], the group of each id" if isinstance(layout, RankedIds) else wanted
+    if not fits:
+        raise ValueError(f"Expected groups of shape {wanted}, got {list(groups.shape)}")
+    if isinstance(layout, RankedIds):
+        return _group_ids(layout, groups, all_candidates)
+    if isinstance(layout, FlatRows):
+        return _group_rows(layout, groups)
     if isinstance(layout, EmbeddedLayout):
-        shape = [len(layout.catalogue)]
-        return _of_embeddings(layout, _checked(groups, f"{shape}, the group of each item", list(groups.shape) == shape))
+        return _group_embeddings(layout, groups)
     if isinstance(layout, StreamedLayout):
-        of_all = _checked(groups, "[item], the group of each item of all blocks", groups.dim() == 1 and len(groups) > 0)
-        return _of_blocks(layout, of_all, torch.arange(len(of_all), device=of_all.device))
+        return _group_blocks(layout, groups, torch.arange(len(groups), device=groups.device))
     assert isinstance(layout, DenseLayout | CatalogueLayout)
-    queries, candidates = layout.scores.shape
-    # A batch without candidates has one column of padding.
-    fits = groups.shape in ((candidates,), (queries, candidates)) or (not groups.numel() and candidates == 1)
-    groups = _checked(groups, f"[{candidates}] or {[queries, candidates]}, the group of each candidate", fits)
     groups = groups if groups.shape[-1] else groups.new_zeros(candidates)
-    return _of_matrix(spread(layout) if all_candidates and isinstance(layout, CatalogueLayout) else layout, groups)
+    return _group_matrix(spread(layout) if all_candidates and isinstance(layout, CatalogueLayout) else layout, groups)
 
 
-def _of_matrix(layout: DenseLayout | CatalogueLayout, groups: Tensor) -> DenseLayout | CatalogueLayout:
+def _group_matrix(layout: DenseLayout | CatalogueLayout, groups: Tensor) -> DenseLayout | CatalogueLayout:
     """Scores of groups; ``groups`` are [candidate] or [query, candidate]."""
     queries, candidates = layout.scores.shape
-    # The numbers of groups of an accelerator are not read. Columns behind the last group are padding.
+    # The numbers of groups of an accelerator are not read. Columns after the last group are padding.
     shared, width = groups.dim() == 1, candidates
     if shared:
         numbers = group_numbers(groups.unsqueeze(0)).expand(queries, -1)
@@ -262,17 +269,11 @@ def _of_matrix(layout: DenseLayout | CatalogueLayout, groups: Tensor) -> DenseLa
     for start in range(0, max(1, queries), step):
         some = slice(start, start + step)
         rows: Any = layout.rows(start, start + step)
-        parts.append(_of_scores(rows, numbers[some] if shared else group_numbers(groups[some]), width))
+        parts.append(_group_scores(rows, numbers[some] if shared else group_numbers(groups[some]), width))
     columns: dict[str, Any] = {name: _joined(name, parts) for name in parts[0]}
     if isinstance(layout, CatalogueLayout):
         columns["judged"] = _merged(layout.judged, columns["judged"])
     return replace(layout, **columns, exclude=None)
-
-
-def _checked(groups: Tensor, shape: str, fits: bool) -> Tensor:
-    if not fits:
-        raise ValueError(f"Expected groups of shape {shape}, got {list(groups.shape)}")
-    return groups
 
 
 def group_numbers(groups: Tensor) -> Tensor:
@@ -288,7 +289,7 @@ def group_numbers(groups: Tensor) -> Tensor:
     return torch.zeros_like(order).scatter(-1, order, begins.cumsum(-1))
 
 
-def _of_scores(layout: DenseLayout | CatalogueLayout, numbers: Tensor, width: int) -> dict[str, Any]:
+def _group_scores(layout: DenseLayout | CatalogueLayout, numbers: Tensor, width: int) -> dict[str, Any]:
     """The fields of a layout of groups, for some queries.
 
     Args:
@@ -366,7 +367,7 @@ def _joined(name: str, parts: list[dict[str, Any]]) -> Tensor | None:
     return torch.cat(fields)
 
 
-def _of_rows(layout: FlatRows, groups: Tensor) -> FlatRows:
+def _group_rows(layout: FlatRows, groups: Tensor) -> FlatRows:
     """Rows of groups. A group of several queries is a group in each of them."""
     if not len(groups):
         return layout
@@ -376,36 +377,35 @@ def _of_rows(layout: FlatRows, groups: Tensor) -> FlatRows:
     fields = {name: getattr(layout, name) for name in ("scores", "grade", "mask", "tie_break")}
     fields = {name: None if x is None else x.unsqueeze(0) for name, x in fields.items()}
     row = DenseLayout(layout.errors, layout.validate, **fields)  # of one query
-    found = _of_scores(row, numbers, width).items()
+    found = _group_scores(row, numbers, width).items()
     rows: dict[str, Any] = {name: None if x is None else x.squeeze(0) for name, x in found if name != "subtopics"}
     indexes = layout.indexes.new_zeros(width).scatter_(0, numbers.squeeze(0), layout.indexes)
     return replace(layout, **rows, indexes=indexes)
 
 
-def _of_ids(layout: RankedIds, groups: Tensor, all_candidates: bool) -> Layout:
+def _group_ids(layout: RankedIds, groups: Tensor, all_candidates: bool) -> Layout:
     """Lists of groups, each at the position of its first id."""
     items, grade = layout.judged.rectangle()
     ids, valid, errors = listed_ids(layout, items, grade)
     numbers = group_numbers(groups)
 
-    def of(ids: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
+    def numbered(ids: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
         outside = inside & (ids >= len(groups))
         number = torch.where(inside & ~outside, numbers[ids.clamp(0, len(groups) - 1)], -1)
         return number, count(Problem.OUT_OF_RANGE, outside, layout.ignored)
 
-    number_of, bad = of(ids, ids >= 0)
-    groups_of, outside = of(items, valid)
+    (listed, bad), (judged, outside) = numbered(ids, ids >= 0), numbered(items, valid)
     errors = errors + bad + outside
     if all_candidates:
-        return _of_matrix(spread_lists(layout, items, grade, ids, valid, errors), torch.cat([number_of, groups_of], -1))
-    ids = number_of.masked_fill(repeated(number_of), -1)
-    judged = _merged(
-        Judged.of_rows(items, grade, layout.judged.labels), torch.where(items == IGNORED, items, groups_of)
-    )
-    return replace(layout, errors=errors, ids=ids, judged=judged, mask=None, exclude=None)
+        lists = spread_lists(layout, items, grade, ids, valid, errors)
+        return _group_matrix(lists, torch.cat([listed, judged], -1))
+    items_of = Judged.from_rows(items, grade, layout.judged.labels)
+    merged = _merged(items_of, torch.where(items == IGNORED, items, judged))
+    ids = listed.masked_fill(repeated(listed), -1)
+    return replace(layout, errors=errors, ids=ids, judged=merged, mask=None, exclude=None)
 
 
-def _of_embeddings(layout: EmbeddedLayout, groups: Tensor) -> Layout:
+def _group_embeddings(layout: EmbeddedLayout, groups: Tensor) -> Layout:
     """Blocks of scores of groups, each with all items of its groups. Reads the groups."""
     if layout.shard is not None:
         raise ValueError("Expected no groups for items spread over workers, got groups; pass all items and group=False")
@@ -422,10 +422,10 @@ def _of_embeddings(layout: EmbeddedLayout, groups: Tensor) -> Layout:
     blocks = StreamedLayout(
         layout.errors, layout.validate, products, layout.judged, queries.dtype, True, layout.exclude
     )
-    return _of_blocks(blocks, groups, order)
+    return _group_blocks(blocks, groups, order)
 
 
-def _of_blocks(layout: StreamedLayout, groups: Tensor, order: Tensor) -> StreamedLayout:
+def _group_blocks(layout: StreamedLayout, groups: Tensor, order: Tensor) -> StreamedLayout:
     """Blocks of scores of groups: each group is in that of its last item. Reads the groups.
 
     Args:
@@ -466,7 +466,7 @@ def _of_blocks(layout: StreamedLayout, groups: Tensor, order: Tensor) -> Streame
         if start != len(of_column) or stop != start:
             raise ValueError(f"Expected groups [item] of all items of the blocks, got {len(of_column)}")
 
-    judged = _merged(Judged.of_rows(items, grade, layout.judged.labels), groups_of)
+    judged = _merged(Judged.from_rows(items, grade, layout.judged.labels), groups_of)
     return replace(layout, errors=errors, scores=read, judged=judged, exclude=None)
 
 

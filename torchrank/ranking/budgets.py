@@ -75,7 +75,7 @@ def prefixes(ranking: Ranking, budget: float, ties: str) -> Iterator[tuple[Tenso
     """The rankings that tied candidates can have up to the budget, for queries whose ties decide the cutoff.
 
     A budget pays for the first candidates of a tie group, a set S. Given S, all orders of S are equally likely. So a
-    ranking has S as one tie group, and behind it the rest of the group, which cannot be paid for.
+    ranking has S as one tie group, and after it the rest of the group, which cannot be paid for.
 
     Yields:
         the query of each ranking, int64 [row]; its probability, float64 [row]; and the rankings [row].

@@ -158,12 +158,9 @@ class Draw:
         Returns:
             float64 [query, number].
         """
-        rows, again = torch.stack([positive.above, positive.tied, positive.negatives], -1), None
-        if rows.is_cpu:  # equal ranks have equal probabilities
-            rows, again = rows.unique(dim=0, return_inverse=True)
+        rows = torch.stack([positive.above, positive.tied, positive.negatives], -1)
         parts = rows.split(max(1, BLOCK // self.places))
         mean = torch.cat([self.chances(*part.unbind(-1)) @ values[: self.places] for part in parts])
-        mean = mean if again is None else mean[again]
         other = torch.where(positive.exists.unsqueeze(-1), values[-2], values[-1])
         return torch.where(positive.retrieved.unsqueeze(-1), mean, other)
 
@@ -176,15 +173,13 @@ class Draw:
             negatives: float64 [row]: all negatives.
         """
         alone = chances_above(above, negatives, self.num_negatives, self.replacement)
-        if tied.is_cpu and not tied.any():
-            return alone
-        # Sums over the interval telescope. With N negatives, m draws and t ties behind a others, the probability of
+        # Sums over the interval telescope. With N negatives, m draws and t ties after a others, the probability of
         # x above is (N + 1) / ((m + 1) (t + 1)) times P(X' > x | a + t + 1) - P(X' > x | a), with X' the number above
         # of m + 1 draws from N + 1. With replacement the integral over the share above has N and t for N + 1 and t + 1.
         added = 0 if self.replacement else 1
-        behind, all_of = above + tied + added, negatives + added
+        after, all_of = above + tied + added, negatives + added
         scale = all_of / (self.places * (tied + added).clamp_min(1))
-        several = self._beyond(behind, all_of) - self._beyond(above, all_of)
+        several = self._beyond(after, all_of) - self._beyond(above, all_of)
         return torch.where((tied > 0).unsqueeze(-1), several.clamp_min(0) * scale.unsqueeze(-1), alone)
 
     def _beyond(self, above: Tensor, total: Tensor) -> Tensor:
@@ -291,9 +286,9 @@ class Tolerance:
         if not (self.atol or self.rtol) or not positives.shape[1]:
             return scores
         ordered = positives.sort(dim=-1).values.contiguous()
-        behind = torch.searchsorted(ordered, scores.contiguous())
+        above = torch.searchsorted(ordered, scores.contiguous())
         best, gap = scores, torch.full_like(scores, float("inf"))
-        for place in (behind - 1, behind):
+        for place in (above - 1, above):
             near = ordered.gather(-1, place.clamp(0, ordered.shape[1] - 1))
             distance = (scores - near).abs()
             closer = (distance <= self.atol + self.rtol * near.abs()) & (distance < gap) & near.isfinite()
@@ -550,7 +545,7 @@ class Ranking:
 
         An identifier of c items fills c ranks, and its items are tied over these ranks. So at the top of a list, one
         relevant item among them is 1 / c of a hit at rank 1. A repeated identifier is left out, even if it has no item,
-        and the identifiers behind it move up.
+        and the identifiers after it move up.
 
         Args:
             beams: int [query, beam], best first, or [query, beam, level] for identifiers of several codes; negative =
@@ -592,7 +587,7 @@ class Ranking:
 
         Both lists are int [query, position], best first, negative = padding. Entries are the ids of both lists. An
         id has its rank from ``first``. The grade of an id is its position in ``second``, counted from the end: 1 for
-        the last id, and -inf for an id that ``second`` lacks. All ids that a list lacks are tied behind the list.
+        the last id, and -inf for an id that ``second`` lacks. All ids that a list lacks are tied after the list.
         ``changed``, int [query, id], negative = padding, are the ids that :class:`torchrank.PMRR` reads.
 
         Raises:
@@ -982,7 +977,7 @@ class Ranking:
             yield self
             return
         width, queries = self.first.shape[1], self.queries
-        # The size of a query is the column behind its last valid entry. Masked candidates may be invalid before it.
+        # The size of a query is the column after its last valid entry. Masked candidates may be invalid before it.
         from_end = self.valid.flip(-1).to(torch.uint8)
         sizes = torch.where(self.valid.any(-1), width - from_end.argmax(-1), 0) if width else self.valid.sum(-1)
         numbers = torch.arange(start, start + self.num_queries, device="cpu") if queries is None else queries
@@ -1076,7 +1071,7 @@ class Ranking:
     ) -> Ranking:
         """Make a ranking of entries in any order: sort each row by rank.
 
-        Entries that are not retrieved get the rank behind their list. Padding follows them. ``placed``: ``first`` is
+        Entries that are not retrieved get the rank after their list. Padding follows them. ``placed``: ``first`` is
         already that rank for both. ``others`` are further fields.
         """
         # The bound from shapes is far too large for most data, which has no ties.
@@ -1087,7 +1082,7 @@ class Ranking:
         if first.shape[-1] > 1:
             order = torch.where(valid, first, scalar(math.inf, first.dtype, first.device)).argsort(dim=-1, stable=True)
             first, tied, grade, valid = (x.gather(-1, order) for x in (first, tied, grade, valid))
-            others |= {name: of_entries(x, order) for name in FURTHER if (x := others.get(name)) is not None}
+            others |= {name: reordered(x, order) for name in FURTHER if (x := others.get(name)) is not None}
         return cls(first, tied, grade, valid, num_candidates, errors, depth, reach, queries=queries, **others)
 
     @property
@@ -1137,11 +1132,11 @@ class Ranking:
             order = by_cost.gather(-1, order)
         order = order.gather(-1, self.first.gather(-1, order).argsort(dim=-1, stable=True))
         present = ((name, getattr(self, name)) for name in PER_ENTRY)
-        fields: dict[str, Any] = {name: of_entries(x, order) for name, x in present if x is not None}
+        fields: dict[str, Any] = {name: reordered(x, order) for name, x in present if x is not None}
         first, tied = fields["first"], fields["tied"]
         start, stop = self.run_bounds()
         position = torch.arange(first.shape[1], device=first.device)
-        # Tied candidates that are not entries are unjudged or irrelevant. They rank behind the entries of their tie
+        # Tied candidates that are not entries are unjudged or irrelevant. They rank after the entries of their tie
         # group under "optimistic", and before these entries under "pessimistic".
         first = first + (position - start if best_first else (tied - (stop - position)).clamp_min(0))
         first = torch.where(tied > 0, first, rank_after_list(self.num_candidates).unsqueeze(-1))
@@ -1339,7 +1334,7 @@ class Ranking:
         if self.untied:
             return table.scatter(1, begins, share)[:, :ranks]
         # With ties, the density is a running sum of steps: plus the share where a tie group begins, and minus the share
-        # behind the end of the group. Entries without ties are set directly, because steps leave rounding errors.
+        # after the end of the group. Entries without ties are set directly, because steps leave rounding errors.
         in_group = self.tied > 1
         starts = torch.where(in_group, begins, ranks)
         ends = torch.where(in_group, self.first - 1 + self.tied, ranks).clamp_max(ranks).long()
@@ -1386,7 +1381,7 @@ class Ranking:
 
     @cached
     def mean_rank(self) -> Tensor:
-        """float64 [query, entry]: mean of the possible ranks of an entry; the rank behind the list if not retrieved."""
+        """float64 [query, entry]: mean of the possible ranks of an entry; the rank after the list if not retrieved."""
         missing = (self.num_candidates + 1).unsqueeze(-1)
         return torch.where(self.retrieved(), torch.add(self.first, self.tied - 1, alpha=0.5), missing)
 
@@ -1621,7 +1616,7 @@ class Rankings(Ranking):
             return replace(self.everything.joined, **shared)
         parts, width = self.rectangles, max(part.first.shape[1] for part in self.rectangles)
         lengths = torch.cat([part.num_candidates for part in parts])
-        fields: dict[str, Any] = {name: _of_parts(name, parts, width) for name in PER_ENTRY}
+        fields: dict[str, Any] = {name: _joined_field(name, parts, width) for name in PER_ENTRY}
         joined = Ranking.in_rank_order(num_candidates=lengths, errors=self.errors, depth=self.depth, **fields)
         order = batch_order([part.queries for part in parts])
         return replace(joined if order is None else joined.take(order), **shared)
@@ -1631,7 +1626,7 @@ class Rankings(Ranking):
     )
 
 
-def _of_parts(name: str, parts: Sequence[Ranking], width: int) -> Tensor | None:
+def _joined_field(name: str, parts: Sequence[Ranking], width: int) -> Tensor | None:
     """A field with a column per entry of several rankings, padded to ``width`` entries; None if none has the field."""
     fields = [getattr(part, name) for part in parts]
     if all(x is None for x in fields):
@@ -1770,11 +1765,11 @@ def depth_of(first: Tensor, tied: Tensor) -> int:
 
 
 def rank_after_list(num_candidates: Tensor) -> Tensor:
-    """The rank behind a list; larger than every rank if the length of the list is unknown (NaN)."""
+    """The rank after a list; larger than every rank if the length of the list is unknown (NaN)."""
     return num_candidates.nan_to_num(nan=2.0**60) + 1
 
 
-def of_entries(x: Tensor, order: Tensor) -> Tensor:
+def reordered(x: Tensor, order: Tensor) -> Tensor:
     """Reorder a field [query, entry] or [query, entry, subtopic] by an order of the entries, int64 [query, entry]."""
     return x.gather(1, order if x.dim() == 2 else order.unsqueeze(-1).expand(-1, -1, x.shape[2]))
 
