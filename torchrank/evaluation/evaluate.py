@@ -612,13 +612,13 @@ def _joined(
     missing = np.flatnonzero(~inside)
     all_parts = [*parts, *([evaluator.absent(missing)] if len(missing) else [])]
     order = np.concatenate([part.query_numbers for part in all_parts]).argsort()  # a query is in one part
-
-    def joined(values: Callable[[Part, str], Array]) -> dict[str, Array]:
-        return {label: np.concatenate([values(x, label) for x in all_parts])[order] for label in evaluator.metrics}
-
-    columns, empty, weights = joined(lambda x, label: x.values[label]), joined(lambda x, label: x.empty[label]), None
-    if any(part.weights is not None for part in all_parts):
-        weights = joined(lambda x, label: np.ones(len(x.judged)) if x.weights is None else x.weights[label])
+    columns, empty, weights = {}, {}, {}
+    for label in evaluator.metrics:
+        columns[label] = np.concatenate([part.values[label] for part in all_parts])[order]
+        empty[label] = np.concatenate([part.empty[label] for part in all_parts])[order]
+        each = [np.ones(len(part.judged)) if part.weights is None else part.weights[label] for part in all_parts]
+        weights[label] = np.concatenate(each)[order]
+    alike = all(part.weights is None for part in all_parts)
     judged = np.concatenate([part.judged for part in all_parts])[order]
     ranking = Ranking.join(ranking for part in all_parts for ranking in part.rankings)
     row = {
@@ -631,7 +631,7 @@ def _joined(
         "same id as query": sum(part.retrieved_itself for part in parts),
     }
     ids, metrics = _ids(evaluator.qrels), dict(evaluator.metrics)
-    return QueryTable(ids, columns, weights, metrics, groups, empty), ranking, inside, row
+    return QueryTable(ids, columns, None if alike else weights, metrics, groups, empty), ranking, inside, row
 
 
 def _named(run: Any, judged: Container[Any]) -> dict[str, Any]:
