@@ -589,7 +589,7 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
     ) -> tuple[Tensor, Tensor]:
         """The minimum, maximum or median of precision and recall at each rank: float32 [rank] each.
 
-        Behind the end of its list a curve has no more hits: recall is constant, and precision is multiplied by the
+        Beyond the end of its list a curve has no more hits: recall is constant, and precision is multiplied by the
         same factor for all ended lists. So ended curves keep their order over a chunk of ranks and are sorted once.
         The m curves that have not ended shift the wanted position in this order by at most m. So they are merged with
         the m + 1 ended curves that can be at this position.
@@ -607,13 +607,13 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
             active = torch.cat(
                 [result.new_empty((0, 2, len(chunk))), *(self._between(part, chunk) for part in going_on)]
             )
-            behind = [self._between(part, chunk[:1]) for part in parts if part.shape[2] <= start]
-            ended = torch.cat([result.new_empty((0, 2, 1)), *behind]).squeeze(2)
+            over = [self._between(part, chunk[:1]) for part in parts if part.shape[2] <= start]
+            ended = torch.cat([result.new_empty((0, 2, 1)), *over]).squeeze(2)
             low = max(0, position - len(active))
             for n in range(2):
                 falls = n == 0 and not self.adaptive_k
                 values = ended[:, n].sort().values
-                # Empty queries have constant curves: 1, behind all others, or 0, before all others. The first `count`
+                # Empty queries have constant curves: 1, after all others, or 0, before all others. The first `count`
                 # values fall with the rank; 0 does so as well.
                 if self.empty_target_action == "pos":
                     count, fill = len(values), values.new_ones(filled)
@@ -630,7 +630,7 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
         return result[0], result[1]
 
     def _between(self, curves: Tensor, ranks: Tensor) -> Tensor:
-        """Curves [query, 2, rank] at some consecutive ranks. Behind the last rank of a curve there are no more hits."""
+        """Curves [query, 2, rank] at some consecutive ranks. Beyond the last rank of a curve there are no more hits."""
         width = curves.shape[2]
         if not width:
             return curves.new_zeros((len(curves), 2, len(ranks)))
@@ -639,10 +639,10 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
         if last <= width:
             return there
         beyond = ranks[max(0, width + 1 - first) :]
-        behind = curves[:, :, -1:].repeat(1, 1, len(beyond))
+        constant = curves[:, :, -1:].repeat(1, 1, len(beyond))
         if not self.adaptive_k:
-            behind[:, 0] *= width / beyond
-        return torch.cat([there, behind], dim=2)
+            constant[:, 0] *= width / beyond
+        return torch.cat([there, constant], dim=2)
 
 
 class RetrievalRecallAtFixedPrecision(RetrievalPrecisionRecallCurve, stock.RetrievalRecallAtFixedPrecision):

@@ -170,7 +170,7 @@ def test_the_suite_is_copied_and_its_keys_are_kept():
     assert list(sliced(Prediction(scores, grades)))[:3] == ["mrr", "mrr/few", "mrr/many"]
 
 
-def test_errors_name_the_way_out_and_leave_nothing_behind():
+def test_errors_name_the_way_out_and_leave_no_trace():
     scores, grades = drawn()
     call = compute_metrics(["mrr"])
     with pytest.raises(ValueError, match=r"Expected predictions to be one array, got 2; choose by .*unpack="):

@@ -55,7 +55,7 @@ def module_of(lightning):
 
 @pytest.fixture(scope="module")
 def validated(tmp_path_factory):
-    """The module and its logged values, after a second validation: the first leaves nothing behind."""
+    """The module and its logged values, after a second validation: the first leaves no trace."""
     lightning = pytest.importorskip("lightning")
     module = module_of(lightning)
     trainer = lightning.Trainer(

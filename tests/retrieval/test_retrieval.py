@@ -487,19 +487,6 @@ def test_irrelevant_rows_of_long_lists_have_no_entries_in_rankings():
     assert ranking.first.shape == (2, 1)
 
 
-@pytest.mark.parametrize("aggregation", ["median", "min", "max", torch.amax])
-def test_the_ranks_of_few_queries_are_aggregated_together(monkeypatch, aggregation):
-    metric, between, seen = (
-        ours(CURVES[0], aggregation=aggregation),
-        retrieval.RetrievalPrecisionRecallCurve._between,
-        [],
-    )
-    monkeypatch.setattr(type(metric), "_between", lambda *args: seen.append(len(args[2])) or between(*args))
-    metric.update(*rows(3))
-    precision, _, _ = metric.compute()
-    assert set(seen) == {len(precision)}
-
-
 @pytest.mark.parametrize("value", [0, -3, 1.5, True, 2**53 + 1])
 def test_the_largest_rank_is_named_if_it_is_exceeded_only(value):
     with pytest.raises(ValueError, match=r"`top_k` has to be a positive integer") as raised:
@@ -1103,14 +1090,6 @@ def test_compute_looks_at_values_equally_often_for_any_number_of_queries(
 # ---- hits at every rank ----------------------------------------------------------------------------------------
 
 
-def assert_hits_by_rank(ranking):
-    for level, ranks in itertools.product((1, 2), (1, 3, 15)):
-        table = ranking.hits_by_rank(level, ranks)
-        assert table.shape == (ranking.num_queries, ranks)
-        want = torch.stack([ranking.hits(level, k) for k in range(1, ranks + 1)], dim=-1)
-        torch.testing.assert_close(table, want, rtol=0, atol=1e-12)
-
-
 def drawn(seed, levels):
     """Scores [query, candidate] of so many levels, some of them -inf, grades and a mask."""
     generator = torch.Generator().manual_seed(seed)
@@ -1121,42 +1100,34 @@ def drawn(seed, levels):
     return scores, target, torch.rand(shape, generator=generator) < 0.8
 
 
-seeds = st.integers(0, 2**31)
-
-
-@settings(max_examples=30)
+@settings(max_examples=90)
 @given(
-    seed=seeds,
+    seed=st.integers(0, 2**31),
     levels=st.sampled_from([1, 2, 5, 10_000]),
     masked=st.booleans(),
     ties=st.sampled_from(["expected", "optimistic", "pessimistic"]),
+    layout=st.sampled_from(["dense", "flat", "ids"]),
 )
-def test_hits_by_rank_of_dense_scores(seed, levels, masked, ties):
+def test_hits_by_rank_are_the_hits_of_each_cutoff(seed, levels, masked, ties, layout):
     scores, target, mask = drawn(seed, levels)
-    assert_hits_by_rank(tr.Ranking.from_scores(scores, target, mask=mask if masked else None).under(ties))
-
-
-@settings(max_examples=30)
-@given(seed=seeds, levels=st.sampled_from([1, 2, 5, 10_000]), masked=st.booleans())
-def test_hits_by_rank_of_flat_rows(seed, levels, masked):
-    scores, target, mask = drawn(seed, levels)
-    generator = torch.Generator().manual_seed(seed)
-    indexes = torch.randint(0, 4, (scores.numel(),), generator=generator)
-    mask = mask.flatten() if masked else None
-    assert_hits_by_rank(tr.Ranking.from_flat(scores.flatten(), target.flatten(), indexes, mask=mask))
-
-
-@settings(max_examples=30)
-@given(seed=seeds, masked=st.booleans())
-def test_hits_by_rank_of_ids(seed, masked):
-    generator = torch.Generator().manual_seed(seed)
-    queries, length = (int(x) for x in torch.randint(1, 9, (2,), generator=generator))
-    ids = torch.rand(queries, 12, generator=generator).argsort(dim=-1)[:, :length]
-    ids[torch.rand(ids.shape, generator=generator) < 0.1] = -1
-    query, item = (torch.rand(queries, 12, generator=generator) < 0.3).nonzero(as_tuple=True)
-    grade = torch.randint(0, 4, query.shape, generator=generator)
-    mask = torch.rand(ids.shape, generator=generator) < 0.8 if masked else None
-    assert_hits_by_rank(tr.Ranking.from_ids(ids, (query, item, grade), mask=mask))
+    generator, mask = torch.Generator().manual_seed(seed), mask if masked else None
+    if layout == "dense":
+        ranking = tr.Ranking.from_scores(scores, target, mask=mask).under(ties)
+    elif layout == "flat":
+        indexes, mask = torch.randint(0, 4, (scores.numel(),), generator=generator), mask.flatten() if masked else None
+        ranking = tr.Ranking.from_flat(scores.flatten(), target.flatten(), indexes, mask=mask)
+    else:
+        ids = torch.rand(len(scores), 12, generator=generator).argsort(dim=-1)[:, : scores.shape[1]]
+        ids[torch.rand(ids.shape, generator=generator) < 0.1] = -1
+        query, item = (torch.rand(len(scores), 12, generator=generator) < 0.3).nonzero(as_tuple=True)
+        ranking = tr.Ranking.from_ids(
+            ids, (query, item, torch.randint(0, 4, query.shape, generator=generator)), mask=mask
+        )
+    for level, ranks in itertools.product((1, 2), (1, 3, 15)):
+        table = ranking.hits_by_rank(level, ranks)
+        assert table.shape == (ranking.num_queries, ranks)
+        want = torch.stack([ranking.hits(level, k) for k in range(1, ranks + 1)], dim=-1)
+        torch.testing.assert_close(table, want, rtol=0, atol=1e-12)
 
 
 def test_recalls_below_0_are_recalls():

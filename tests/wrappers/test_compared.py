@@ -336,7 +336,7 @@ def test_the_variance_of_other_numbers_of_people_is_that_of_the_formula():
     scores, people, model = batch_judged()
     metric = tr.Rectified("ndcg@5")
     metric.update(scores, model, human=people, judged=torch.arange(400) < 40)
-    ((_, _, found),) = metric._of_all(1)
+    ((_, _, found),) = metric._by_subject(1)
     y, f = (by_query(scores, grades, "ndcg@5") for grades in (people, model))
     of_y, of_f = statistics.variance(y[:40]), max(statistics.variance(f[:40]), statistics.variance(f))
     r = statistics.covariance(y[:40], f[:40]) / math.sqrt(of_y * of_f)
@@ -392,7 +392,7 @@ def test_a_stratum_without_queries_changes_nothing():
         metric = tr.Rectified(NAMES_JUDGED, strata=names)
         metric.update(scores, model, human=people, judged=judged, strata=strata)
         people_of_strata = torch.tensor([50.0, 70.0, math.nan])[: len(names)]
-        variances = [one.variance_with(people_of_strata).item() for _, _, one in metric._of_all(1)]
+        variances = [one.variance_with(people_of_strata).item() for _, _, one in metric._by_subject(1)]
         found.append((metric.summary(), metric.queries_needed(0.16), variances))
     (summary, needed, variances), (more, with_empty, same) = found
     assert variances == pytest.approx(same, rel=1e-12)
@@ -552,7 +552,7 @@ def test_the_needed_queries_are_the_fewest_that_reach_the_width():
     people[strata == 0, 1:] = 0
     metric = tr.Rectified("ndcg@5", strata=2)
     metric.update(scores, model, human=people, judged=torch.arange(300) % 20 < 2, strata=strata)
-    ((_, _, found),) = metric._of_all(1)
+    ((_, _, found),) = metric._by_subject(1)
     rows = metric.queries_needed(0.15).rows
     human = [row["human"] for row in rows]
 

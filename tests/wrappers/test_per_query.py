@@ -230,13 +230,13 @@ def restored(metric):
 
 
 def merged(metric):
-    twin = of_texts(["a longer id than all others, which are behind it in the state"], [49])
+    twin = of_texts(["a longer id than all others, which come after it in the state"], [49])
     for other in (metric, metric.metric_state):  # the second time all are repeated
         twin.merge_state(other)
     assert twin.num_rows == 2 * len(TEXTS) + 1
-    twin.merge_state(of_texts(["a longer id than all others, which are behind it in the state"], [49]))
+    twin.merge_state(of_texts(["a longer id than all others, which come after it in the state"], [49]))
     found = values_by_id(twin)
-    assert found.pop("a longer id than all others, which are behind it in the state") == 0.02
+    assert found.pop("a longer id than all others, which come after it in the state") == 0.02
     return found
 
 

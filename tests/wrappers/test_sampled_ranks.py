@@ -358,7 +358,7 @@ def test_one_query_with_two_relevant_candidates_makes_the_results_of_its_batch_n
         metric.compute()
 
 
-def test_a_relevant_candidate_that_is_not_retrieved_is_behind_all_negatives():
+def test_a_relevant_candidate_that_is_not_retrieved_comes_after_all_negatives():
     metric = make(num_negatives=3)
     metric.update(torch.tensor([[-INF, 0.1, 0.2, 0.3], [0.2, 0.1, 0.2, 0.3]]), torch.tensor([0, 0]))
     assert metric.histogram.tolist() == [0, 0.5, 0.5, 1]
@@ -507,8 +507,8 @@ def test_buckets_of_ranks_do_not_change_chances():
         assert float((q @ parts - share).abs().max()) < 0.02
 
 
-def test_estimates_from_few_negatives_warn_once(monkeypatch):
-    monkeypatch.setattr(sampled_ranks, "_WARNED", set())
+def test_estimates_from_few_negatives_warn_once():
+    sampled_ranks._warn_once.cache_clear()
     metric, _ = filled("1 / r", 20, queries=100)
     with pytest.warns(UserWarning, match=r"200 sampled negatives or more, a tenth of the items, got 20") as found:
         metric.estimate("hitrate@10")

@@ -373,7 +373,7 @@ def test_number_of_no_slice_raises_in_results_and_the_metric_goes_on():
 
 
 def obeyed(message, slices, **others):
-    """The value of the expression behind "pass" in an error message."""
+    """The value of the expression after "pass" in an error message."""
     return eval(message.split("; pass ")[1], {"torch": torch, "slices": slices, **others})
 
 
@@ -602,9 +602,9 @@ def test_prefix_postfix_and_keys_are_those_of_a_collection(make, given):
     plain = keys(make())
     assert keys(make(prefix="val/")) == [f"val/{key}" for key in plain]
     assert keys(make(keys="plain", sync_on_compute=False)) == [key.replace("ndcg@2", "ndcg_at_2") for key in plain]
-    behind = keys(make(prefix="val/", postfix="_x"))
-    assert [key.replace("_x", "") for key in behind] == [f"val/{key}" for key in plain]
-    assert all("_x" in key for key in behind)
+    spelt = keys(make(prefix="val/", postfix="_x"))
+    assert [key.replace("_x", "") for key in spelt] == [f"val/{key}" for key in plain]
+    assert all("_x" in key for key in spelt)
     first, second = make(), make(prefix="val/")
     first.merge_state(second)  # states have the same names
 

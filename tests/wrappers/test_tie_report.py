@@ -110,7 +110,7 @@ def test_tie_groups_are_counted_by_hand():
     assert close(got["tied_queries"].item(), sum(size > 1 for size in sizes) / len(sizes))
 
 
-def test_ties_behind_the_cutoff_of_all_metrics_are_not_counted():
+def test_ties_beyond_the_cutoff_of_all_metrics_are_not_counted():
     arguments = torch.tensor([[5.0, 4, 3, 1, 1, 1]]), torch.tensor([[0, 0, 1, 1, 0, 0]])
     for layout in (arguments, (tr.Ranking.from_scores(*arguments),)):
         assert [reported("mrr@3", *layout)[key] for key in ("largest_tie", "tied_queries")] == [1, 0]
@@ -204,7 +204,7 @@ def test_a_constant_scorer_depends_on_ties_in_every_query():
 
 
 def test_ties_without_effect_on_a_value_are_no_dependence():
-    # Two relevant candidates are tied with each other; a tie of irrelevant ones is behind them.
+    # Two relevant candidates are tied with each other; a tie of irrelevant ones comes after them.
     got = reported("map", torch.tensor([[2.0, 2.0, 1.0, 1.0]]), torch.tensor([[1, 1, 0, 0]]))
     assert (got["map/tied"], got["map/width"], got["tied_queries"], got["largest_tie"]) == (0, 0, 1, 2)
 

@@ -43,7 +43,7 @@ from torchrank.tables.pair_tables import (
     no_common_query,
 )
 from torchrank.tables.sources import Chunks, QueryReturnsError, of_large, read_pairs, read_qrels, read_run, stem
-from torchrank.wrappers.compared import of_tables
+from torchrank.wrappers.compared import rectified_tables
 from torchrank.wrappers.per_query import QueryTable
 from torchrank.wrappers.suite_metric import Suite, collection_of, measures_of, values_of
 
@@ -526,7 +526,7 @@ def evaluate(
             coverage.append({"run": name, "queries": len(tables[name]), **row})
             step(-int((~inside).sum()))
     tied = options.ties or "document"
-    rectified = of_tables(evaluator.metrics, tables, by_people, strata) if by_people else None
+    rectified = rectified_tables(evaluator.metrics, tables, by_people, strata) if by_people else None
     unlabelled = _unlabelled(coverage, evaluator.num_judged, evaluator.depth)
     return Evaluation(
         tables, other, coverage, options.queries, options.ignore_identical_ids, rankings, tied, unlabelled, rectified

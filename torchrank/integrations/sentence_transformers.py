@@ -220,7 +220,7 @@ class RankingEvaluator(Evaluator):
         self.queries, self.corpus = [queries[query] for query in judged], list(corpus.values())
         numbers = {document: number for number, document in enumerate(corpus)}
         rows = [
-            (number, _of_corpus(numbers, document, f"relevant documents of query {query!r}"), grade)
+            (number, _in_corpus(numbers, document, f"relevant documents of query {query!r}"), grade)
             for number, (query, grades) in enumerate(judged.items())
             for document, grade in grades.items()
         ]
@@ -315,7 +315,7 @@ class RerankingEvaluator(Evaluator):
         rows: list[tuple[int, float, bool]] = []
         for number, (query, grades) in enumerate(_judged(queries, relevant).items()):
             chosen = dict.fromkeys(candidates.get(query, ()))
-            texts = [_of_corpus(corpus, document, f"candidates of query {query!r}") for document in chosen]
+            texts = [_in_corpus(corpus, document, f"candidates of query {query!r}") for document in chosen]
             self.pairs += [(queries[query], text) for text in texts]
             rows += [(number, grades.get(document, 0.0), True) for document in chosen]
             rows += [(number, grade, False) for document, grade in grades.items() if document not in chosen]
@@ -360,7 +360,7 @@ def _judged(queries: Mapping[Any, Any], relevant: Relevant) -> dict[Any, Mapping
     }
 
 
-def _of_corpus(corpus: Mapping[Any, Any], document: Any, whose: str) -> Any:
+def _in_corpus(corpus: Mapping[Any, Any], document: Any, whose: str) -> Any:
     """The value of a document in a corpus.
 
     Raises:

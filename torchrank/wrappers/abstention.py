@@ -109,12 +109,12 @@ class Abstention(SuiteMetric):
                 shape. NaN is counted and raises in :meth:`compute`.
         """
         batch = Batch(preds, target, **options)
-        by_query = self._of_scores(batch) if confidence is None else check_tensor(tensor_of(confidence), "confidence")
+        by_query = self._from_scores(batch) if confidence is None else check_tensor(tensor_of(confidence), "confidence")
         values = self.scored(batch)
         self.add(self._bins(by_query, values), self._sums_of(values))
         self.notice_cut(batch.indexes)
 
-    def _of_scores(self, batch: Batch) -> Tensor:
+    def _from_scores(self, batch: Batch) -> Tensor:
         """The confidence in each list, float [query]."""
         scores, parts = batch.preds, []
         plain = isinstance(scores, Tensor) and scores.dim() == 2 and scores.is_floating_point()

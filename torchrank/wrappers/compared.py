@@ -33,7 +33,7 @@ from torchrank.wrappers.suite_metric import Scores, Suite, SuiteMetric, is_plain
 
 
 class Pair(IntEnum):
-    """Sums over the queries that both systems of a pair have scored, behind the sums of their differences d = b - a."""
+    """Sums over the queries that both systems of a pair have scored, after the sums of their differences d = b - a."""
 
     A = 0  # sum(w a)
     B = 1  # sum(w b)
@@ -257,23 +257,18 @@ class Compared(SuiteMetric):
         if test == "tukey" and correction not in (None, "none"):
             raise ValueError(f"Expected no correction with test='tukey', whose p covers all pairs, got {correction!r}")
         sums = self.of_all_workers().to("cpu", torch.float64)
-        rows: list[PairStatistics] = []
-        p_values: list[float] = []
+        rows: list[tuple[PairStatistics, float]] = []
         turned = [self.systems[b] == baseline for _, b in self.pairs]
         for n in range(len(self.metrics)):
             statistics = [self._statistics(sums, number, n, turn) for number, turn in enumerate(turned)]
             p = _tukey(statistics, len(self.systems)) if test == "tukey" else [pair.p for pair in statistics]
-            for pair, p_value in zip(statistics, p):
-                if baseline in (None, pair.a):
-                    rows.append(pair)
-                    p_values.append(p_value)
+            rows += [(pair, p_value) for pair, p_value in zip(statistics, p) if baseline in (None, pair.a)]
         if test == "anytime":
-            rows = [pair.anytime() for pair in rows]
-            p_values = [pair.p for pair in rows]
+            rows = [(pair, pair.p) for pair in (pair.anytime() for pair, _ in rows)]
         correction = correction or ("none" if test == "tukey" else "holm")
         options: dict[str, Any] = {"family": family, "alpha": alpha, "level": level, "margin": margin, "power": power}
         options |= {"test": test, "correction": correction, "baseline": baseline, "notes": self.notes}
-        return comparison_of(rows, p_values, **options)
+        return comparison_of([pair for pair, _ in rows], [p_value for _, p_value in rows], **options)
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Plot the differences of :meth:`comparison` with their intervals; or results, as :class:`torchrank.Sliced`.
@@ -654,7 +649,7 @@ class Rectified(Compared):
 
     def _rectified(self, sums: Tensor) -> dict[str, Rectification]:
         """The results [subject] of each metric by its key."""
-        parts = self.of_metrics(self.parts(sums).unflatten(0, (len(self.subjects), len(Kind), len(self.strata))))
+        parts = self.by_metric(self.parts(sums).unflatten(0, (len(self.subjects), len(Kind), len(self.strata))))
         return {key: rectify(part, self.metrics[key].scored_of(part)) for key, part in parts.items()}
 
     def results(self, sums: Tensor) -> dict[str, Tensor]:
@@ -690,7 +685,7 @@ class Rectified(Compared):
         """
         check(level, method or "auto")
         rows = []
-        for key, name, one in self._of_all(len(self.systems)):
+        for key, name, one in self._by_subject(len(self.systems)):
             value, error, effective = float(one.value), float(one.variance.sqrt()), float(one.effective)
             low, high = t_interval(value, error, float(one.df), level)
             if method != "t" and one.zero_or_one and self.metrics[key].value_range == (0, 1):
@@ -730,7 +725,7 @@ class Rectified(Compared):
         if not (width > 0 and math.isfinite(width)):
             raise ValueError(f"Expected width to be positive, got {width}; give the width of an interval, as 0.02")
         rows: list[dict[str, Any]] = []
-        for key, name, one in self._of_all(len(self.subjects)):
+        for key, name, one in self._by_subject(len(self.subjects)):
             if not bool(one.variance >= 0):
                 got = f"{one.number[Kind.HUMAN].int().tolist()} with values of {key}; judge some at random first"
                 raise ValueError(f"Expected two or more queries of each stratum that people have judged, got {got}")
@@ -746,14 +741,14 @@ class Rectified(Compared):
         ]
         return Table.of_rows(rows, notes=notes)
 
-    def _of_all(self, number: int) -> Iterator[tuple[str, str, Rectification]]:
+    def _by_subject(self, number: int) -> Iterator[tuple[str, str, Rectification]]:
         """Key, ending and results of each metric and of the first subjects, over the queries of all workers."""
         for key, found in self._rectified(self.of_all_workers().to("cpu", torch.float64)).items():
             for at, name in enumerate(self.subjects[:number]):
                 yield key, name, Rectification(*(x[at] for x in found))
 
 
-def of_tables(
+def rectified_tables(
     suite: Suite, judge: Mapping[str, QueryTable], people: Mapping[str, QueryTable], strata: Mapping[Any, Any] | None
 ) -> Rectified:
     """The values of all queries by the judge, and of some by people, by the name of the system.

@@ -133,10 +133,8 @@ class QueryTable:
             raise ValueError(
                 f"Expected each id once, got {distinct.tolist()[place]!r} {counts[place]} times; drop repetitions"
             )
-        known = dict(metrics or {})
-        if missing := self.columns.keys() - known.keys():
-            known |= dict.fromkeys(missing, Column())
-        self._metrics = {label: known[label] for label in self.columns}
+        known = metrics or {}
+        self._metrics = {label: known[label] if label in known else Column() for label in self.columns}
 
     @classmethod
     def of(cls, ranking: Ranking, suite: Suite) -> QueryTable:
@@ -414,9 +412,9 @@ class QueryTable:
                 f"Expected slices with different names, got {twice[0]!r} and {texts[str(twice[0])]!r}; pass a dict from"
                 " id to a text"
             )
-        numbers = {name: number for number, name in enumerate(names)}
-        number = np.array([numbers.get(group, -1) for group in groups])
-        return {text: number == numbers[name] for text, name in texts.items()}
+        number = {name: number for number, name in enumerate(names)}
+        place = np.array([number.get(group, -1) for group in groups])
+        return {text: place == at for at, text in enumerate(texts)}
 
     def deltas(self, other: QueryTable, label: str, most: int | None = 10) -> Table:
         """The queries with the largest losses from this table to another one, the largest first.
@@ -640,12 +638,10 @@ class PerQuery(SafeMetric):
             query_ids = preds.query_ids
         ids, texts = check_ids(query_ids, batch_values.num_queries, batch_values.values.device, "PerQuery")
         ids = ids.unsqueeze(1) if texts is None else torch.cat([ids.unsqueeze(1), _words(texts).to(ids.device)], dim=1)
-        with torch.no_grad():
-            values = batch_values.values.mT
-            final_weights = torch.where(values.isnan(), 1.0, batch_values.final_weights.mT)
-            full = batch_values.status.mT != Status.EMPTY
-            counted = torch.cat([batch_values.counted.unsqueeze(1), full], dim=1)
-            rows = self._rows(ids, values, final_weights, counted, batch.weights is None)
+        values = batch_values.values.mT
+        final_weights = torch.where(values.isnan(), 1.0, batch_values.final_weights.mT)
+        counted = torch.cat([batch_values.counted.unsqueeze(1), batch_values.status.mT != Status.EMPTY], dim=1)
+        rows = self._rows(ids, values, final_weights, counted, batch.weights is None)
         with LOCK:
             self._set("sums", self.sums + batch_values.errors.amax(0).to(self.sums))
             for field, part in rows.items():

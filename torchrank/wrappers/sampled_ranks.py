@@ -33,9 +33,6 @@ __all__ = ["SampledRanks"]
 #: methods of :meth:`SampledRanks.estimate`
 METHODS = ("em", "bv")
 
-#: (method, m, N) of warnings that were given
-_WARNED: set[tuple[str, int, int]] = set()
-
 
 def _uniform(value: object) -> str:
     """Check the parameter ``sampling``."""
@@ -146,7 +143,7 @@ class SampledRanks(BinaryMetric):
         ranking = self.resolve_ties(ranking)
         first, tied = self._place(ranking, ranking.first), self._place(ranking, ranking.tied)
         level, rank = self.relevance_level, torch.arange(1, self.num_negatives + 2, device=first.device).unsqueeze(1)
-        width = tied.clamp_min(1)  # 0 if not retrieved: behind all negatives
+        width = tied.clamp_min(1)  # 0 if not retrieved: after all negatives
         spread = ((rank >= first) & (rank < first + width)) / width
         relevant, negatives = ranking.num_relevant(level), ranking.num_candidates - ranking.hits(level, None)
         wrong = (relevant != 1) | (negatives != self.num_negatives)
@@ -270,7 +267,7 @@ class SampledRanks(BinaryMetric):
         )
         if (values - line).abs().max() <= 1e-9 * values.abs().max():
             return share @ of_share
-        self._warn(method)
+        _warn_once(method, self.num_negatives, self.num_items)
         if method == "em":
             return values @ likeliest(share, self.num_items, self.replacement)
         prior = torch.ones_like(values) if prior is None else check_tensor(prior, "prior").detach().to(values)
@@ -292,21 +289,22 @@ class SampledRanks(BinaryMetric):
         Returns:
             float64 [N + 1]: the probabilities of the ranks 1, ..., N + 1, on the CPU.
         """
-        self._warn("em")
+        _warn_once("em", self.num_negatives, self.num_items)
         return likeliest(self._shares(), self.num_items, self.replacement)
 
-    def _warn(self, method: str) -> None:
-        key = (method, self.num_negatives, self.num_items)
-        if 10 * self.num_negatives < self.num_items and key not in _WARNED:
-            _WARNED.add(key)
-            arguments.warn(
-                f"Expected {-(-self.num_items // 10):,} sampled negatives or more, a tenth of the items, got"
-                f" {self.num_negatives:,}: estimates of the first ranks can be several times too large or too small;"
-                " sample more negatives, or rank the whole catalogue"
-            )
+
+@functools.cache
+def _warn_once(method: str, num_negatives: int, num_items: int) -> None:
+    """Warn of estimates from few negatives."""
+    if 10 * num_negatives < num_items:
+        arguments.warn(
+            f"Expected {-(-num_items // 10):,} sampled negatives or more, a tenth of the items, got"
+            f" {num_negatives:,}: estimates of the first ranks can be several times too large or too small;"
+            " sample more negatives, or rank the whole catalogue"
+        )
 
 
-#: Ranks behind rank r are in one bucket if they differ by less than this share of r.
+#: Ranks after rank r are in one bucket if they differ by less than this share of r.
 WIDTH = 0.01
 
 #: Further iterations would follow the noise of the histogram.

@@ -419,7 +419,7 @@ class Sliced(SuiteMetric):
         first = parts[self._at(one)]
         second = parts[0] - first if other == REST else parts[self._at(other)]
         if other == REST:
-            for key, rest in self.of_metrics(second).items():
+            for key, rest in self.by_metric(second).items():
                 if not self.metrics[key].scored_of(rest) > 0:
                     rest.zero_()  # nothing is outside of the slice: a difference of sums is rounded
         if self.bootstrap is not None:
@@ -431,8 +431,8 @@ class Sliced(SuiteMetric):
             )
         a, b = (self.estimates_of(part, level, "t") for part in (first, second))
         if other == REST:  # a spread of less than 1e-6 of the values is the rounding of the difference of sums
-            for key, total in self.of_metrics(parts[0]).items():
-                weight = self.of_metrics(second)[key][Sum.W]
+            for key, total in self.by_metric(parts[0]).items():
+                weight = self.by_metric(second)[key][Sum.W]
                 if b[key].standard_error * weight < 1e-6 * total[Sum.SQUARES].sqrt():
                     b[key] = replace(b[key], standard_error=0.0)
         rows = [_compared(key, a[key], b[key], (one, other), level) for key in self.metrics]

@@ -444,17 +444,17 @@ class SuiteMetric(SafeMetric):
         """The sums [part, size] of each part, from the whole vector."""
         return sums[self.num_counters :].view(self.num_parts, -1)
 
-    def of_metrics(self, sums: Tensor) -> dict[str, Tensor]:
+    def by_metric(self, sums: Tensor) -> dict[str, Tensor]:
         """The sums [..., SIZE] of each metric by key, from sums [..., size] of a part."""
         each = sums[..., : len(self.metrics) * SIZE].unflatten(-1, (-1, SIZE))
         return dict(zip(self.metrics, each.unbind(-2)))
 
     def counts(self, sums: Tensor) -> Tensor:
-        return torch.stack([x[:, COUNTS] for x in self.of_metrics(self.parts(sums)).values()])
+        return torch.stack([x[:, COUNTS] for x in self.by_metric(self.parts(sums)).values()])
 
     def values_of(self, sums: Tensor) -> dict[str, Tensor]:
         """The value of each metric by key, from the sums [size] of a part: float64 []."""
-        return {key: self.metrics[key].value_of(part) for key, part in self.of_metrics(sums).items()}
+        return {key: self.metrics[key].value_of(part) for key, part in self.by_metric(sums).items()}
 
     def results_of(self, sums: Tensor) -> dict[str, Tensor]:
         """The results to report by key, from the sums [size] of a part: float64 []."""
@@ -469,7 +469,7 @@ class SuiteMetric(SafeMetric):
 
     def estimates_of(self, sums: Tensor, level: float, method: str) -> dict[str, Estimate]:
         """The estimates by key, from the sums [size] of a part."""
-        parts = self.of_metrics(sums).items()
+        parts = self.by_metric(sums).items()
         if self.bootstrap is None:
             return {key: estimate(self.metrics[key], part, None, level, method) for key, part in parts}
         method = self.bootstrap.method if method == "auto" else method
@@ -489,7 +489,7 @@ class SuiteMetric(SafeMetric):
         coarse_wv, fine_wv, coarse_w, fine_w = sums[len(self.metrics) * SIZE + 1 :].view(4, len(self.metrics), -1)
         wv, w = coarse_wv + fine_wv, coarse_w + fine_w
         values = {}
-        for n, (key, part) in enumerate(self.of_metrics(sums).items()):
+        for n, (key, part) in enumerate(self.by_metric(sums).items()):
             values[key] = self.metrics[key].value_of(sums_of_mean(wv[n], w[n]))
             if self.metrics[key].adds_up:  # a sum is that of as many queries as there are, not as many as were drawn
                 values[key] = values[key] * (part[Sum.W] / w[n])
@@ -522,7 +522,7 @@ class SuiteMetric(SafeMetric):
 
     def _seen(self, sums: Tensor) -> Tensor:
         """The whole vector of sums. It is kept, to raise after all workers have communicated."""
-        by_metric = torch.stack(list(self.of_metrics(self.parts(sums)).values()))
+        by_metric = torch.stack(list(self.by_metric(self.parts(sums)).values()))
         # For each kind of bad value the largest counter of all metrics and parts.
         self._read, self._errors = sums, by_metric[..., Sum.ERRORS :].amax((0, 1))
         return sums
