@@ -126,7 +126,7 @@ def test_ties_beyond_the_cutoff_of_all_metrics_are_not_counted():
     [
         *SUITE, "ndcg(aggregation=geometric)", "mr(adjusted=index)", "mr(inverse=True)", "kendalltau", "lrap",
         "mrr(filtered=True,average=positive)", "ips(self_normalized=True)@2", "precision(unjudged=upper)@2",
-        "map(empty_target_action=skip)",
+        "map(empty_target_action=skip)", "precision@50%",
     ],
 )  # fmt: skip
 def test_means_equal_those_of_the_metric_under_each_policy(name, seed):

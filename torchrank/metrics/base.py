@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import torch
 from torch import Tensor
@@ -226,19 +226,13 @@ class RankingMetric(Measure):
                 zeros = torch.zeros_like(part.first)
                 part = replace(part, first=zeros + 1, tied=zeros, num_candidates=zeros[:, 0], complete=False)
             if len(rows) or not len(cuts):
-                cut_off = self._copy(relative=None, top_k=max(1, int(cut)))
+                cut_off = self.changed(top_k=max(1, int(cut)))
                 parts.append(replace(cut_off.per_query(part), queries=rows))
         rows = decided_by_ties.nonzero().squeeze(-1)
         if len(rows):
             parts.append(replace(self._over_ties(ranking.take(rows), quantity_of(relative)[0]), queries=rows))
         errors = self.errors(ranking) if self.validate_args else torch.zeros_like(ranking.errors)
         return replace(Values.join(parts), errors=errors)
-
-    def _copy(self, **changes: Any) -> Self:
-        """A copy of the measure with other arguments, used for its formula only."""
-        copy = object.__new__(type(self))
-        vars(copy).update(vars(self), **changes)
-        return copy
 
     def _bound(self, values: Any, ranking: Ranking, reach: Any, tied: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The smallest or largest of the ``values`` of each query over all judgments, and whether it is empty."""
@@ -266,11 +260,11 @@ class RankingMetric(Measure):
 
         value, empty, weight = mean(self, ranking)  # of bounds: the means of the bounds of each order
         if self.unjudged in ("lower", "upper"):
-            judged, group = self._copy(unjudged="irrelevant"), Cut.of(ranking, budget).group
+            judged, group = self.changed(unjudged="irrelevant"), Cut.of(ranking, budget).group
             few = ((group & (ranking.grade < 0)).sum(-1) <= MOST_TIED).nonzero().squeeze(-1)
             if len(few):
                 some, group = ranking.take(few), group[few]
-                every = self._copy(top_k=1).reach_of_bounds is None
+                every = self.changed(top_k=1).reach_of_bounds is None
                 reach = None if every else only(group, some.first).amax(-1, keepdim=True)
                 value[few], empty[few] = self._bound(lambda r: mean(judged, r)[:2], some, reach, group)
         errors = torch.zeros_like(ranking.errors)

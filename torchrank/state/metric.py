@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from types import MethodType, NoneType
-from typing import Any, ClassVar, NamedTuple, TypeGuard, dataclass_transform
+from typing import Any, ClassVar, NamedTuple, Self, TypeGuard, dataclass_transform
 
 import torch
 import torch.distributed as dist
@@ -661,6 +661,12 @@ class Measure(SafeMetric):
 
     def __post_init__(self) -> None:
         """Check arguments against each other. All of them are attributes already. A subclass calls its parent first."""
+
+    def changed(self, **parameters: Any) -> Self:
+        """A new metric with other values of some parameters."""
+        same = [name for name, param in self.declared.items() if param.init and not param.of_torchmetrics]
+        values = {name: getattr(self, name) for name in same} | {"top_k": self.relative or self.top_k}
+        return type(self)(**(values | parameters))
 
     def reports(self, value_range: tuple[float, float], higher_is_better: bool | None) -> None:
         """Set a range and a direction of the reported values that differ from the class."""

@@ -342,9 +342,7 @@ def _why_not(metric: Metric) -> str:
 
 def _under_each_policy(metric: Any) -> tuple[RankingMetric, ...]:
     """New metrics with the same arguments, one for each policy."""
-    declared = [name for name, param in metric.declared.items() if param.init and not param.of_torchmetrics]
-    arguments = {name: getattr(metric, name) for name in declared}
-    return tuple(type(metric)(**{**arguments, "ties": policy}) for policy in POLICIES)
+    return tuple(metric.changed(ties=policy) for policy in POLICIES)
 
 
 def _width(optimistic: Values, pessimistic: Values) -> tuple[Tensor, Tensor]:
