@@ -188,7 +188,7 @@ def retrieval(names: str) -> Contender:
 
 def our_best_k(data: Data) -> Prepared:
     """The best scores and their ids. The check also reads the scores at these ids."""
-    from torchrank.engine.counting import top_k  # older versions of the library do not have it
+    from torchrank.engine.judged import top_k  # older versions of the library do not have it
 
     def read(found: tuple[Tensor, Tensor]) -> Numbers:
         values, ids = found

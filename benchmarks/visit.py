@@ -35,8 +35,7 @@ from benchmarks.plan import COMPILED, OURS, Prepared
 from benchmarks.rows import Settings, measured
 from benchmarks.table import heading, number, workloads
 from benchmarks.workloads import WORKLOADS
-from torchrank.engine.comparing import count_by_comparing, why_no_kernel
-from torchrank.engine.counts import Thresholds
+from torchrank.engine.judged import count_by_comparing
 from torchrank.hardware import costs
 
 #: the rows of a CPU, where the visit only has to run
@@ -158,23 +157,19 @@ def chunks(settings: Settings) -> Found:
 
 
 def constants(settings: Settings) -> Found:
-    """What :mod:`torchrank.hardware.costs` assumes of accelerators: passes over the scores. One pass is ``amax``."""
+    """From how many judged items on another method than counting is faster. One pass over the scores is ``amax``."""
     queries, items = (8, 2000) if settings.quick else (256, 100_000)
-    scores, now = normal((queries, items), settings.device), costs.now
-    of_judged = now.passes_compare if why_no_kernel(scores.device) else now.passes_kernel
-    calls: dict[str, tuple[float, Callable[[], Any]]] = {
-        "amax": (1, lambda: scores.amax(-1)),
-        "sort": (now.passes_sort, lambda: scores.sort(-1)),
-    }
+    scores = normal((queries, items), settings.device)
+    calls: dict[str, Callable[[], Any]] = {"amax": lambda: scores.amax(-1), "sort": lambda: scores.sort(-1)}
     for k in (10, 100, 1000):
-        assumed = now.passes_best[0] + now.passes_best[1] * k / items
-        calls[f"topk({k})"] = assumed, functools.partial(scores.topk, k)
+        calls[f"topk({k})"] = functools.partial(scores.topk, k)
     for entries in (1, 8, 32):
-        count = functools.partial(count_by_comparing, scores, Thresholds(scores[:, :entries].contiguous()))
-        calls[f"counts of {entries} judged items"] = of_judged[0] + of_judged[1] * entries, count
-    times = {name: _timed(call, settings)["median_ms"] for name, (_, call) in calls.items()}
+        calls[f"counts of {entries} judged items"] = functools.partial(
+            count_by_comparing, scores, scores[:, :entries].contiguous()
+        )
+    times = {name: _timed(call, settings)["median_ms"] for name, call in calls.items()}
     for name, ms in times.items():
-        yield name, {"ms": ms, "passes": short(ms / times["amax"]), "assumed": short(calls[name][0])}
+        yield name, {"ms": ms, "passes": short(ms / times["amax"])}
 
 
 def workers(settings: Settings) -> Found:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from torchrank import extend, integrations, retrieval
 from torchrank.collection.collection import RankingCollection
 from torchrank.display import Table
-from torchrank.engine.comparing import use_compiled
+from torchrank.engine.judged import use_compiled
 from torchrank.evaluation.agree import agree
 from torchrank.evaluation.evaluate import evaluate
 from torchrank.evaluation.evaluation import Evaluation

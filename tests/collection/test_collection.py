@@ -15,7 +15,7 @@ from torchmetrics.retrieval import RetrievalMRR
 
 import torchrank as tr
 from tests.support import layout_cases
-from torchrank.engine.plan import plan
+from torchrank.engine.rank_layout import plan
 from torchrank.state import scoring
 
 CLASSES = list(tr.RankingMetric.registry.values())

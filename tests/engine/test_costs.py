@@ -31,8 +31,7 @@ def drawn_costs(draw):
 
     fields = [field.name for field in dataclasses.fields(costs.Costs)]
     drawn = {name: another(getattr(costs.Costs(), name)) for name in fields if draw.random() < 0.5}
-    drawn["padded_block"] = min(drawn.get("padded_block", 1), 1)  # a share
-    alone = {"convert": 0, "find": (0, 0), "sparse": 0, "padding": draw.choice([0, 9])}
+    alone = {"long": 0, "rare": 0, "padding": draw.choice([0, 9])}
     return drawn | draw.choice([{}, alone]) | draw.choice([{}, *FORCED.values()])
 
 

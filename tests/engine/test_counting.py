@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
-from torchrank.engine import catalogue, comparing, counting
-from torchrank.engine.counts import ScoreCounts, Thresholds
+from torchrank.engine import judged as counting
+from torchrank.engine.judged import ScoreCounts
 from torchrank.layouts.canonical import Pairs
 
 INF, NAN = math.inf, math.nan
@@ -28,7 +28,7 @@ def test_every_type_is_counted_in_tiles_of_every_size(assume, dtype, cached):
         scores[0] = scores[0].nan_to_num(1)
         own = scores[:, torch.randint(candidates, (entries,), generator=generator)]
         mask = torch.rand(scores.shape, generator=generator) > 0.3 if masked else None
-        counts = comparing.count_by_comparing(scores, Thresholds(own), mask)
+        counts = counting.count_by_comparing(scores, own, mask)
         for row in range(queries):
             there = [
                 x for x, kept in zip(scores[row].tolist(), [True] * candidates if mask is None else mask[row]) if kept
@@ -49,24 +49,12 @@ def test_counts_by_sorting_equal_counts_by_comparing_also_beside_nan():
         for given in (None, mask):
             got, want = (
                 counting.count_by_sorting(scores, own, given),
-                comparing.count_by_comparing(scores, Thresholds(own), given),
+                counting.count_by_comparing(scores, own, given),
             )
             # An item that was not retrieved gets no equal candidates later.
             got = got._replace(equal=torch.where(own > -INF, got.equal, 0))
             for one, other in zip(got, want):
                 assert torch.equal(one, other)
-
-
-@pytest.mark.parametrize("threads", [1, 4])
-def test_strips_have_rows_for_all_threads_and_cover_all_queries_once(monkeypatch, assume, threads):
-    assume(tile=64)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    for queries in (0, 1, 20, 99):
-        rows, columns = comparing.strips(torch.zeros(queries, 16), 2)
-        assert columns == [slice(0, 16)]
-        assert [query for strip in rows for query in range(queries)[strip]] == list(range(queries))
-        assert {strip.stop - strip.start for strip in rows} == {max(1, min(queries, 2 * threads))}
-    assert len(comparing.strips(torch.zeros(10**7, 16, device="meta"), 2)[0]) == 20  # of an accelerator: other tiles
 
 
 def test_tiles_of_all_sizes_count_alike(assume):
@@ -75,71 +63,36 @@ def test_tiles_of_all_sizes_count_alike(assume):
     want = (scores.unsqueeze(1) > bounds.unsqueeze(-1)).sum(-1)
     for tile in (5, 64, 128, 10**6):
         assume(tile=tile)
-        assert torch.equal(comparing.count_above(scores, bounds), want)
-
-
-@pytest.fixture
-def uncompiled(monkeypatch):
-    """The functions that would be compiled."""
-    for function in (comparing._compare, comparing._compare_bits):
-        monkeypatch.setitem(comparing._kernels, function.__name__, function)
+        assert torch.equal(counting.count_above(scores, bounds), want)
 
 
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("own", [0, 1, 2])
-def test_zero_is_tied_with_itself_where_denormal_numbers_are_zero(monkeypatch, uncompiled, fused, own):
-    monkeypatch.setattr(comparing, "_requested", fused)
+def test_zero_is_tied_with_itself_where_denormal_numbers_are_zero(monkeypatch, fused, own):
+    monkeypatch.setattr(counting, "_requested", fused)
+    monkeypatch.setattr(counting, "_kernel", lambda: counting._compare)
     scores = torch.tensor([[0.0, 1e-40, -1e-40, -2e-38, 1.0]])
     if not torch.set_flush_denormal(True):
         pytest.skip("the processor keeps denormal numbers")
     try:
-        counts = comparing.count_by_comparing(scores, Thresholds(scores[:, own : own + 1]))
+        counts = counting.count_by_comparing(scores, scores[:, own : own + 1])
     finally:
         torch.set_flush_denormal(False)
     assert (counts.greater.item(), counts.equal.item()) == (1, 3)
-    counts = comparing.count_by_comparing(scores, Thresholds(scores[:, own : own + 1]))
+    counts = counting.count_by_comparing(scores, scores[:, own : own + 1])
     assert (counts.greater.item(), counts.equal.item()) == ((2, 1, 3)[own], 1)
-
-
-#: the bits of float32 numbers at which an order by bits could go wrong: zeros, the least and largest numbers, NaNs
-BITS = [0, 1, 2, 0x7FFFFF, 0x800000, 0x3F800000, 0x3F800001, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF]
-
-
-@pytest.mark.parametrize("entries", [1, 3])
-@pytest.mark.parametrize("numbers", ["all", "no NaN", "finite", "not 0", "any"])
-def test_bits_are_counted_as_numbers(uncompiled, entries, numbers):
-    generator = torch.Generator().manual_seed(0)
-    bits = torch.tensor(BITS + [x - 2**31 for x in BITS], dtype=torch.int32)
-    known = bits.view(torch.float32)
-    known = {
-        "all": known,
-        "no NaN": known[~known.isnan()],
-        "finite": known[known.isfinite()],
-        "not 0": known[known.isfinite() & (known != 0)],
-        "any": torch.randint(-(2**31), 2**31, (5000,), dtype=torch.int32, generator=generator).view(torch.float32),
-    }[numbers]
-    for wide in (False, True):
-        scores = known[torch.randint(len(known), (60, 80 if wide else 3), generator=generator)][:, ::2]
-        own = scores[:, torch.randint(scores.shape[1], (entries,), generator=generator)]
-        for finite in {False, bool(scores.isfinite().all())}:
-            greater, equal, retrieved, has_nan = comparing.fused(scores, Thresholds(own, finite))
-            assert torch.equal(greater, (scores.unsqueeze(1) > own.unsqueeze(-1)).sum(-1))
-            assert torch.equal(equal, (scores.unsqueeze(1) == own.unsqueeze(-1)).sum(-1) * (own > -INF))
-            with_nan = scores.isnan().any(-1)
-            assert torch.equal(retrieved[~with_nan], (scores > -INF).sum(-1)[~with_nan])
-            assert torch.equal(has_nan, with_nan) if has_nan is not None else not with_nan.any()
 
 
 def test_candidates_that_are_not_retrieved_equal_nothing():
     scores = torch.tensor([[1.0, -math.inf, -math.inf, 1.0], [-2.0, -math.inf, -3.0, -2.0]])
-    assert comparing.count_equal(scores, torch.tensor([[-math.inf], [-math.inf]])).tolist() == [0, 0]
-    assert comparing.count_equal(scores, scores[:, :1]).tolist() == [2, 2]
+    assert counting.count_equal(scores, torch.tensor([[-math.inf], [-math.inf]])).tolist() == [0, 0]
+    assert counting.count_equal(scores, scores[:, :1]).tolist() == [2, 2]
 
 
 def test_nan_is_found_if_as_many_scores_are_numbers_as_there_are_queries():
     scores = torch.ones(3, 4)
     scores[:, 2] = math.nan
-    counts = comparing.count_by_comparing(scores, Thresholds(scores[:, :1]))
+    counts = counting.count_by_comparing(scores, scores[:, :1])
     assert counts.retrieved.tolist() == [3, 3, 3]
     assert counts.has_nan.all()
 
@@ -148,7 +101,7 @@ def test_counts_are_added_to_those_of_other_columns():
     scores = torch.tensor([[3.0, 1.0, 2.0, 2.0]])
     total = ScoreCounts.nothing((1, 1), scores.device)
     for columns in scores.split(2, dim=1):
-        assert comparing.count_by_comparing(columns, Thresholds(scores[:, 2:3]), total=total) is total
+        assert counting.count_by_comparing(columns, scores[:, 2:3], total=total) is total
     assert [x.item() for x in total] == [1, 2, 4, False]
 
 
@@ -161,7 +114,7 @@ def test_excluded_pairs_are_subtracted_one_by_one(entries, with_tie_break):
     query = torch.randint(-1, 4, scores.shape, generator=generator).sort().values
     counts = ScoreCounts.nothing((4, entries), own.device)
     breaks = (ties, own_ties) if with_tie_break else (None, None)
-    catalogue.subtract(counts, Pairs(query, torch.zeros_like(query)), scores, own, *breaks)
+    counting.subtract(counts, Pairs(query, torch.zeros_like(query)), scores, own, *breaks)
     for row in range(4):
         pairs = [(s, t if with_tie_break else 0) for q, s, t in zip(query, scores.tolist(), ties.tolist()) if q == row]
         assert -counts.retrieved[row] == sum(s > -INF for s, _ in pairs)
@@ -177,7 +130,7 @@ def test_excluded_pairs_remove_judged_items_that_are_not_relevant(entries):
     items = torch.stack([torch.randperm(60, generator=generator)[:entries] for _ in range(4)])
     items[:, -2:], grade = -1, torch.randint(2, items.shape, generator=generator)
     query, item = torch.randint(-1, 4, (99,), generator=generator), torch.randint(60, (99,), generator=generator)
-    pairs, gone = catalogue.removable(Pairs(query, item), items, grade, None, False)
+    pairs, gone = counting.removable(Pairs(query, item), items, grade)
     given = set(zip(query.tolist(), item.tolist()))
     for row, judged in enumerate(items.tolist()):
         for entry, one in enumerate(judged):
@@ -187,20 +140,6 @@ def test_excluded_pairs_remove_judged_items_that_are_not_relevant(entries):
     }
     for before, after, one in zip(query.tolist(), pairs.query.tolist(), item.tolist()):
         assert after == (-1 if (before, one) in relevant else before)
-
-
-def test_excluded_pairs_beside_labels_are_those_beside_one_judged_item():
-    generator = torch.Generator().manual_seed(0)
-    labels, query, item = (
-        torch.randint(low, high, (n,), generator=generator)
-        for low, high, n in ((-1, 6, 30), (-1, 30, 300), (0, 6, 300))
-    )
-    items = labels.unsqueeze(-1)
-    given = Pairs(query, item), items, (items >= 0).to(torch.int8), None
-    (few, gone), (pairs, none) = (catalogue.removable(*given, alone) for alone in (False, True))
-    assert few.query.tolist() == pairs.query.tolist()
-    assert none is None
-    assert not gone.any()
 
 
 @pytest.mark.parametrize("row", [[0.3, 0.1, 0.1], [0.3, 0.3, 0.1], [0.1, 0.2, 0.3], [0.2]])

@@ -33,12 +33,11 @@ from tests.support.brute_force_ranks import (
 from tests.support.cases import cases
 from tests.support.oracle_comparison import FEW, REPRESENTATIVES, assert_equal_by_need, scored
 from tests.support.unread import Elsewhere, NothingRead, leave_values_unread
-from torchrank.engine import catalogue, comparing, counting, rank, sorting
-from torchrank.engine.counting import Counting, cheapest
-from torchrank.engine.dense import rank_dense
-from torchrank.engine.flat import PackedRows, _sort_lists
-from torchrank.engine.plan import Plan, Strategy, best_pays, chunks, plan
-from torchrank.engine.sorting import list_width
+from torchrank.engine import judged as counting
+from torchrank.engine import rank, sorting, streams
+from torchrank.engine.judged import Counting, cheapest
+from torchrank.engine.lists import NumberedRows, PackedRows, rank_lists
+from torchrank.engine.rank_layout import as_matrix, chunks, plan
 from torchrank.hardware import costs, devices
 from torchrank.hardware.devices import ascending
 from torchrank.layouts.arrange import arrange, streamed
@@ -54,11 +53,16 @@ OWN = {name: cls for name, cls in tr.RankingMetric.registry.items() if cls.__mod
 
 WAYS = {
     "as it comes": {},
-    "few, by counting": {"sparse": 0, **FORCED[Counting.COUNT]},
-    "few, among the best": {"sparse": 0, **FORCED[Counting.TOP]},
-    "few, by sorting": {"sparse": 0, **FORCED[Counting.SORT]},
-    "all, sorted": {"sparse": 10**9, **FORCED[Counting.SORT]},
-    "all, the best": {"sparse": INF, "block": 1},  # a query with a tie at the cut is no matter of the others
+    "few, by counting": {"rare": 0, **FORCED[Counting.COUNT]},
+    "few, among the best": {"rare": 0, **FORCED[Counting.TOP]},
+    "few, by sorting": {"rare": 0, **FORCED[Counting.SORT]},
+    "few, in groups": {"rare": 0, "padding": 0, "rectangle_counted": -10, "copied": 100},
+    "all, sorted": {"rare": 10**9, "best_of": 10**9},
+    "all, the best": {
+        "rare": 10**9,
+        "best_of": 0,
+        "block": 1,
+    },  # a query with a tie at the cut is no matter of the others
     "no value is read": {},
 }
 
@@ -271,26 +275,16 @@ def test_a_ranking_reaches_as_far_as_it_was_asked_to(assume, counting):
 
 
 def test_nan_is_counted_in_each_group_of_queries_with_similar_numbers_of_relevant_candidates(assume):
-    assume(copied_lists=1)
+    assume(copied=1)
     scores, target = torch.rand(100, 2000), torch.zeros(100, 2000, dtype=torch.int8)
     for query, row in enumerate(target):
         row[: 200 if query % 8 == 7 else 2] = 1
     scores[5:9, 1500] = NAN
-    assert plan(arrange(scores, target), Need(relevant=True)).strategy is Strategy.GROUPS
+    assert "in groups" in plan(arrange(scores, target), Need(relevant=True))[0]
     metric = tr.MAP()
     metric.update(scores, target)
     with pytest.raises(ValueError, match="4 queries with NaN"):
         metric.compute()
-
-
-def test_lists_of_one_group_are_ranked_together_without_a_copy(assume):
-    assume(copied_lists=1, convert=0, rare=INF)
-    scores, target = torch.rand(6, 200), torch.zeros(6, 200, dtype=torch.int8)
-    target[:, 70:72] = 1
-    layout = arrange(scores, target)
-    assert plan(layout, Need(relevant=True)).strategy is Strategy.GROUPS
-    (ranking,) = rank(layout, Need(relevant=True))
-    assert_stands(ranking, standing(scores, [{70: 1, 71: 1}] * 6), relevant=True)
 
 
 @pytest.mark.parametrize(("bits", "fit"), [(30, True), (31, False)])
@@ -345,23 +339,6 @@ def test_flat_rows_without_a_tie_are_untied():
 
 def test_no_query_of_very_many_candidates_has_no_value():
     assert tr.MAP().score(torch.zeros(0, 600_000), torch.zeros(0, 600_000)).shape == (0,)
-
-
-@pytest.mark.parametrize("reach", [None, 2])
-def test_many_queries_with_ties_are_ranked_in_pieces(assume, reach):
-    assume(tied_entries=40)
-    g = torch.Generator().manual_seed(14)
-    scores = torch.randint(3, (30, 9), generator=g).float()
-    scores[[3, 20], 4] = NAN
-    grade = torch.randint(-1, 4, (30, 9), generator=g)
-    parts = list(rank(arrange(scores, grade), Need(reach, relevant=True)))
-    assert len(parts) > 4
-    assert max(part.first.numel() for part in parts) <= 40
-    assert sum(part.errors[Problem.NAN_SCORES] for part in parts) == 2
-    assume(tied_entries=1000)
-    (whole,) = rank(arrange(scores, grade), Need(reach, relevant=True))
-    for name in ("first", "tied", "grade"):
-        torch.testing.assert_close(torch.cat([getattr(part, name) for part in parts]), getattr(whole, name))
 
 
 @functools.cache
@@ -440,136 +417,22 @@ def test_cheapest_looks_at_how_many_are_judged():
             assert cheapest(500, candidates, 10, device, None) is Counting.TOP
             assert cheapest(500, candidates, None, device, None) is Counting.SORT
             assert cheapest(500, candidates, candidates, device, None) is Counting.SORT
-            assert cheapest(2, candidates, 10, device, tie_break) is Counting.COUNT
             assert cheapest(500, candidates, 10, device, tie_break) is Counting.SORT
-
-
-#: costs of all ways to find the ranks of judged items
-NOTHING = {
-    "compare": (0, 0), "numpy_sort": (0, 0), "torch_sort": 0, "look_up": 0, "retrieved": 0, "heap": (0, 0),
-    "selection": (0, 0), "numpy_selection": 0, "by_groups": 0, "passes_compare": (0, 0), "passes_kernel": (0, 0),
-    "passes_best": (0, 0), "passes_sort": 0,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("threads", [1, 5])
-def test_each_cost_of_a_way_decides_when_the_others_are_as_cheap(assume, monkeypatch, threads):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    entries, candidates, reach = 3, 20, 2
-    halvings, share, numpy = math.log2(1 + candidates), reach / candidates, threads == 1
-    one = {
-        Counting.COUNT: {"compare": (threads, 0)},
-        Counting.SORT: {"numpy_sort": (1, 0)} if numpy else {"torch_sort": threads / halvings},
-        Counting.TOP: {"retrieved": threads},
-    }
-    heap, no_heap, groups = {"heap_from": 1 / share}, {"heap_from": 1.01 / share}, {"by_groups": INF}
-    # the way, its cost, and how often one score bears it
-    terms = [
-        (Counting.COUNT, "compare", 0, 1 / threads, {}),
-        (Counting.COUNT, "compare", 1, entries / threads, {}),
-        (Counting.SORT, "look_up", None, halvings * entries / candidates / threads, {}),
-        (Counting.TOP, "retrieved", None, 1 / threads, {}),
-        (Counting.TOP, "by_groups", None, share / threads, {"heap": (INF, 0), **heap}),
-    ]
-    if numpy:
-        terms += [
-            (Counting.SORT, "numpy_sort", 0, 1, {}),
-            (Counting.SORT, "numpy_sort", 1, halvings, {}),
-            (Counting.TOP, "numpy_selection", None, 1, {**groups, **no_heap}),
-        ]
-    else:
-        terms.append((Counting.SORT, "torch_sort", None, halvings / threads, {}))
-    for name, more in {"heap": heap, "selection": no_heap}.items():
-        if name == "heap" or not numpy:
-            terms += [
-                (Counting.TOP, name, at, times / threads, {**groups, **more}) for at, times in ((0, 1), (1, share))
-            ]
-    for way, name, at, times, more in terms:
-        others = {key: cost for other in one if other is not way for key, cost in one[other].items()}
-        for cost in 0.99 / times, 1.01 / times:
-            given = cost if at is None else (cost, 0) if at == 0 else (0, cost)
-            assume(**{**NOTHING, **others, **more, name: given})
-            chosen = cheapest(entries, candidates, reach, torch.device("cpu"), None)
-            assert (chosen is way) == (cost * times < 1), (way, name, at)
-
-
-def test_as_many_judged_items_are_compared_by_tie_break_as_a_list_has_halvings(assume):
-    assume(stable_sorts=1)
-    for judged, way in ((3, Counting.COUNT), (4, Counting.SORT)):
-        assert cheapest(judged, 7, None, torch.device("cpu"), torch.zeros(1)) is way
-
-
-def test_passes_over_the_scores_of_an_accelerator_decide(assume):
-    device = torch.device("cuda")  # without a kernel, because there is no such device, or none is given
-    for compare, best, sort, judged, way in (
-        ((0, 1), (8, 0), 9, 10, Counting.TOP),
-        ((0, 1), (0, 800), 9, 10, Counting.TOP),
-        ((0, 1), (4, 400), 9, 10, Counting.TOP),
-        ((0, 1), (6, 400), 9, 10, Counting.SORT),
-        ((0, 1), (10, 0), 9, 10, Counting.SORT),
-        ((0, 1), (10, 0), 11, 9, Counting.COUNT),
-        ((1, 1), (10, 0), 11, 9, Counting.COUNT),
-        ((1, 1), (10, 0), 11, 11, Counting.SORT),
-        ((1, 1), (8, 0), 11, 11, Counting.TOP),
-        ((2, 1), (8, 0), 11, 11, Counting.SORT),
-    ):
-        assume(passes_compare=compare, passes_kernel=compare, passes_best=best, passes_sort=sort)
-        assert cheapest(judged, 1000, 10, device, None) is way
-
-
-@pytest.mark.parametrize(("reason", "way"), [("", Counting.SORT), ("no kernel", Counting.COUNT)])
-def test_passes_of_the_kernel_decide_where_it_works(assume, monkeypatch, reason, way):
-    monkeypatch.setattr("torchrank.engine.counting.why_no_kernel", lambda device: reason)
-    assume(passes_compare=(1, 0), passes_kernel=(3, 0), passes_best=(9, 0), passes_sort=2)
-    assert cheapest(4, 1000, 10, torch.device("cuda"), None) is way
 
 
 def test_a_cpu_beside_a_device_has_no_kernel(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    comparing.why_no_kernel.cache_clear()
-    assert comparing.why_no_kernel(torch.device("cpu")) == "the scores are not on a CUDA device"
-    comparing.why_no_kernel.cache_clear()
+    counting.why_no_kernel.cache_clear()
+    assert counting.why_no_kernel(torch.device("cpu")) == "the scores are not on a CUDA device"
+    counting.why_no_kernel.cache_clear()
 
 
 def test_lists_whose_best_differ_are_not_sorted_whole(monkeypatch):
-    monkeypatch.setattr("torchrank.engine.dense.descending", None)
+    monkeypatch.setattr("torchrank.engine.lists.descending", None)
     scores = torch.stack([torch.randperm(5000) for _ in range(4)]).float()
     layout = arrange(scores, torch.ones(4, 5000, dtype=torch.int8))
-    (ranking,) = rank_dense(Plan(layout, Strategy.LISTS, reach=3, best=True), Need(3))
+    (ranking,) = rank_lists(layout, 3)
     assert ranking.first.tolist() == [[1, 2, 3]] * 4
-
-
-@pytest.mark.parametrize(("queries", "begins"), [([0, 0, 1, 1], [0, 2]), ([0, 1, 1, 1], None), ([1, 1, 0, 0], None)])
-def test_lists_of_one_query_each_are_sorted_one_by_one(queries, begins):
-    keys = (torch.tensor(queries) << 8) + torch.tensor([7, 3, 5, 1])
-    found = _sort_lists(keys.view(2, 2), 8)
-    assert begins == (None if found is None else found.tolist())
-    assert found is None or keys.tolist() == [3, 7, 257, 261]
-
-
-def test_the_best_of_short_rows_are_found_where_that_costs_less_than_a_sort(assume, monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    cpu, free = torch.device("cpu"), {"selection": (0, 0), "numpy_order": (0, 0), "numpy_calls": 0, "heap_from": INF}
-    assume(**{**free, "heap_from": 34})
-    assert not best_pays(1000, 100, 3, cpu)
-    assume(**{**free, "heap_from": 100 / 4})
-    assert best_pays(1000, 100, 4, cpu)
-    assume(numpy_calls=1)
-    assert best_pays(1000, 100, 50, cpu)
-    assert not best_pays(1000, 100, 51, cpu)
-    halvings = math.log2(11)
-    for cost in 0.99, 1.01:
-        for given in ({"selection": (cost, 0)}, {"selection": (0, cost * 100 / 3)}):
-            assume(**{**free, "numpy_calls": 1000, **given})
-            assert best_pays(1000, 100, 3, cpu) == (cost < 1)  # 1000 numbers, all on one thread
-            assert best_pays(10**6, 100, 3, cpu) == (cost / 2 * 1000 < 1)
-        for given in ({"numpy_order": (cost, 0)}, {"numpy_order": (0, cost / halvings)}):
-            assume(**{**free, "selection": (1, 0), **given})
-            assert best_pays(1000, 10, 3, cpu) == (cost > 1)
-    assume(**{**free, "selection": (1, 0), "numpy_order": (0.6, 0)})
-    assert best_pays(10**6, 100, 3, cpu)  # on two threads
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 5)
-    assert best_pays(1000, 100, 3, cpu)  # numpy would sort on one of five
 
 
 def test_tie_breaks_of_a_long_list_with_many_relevant_candidates_are_sorted():
@@ -583,18 +446,6 @@ def test_tie_breaks_of_a_long_list_with_many_relevant_candidates_are_sorted():
     for found in (metrics.score(levels.float(), grade, tie_break=breaks), some):
         for name, values in want.items():
             torch.testing.assert_close(found[name], values, rtol=1e-12, atol=0)
-
-
-def test_many_rows_of_queries_far_apart_are_sorted_by_query_and_score():
-    # Numbers of queries from far below 0 to far above it leave few bits of a short key for the score.
-    g = torch.Generator().manual_seed(18)
-    indexes, scores = torch.randint(-(2**21), 2**21, (2**15,), generator=g), torch.rand(2**15, generator=g)
-    indexes[:2] = torch.tensor([-(2**21), 2**21])
-    found = sorting.sorted_rows(scores, indexes)
-    want = sorted(range(2**15), key=lambda row: (indexes[row].item(), -scores[row].item()))
-    torch.testing.assert_close(indexes[found.rows], indexes[want])
-    torch.testing.assert_close(scores[found.rows], scores[want])
-    assert found.query_start.tolist() == [0, *(indexes[want].diff().nonzero().flatten() + 1).tolist()]
 
 
 # ---- need: no metric looks further than it says ------------------------------------------------------------------
@@ -693,37 +544,6 @@ def test_a_ranking_up_to_a_rank_is_refused_by_metrics_with_a_larger_reach(judged
 # ---- flat rows ---------------------------------------------------------------------------------------------------
 
 
-def every_value(dtype):
-    """All numbers of a dtype of 16 bits; of a wider one random ones of every size."""
-    g = torch.Generator().manual_seed(0)
-    if dtype != torch.float32:
-        values = torch.arange(-(2**15), 2**15).to(torch.int16).view(dtype)
-    else:
-        values = torch.randint(-(2**31), 2**31, (30_000,), generator=g).to(torch.int32).view(dtype)
-        small = torch.tensor([0.0, -0.0, INF, -INF, 1e-45, -1e-45, 2e-45, 1.1754942e-38, 1.1754944e-38, -1e-40, 3.4e38])
-        values = torch.cat([values, small, torch.rand(100, generator=g), small])
-    values = values[~values.isnan()]
-    return values[torch.randperm(len(values), generator=g)]
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
-def test_rows_in_order_go_by_index_and_then_by_descending_score(dtype):
-    values = every_value(torch.float32 if dtype == torch.float64 else dtype).to(dtype)
-    normal = torch.randn(20_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(dtype)
-    for scores in (values, values[values.isfinite()], normal, normal.round(decimals=1), normal[:1].expand(50)):
-        for indexes in (torch.zeros(len(scores)).long(), torch.arange(len(scores)) % 3 * (2**30 - 1) + 1):
-            order, fresh, start = sorting.sorted_rows(scores, indexes)
-            assert torch.equal(order.sort().values, torch.arange(len(scores)))
-            index, score = indexes[order], scores[order]
-            assert (index.diff() >= 0).all()
-            same = index[1:] == index[:-1]
-            assert (score[1:] <= score[:-1])[same].all()
-            assert fresh[0]
-            assert torch.equal(fresh[1:-1], ~(same & (score[1:] == score[:-1])))
-            assert fresh[-1]
-            assert torch.equal(start[1:], (~same).nonzero().flatten() + 1)
-
-
 LIMIT = torch.iinfo(torch.int64)
 INDEXES = {
     "few": (range(12), torch.int64),
@@ -781,7 +601,7 @@ def test_rows_of_whole_grades_stand_as_counted_query_by_query(monkeypatch, assum
         indexes = indexes[torch.randperm(48, generator=g)]
     lists = [indexes == index for index in indexes.unique()]
     # Rows that fit in integers are never numbered.
-    monkeypatch.setattr("torchrank.engine.flat.sorted_rows", None if scale == 1 else sorting.sorted_rows)
+    monkeypatch.setattr("torchrank.engine.lists.NumberedRows", None if scale == 1 else NumberedRows)
     for small, where in itertools.product((False, True), (None, mask)):
         if small:
             make_blocks_small(assume)
@@ -896,11 +716,10 @@ def compiled():
 
 @pytest.mark.skipif(not any(map(shutil.which, (os.environ.get("CXX", "g++"), "c++"))), reason="needs a C++ compiler")
 def test_the_compiled_kernel_counts_alike(monkeypatch, compiled):
-    # Each kernel compiles for seconds: comparisons of bfloat16 and of float32, bits of one entry and of three.
+    # The kernel compiles for seconds, for bfloat16 and for float32.
     label = torch.randint(-1, 300, (60,), generator=torch.Generator().manual_seed(0))
     half, full = (some_scores(60, 300, dtype, seed=8) for dtype in (torch.bfloat16, torch.float32))
     batches = [(full, label), (full[:13, :100], label[:13] % 100), (full[:0], label[:0]), (half, label)]
-    batches.append((full, (full != 0).int().argmax(-1)))  # zeros and infinities, but no zero among the judged scores
     for scores in (full.clone(), half.clone()):
         scores[::9, 5] = NAN
         batches.append((scores, label))
@@ -908,7 +727,7 @@ def test_the_compiled_kernel_counts_alike(monkeypatch, compiled):
     assert_stands(want[0], standing(batches[0][0], [{x: 1} if x >= 0 else {} for x in label.tolist()]))
     assert want[-1].errors.sum() == want[-2].errors.sum() == 7
     calls = []
-    monkeypatch.setattr(comparing, "fused", lambda *args, real=comparing.fused: calls.append(args) or real(*args))
+    monkeypatch.setattr(counting, "_compiled", lambda *args, real=counting._compiled: calls.append(args) or real(*args))
     compiled(True)
     for batch, ranking in zip(batches, want):
         assert_same(tr.Ranking.from_label(*batch), ranking)
@@ -917,18 +736,15 @@ def test_the_compiled_kernel_counts_alike(monkeypatch, compiled):
     chunked = tr.Ranking.from_embeddings(queries, items, label[:20], chunk_size=128)
     assert_same(chunked, tr.Ranking.from_label(queries @ items.T, label[:20]))
     assert len(calls) > len(batches) + 7
-    finite = [own.among_finite for _, own in calls]
-    assert not any(finite[: len(batches)])
-    assert all(finite[len(batches) : len(batches) + 7])
-    assert comparing.is_compiled()
+    assert counting._requested
 
 
 def test_on_a_device_the_kernel_itself_searches_for_nan(monkeypatch, compiled):
     scores, label = some_scores(40, 50), torch.randint(-1, 50, (40,))
     scores[3, 7], scores[5, :9], scores[6] = NAN, -math.inf, NAN
     want = tr.Ranking.from_label(scores, label)
-    monkeypatch.setitem(comparing._kernels, "_compare", comparing._compare)
-    monkeypatch.setattr(comparing, "find_nan", None)
+    monkeypatch.setattr(counting, "_kernel", lambda: counting._compare)
+    monkeypatch.setattr(counting, "find_nan", None)
     compiled(True)
     found = tr.Ranking.from_label(scores.as_subclass(Elsewhere), label)
     assert found.errors.sum() == 2
@@ -937,24 +753,24 @@ def test_on_a_device_the_kernel_itself_searches_for_nan(monkeypatch, compiled):
 
 
 def test_where_compiling_fails_the_eager_kernel_goes_on(monkeypatch, compiled):
-    def fails(scores, own, find_largest):
+    def fails(scores, own, find_nan):
         raise RuntimeError("no compiler here")
 
     scores, label = some_scores(40, 50), torch.randint(-1, 50, (40,))
     want = tr.Ranking.from_label(scores, label)
-    monkeypatch.setitem(comparing._kernels, "_compare_bits", fails)
+    monkeypatch.setattr(counting, "_kernel", lambda: fails)
     compiled(True)
     with pytest.warns(UserWarning, match=r"torch\.compile failed.*no compiler here") as record:
         rankings = [tr.Ranking.from_label(scores, label) for _ in range(3)]
     assert len(record) == 1
     for ranking in rankings:
         assert_same(ranking, want)
-    assert not comparing.is_compiled()
+    assert not counting._requested
 
 
 def test_the_limit_of_compilations_is_named_and_the_next_request_goes_on(monkeypatch, compiled):
-    kernel = torch.compile(comparing._compare, dynamic=True, fullgraph=True, backend="eager")
-    monkeypatch.setitem(comparing._kernels, "_compare", kernel)
+    kernel = torch.compile(counting._compare, dynamic=True, fullgraph=True, backend="eager")
+    monkeypatch.setattr(counting, "_kernel", lambda: kernel)
     label = torch.arange(5)
     batches = [some_scores(5, 50, dtype) for dtype in (torch.float64, torch.float16, torch.bfloat16)]
     want = [tr.Ranking.from_label(scores, label) for scores in batches]
@@ -967,55 +783,57 @@ def test_the_limit_of_compilations_is_named_and_the_next_request_goes_on(monkeyp
         assert len(record) == 1
         for one, ranking in zip(found, want):
             assert_same(one, ranking)
-        assert not comparing.is_compiled()
+        assert not counting._requested
     compiled(True)
     for scores, ranking in zip(batches, want):
         assert_same(tr.Ranking.from_label(scores, label), ranking)
-    assert comparing.is_compiled()
+    assert counting._requested
     torch._dynamo.reset()
 
 
 @pytest.mark.parametrize(
-    ("shape", "relevant", "metrics", "reach", "strategy"),
+    ("shape", "relevant", "how"),
     [
-        ((1000, 40), [4], 1, None, Strategy.LISTS),
-        ((1000, 40), [1], 8, None, Strategy.JUDGED),
-        ((100, 40), [1], 8, None, Strategy.LISTS),  # a small batch
-        ((1000, 40), [0, 2], 8, None, Strategy.JUDGED),
-        ((1000, 40), [0, 0, 0, 0, 0, 2], 8, None, Strategy.GROUPS),
-        ((1000, 40), [8], 2, None, Strategy.LISTS),
-        ((100, 2000), [20], 1, None, Strategy.JUDGED),
-        ((100, 2000), [10, 30], 1, None, Strategy.JUDGED),
-        ((100, 2000), [2, 2, 2, 2, 2, 2, 2, 200], 1, None, Strategy.GROUPS),
-        ((100, 2000), [200], 8, None, Strategy.GROUPS),
-        ((100, 2000), [800], 8, None, Strategy.LISTS),
-        ((100, 2000), [2], 1, 10, Strategy.LISTS),  # of which the best 10 are found as fast
-        ((1000, 2000), [2], 1, 10, Strategy.JUDGED),
-        ((1000, 2000), [20], 1, 10, Strategy.LISTS),
-        ((1000, 2000), [20], 1, 100, Strategy.JUDGED),
+        ((1000, 40), [1], "sort each list"),  # short lists
+        ((100, 2000), [20], "rank the judged items of each list"),
+        ((100, 2000), [10, 30], "rank the judged items of each list"),
+        (
+            (100, 2000),
+            [2, 2, 2, 2, 2, 2, 2, 200],
+            "rank the judged items, in groups of queries with similar numbers of them",
+        ),
+        ((100, 2000), [200], "sort each list"),
     ],
 )
-def test_relevant_candidates_are_ranked_alone_if_this_saves_time(assume, shape, relevant, metrics, reach, strategy):
-    assume(convert=costs.Costs().convert)
+def test_relevant_candidates_are_ranked_alone_if_they_are_few_in_long_lists(assume, shape, relevant, how):
+    assume(long=costs.Costs().long, rare=costs.Costs().rare)
     target = torch.zeros(shape, dtype=torch.int8)
     for query, row in enumerate(target):
         row[: relevant[query % len(relevant)]] = 1
-    made = plan(arrange(torch.rand(shape), target), Need(reach, relevant=True, metrics=metrics))
-    assert made.strategy is strategy
-    assert isinstance(made.layout, DenseLayout) == (strategy is Strategy.LISTS)
+    said = plan(arrange(torch.rand(shape), target), Need(10, relevant=True))[0]
+    assert said == (how if how.startswith("sort") else f"the relevant candidates are judged items; {how}")
 
 
-@pytest.mark.parametrize(
-    ("width", "relevant", "metrics", "strategy"),
-    [(40, [4], 1, Strategy.LISTS), (40, [4], 2, Strategy.ROWS), (2000, [20], 1, Strategy.ROWS)],
-)
-def test_flat_rows_are_a_matrix_for_one_metric_of_short_lists(width, relevant, metrics, strategy):
-    target = torch.zeros(100, width, dtype=torch.int8)
-    for query, row in enumerate(target):
-        row[: relevant[query % len(relevant)]] = 1
-    rows = {"indexes": torch.arange(100).repeat_interleave(width)}
-    made = plan(arrange(torch.rand(100 * width), target.flatten(), **rows), Need(relevant=True, metrics=metrics))
-    assert made.strategy is strategy
+@pytest.mark.parametrize(("width", "metrics", "matrix"), [(40, 1, True), (40, 2, False), (2000, 1, False)])
+def test_flat_rows_are_a_matrix_for_one_metric_of_short_lists(width, metrics, matrix):
+    target, indexes = torch.ones(100 * width, dtype=torch.int8), torch.arange(100).repeat_interleave(width)
+    layout = arrange(torch.rand(100 * width), target, indexes=indexes)
+    how = plan(layout, Need(relevant=True, metrics=metrics))[0]
+    assert how == ("flat rows are a matrix; sort each list" if matrix else "sort all rows together")
+
+
+def test_flat_rows_are_a_matrix_if_they_are_lists_of_one_length_in_ascending_order():
+    for count in range(1, 5):
+        for lengths in itertools.product(range(1, 4), repeat=count):
+            queries = [query for query, length in enumerate(lengths) for _ in range(length)]
+            rows = torch.rand(len(queries)), torch.ones(len(queries))
+            matrix = as_matrix(arrange(*rows, indexes=torch.tensor(queries)), 3)
+            assert (None if matrix is None else matrix.scores.shape[1]) == (
+                lengths[0] if len({*lengths}) == 1 else None
+            )
+            if count > 1:
+                assert as_matrix(arrange(*rows, indexes=torch.tensor(queries).flip(0)), 3) is None
+    assert as_matrix(arrange(*rows, indexes=torch.tensor(queries)), 2) is None
 
 
 def test_a_row_of_another_query_within_lists_of_equal_length_is_found():
@@ -1062,7 +880,7 @@ def matrices():
 
 
 def test_one_query_of_many_has_a_tie_at_the_cutoff(assume):
-    assume(numpy_calls=INF)
+    assume(tied=10**9)
     scores = torch.rand(100, 2000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     scores[90] = scores[90].mul(5).floor()
     grade = (torch.arange(200_000).view(100, 2000) % 2).long()  # with fewer relevant, other engines are cheaper
@@ -1168,7 +986,7 @@ def test_chunks_of_an_accelerator_are_a_multiple_of_those_of_a_cpu(assume, monke
 
 @pytest.mark.parametrize("spread", [False, True], ids=["", "spread over a group"])
 def test_scores_that_differ_from_their_prediction_are_counted_again(monkeypatch, tmp_path, spread):
-    monkeypatch.setattr(catalogue, "_guess", lambda layout, row, item: torch.full_like(item, 0.25, dtype=torch.float32))
+    monkeypatch.setattr(streams, "_guess", lambda layout, row, item: torch.full_like(item, 0.25, dtype=torch.float32))
     g = torch.Generator().manual_seed(0)
     queries, items = (torch.randint(-3, 4, (number, 4), generator=g).float() for number in (20, 50))
     scores, label = queries @ items.T, torch.randint(50, (20,), generator=g)
@@ -1206,35 +1024,6 @@ def test_a_query_of_label_minus_100_has_no_candidates_for_any_kind_of_measure(na
     found = tr.parse(name).score(scores, torch.tensor([1, -100, 0]), mask=mask)
     torch.testing.assert_close(found[::2], alone, equal_nan=True, rtol=0, atol=0)
     assert found[1].isnan()
-
-
-def test_a_plan_says_its_chunks_and_ways():
-    def said(*given, **more):
-        return str(Plan(arrange(torch.rand(5, 9), torch.zeros(5, 9)), *given, **more)).split("; ")
-
-    lists, (count, _, sort) = Strategy.LISTS, (way.value.about for way in Counting)
-    assert said(lists) == said(lists, chunks=((0, 5),)) == [lists.value]
-    assert said(lists, "rows are a matrix", ((0, 3), (3, 5)), 7, True) == [
-        "rows are a matrix", lists.value, "the 7 best first", "2 chunks of up to 3 queries",
-    ]  # fmt: skip
-    number = torch.arange(400_000)
-    rows = arrange(torch.rand(400_000), (number % 1000 == 0).long(), indexes=number // 1000)
-    conversions = ["flat rows are a matrix", "the relevant candidates are judged items"]
-    assert str(plan(rows, Need(10, relevant=True))).split("; ")[:2] == conversions
-    assert said(lists, counting=(Counting.COUNT,) * 3) == [lists.value, count]
-    several = said(lists, counting=(Counting.COUNT, Counting.SORT, Counting.COUNT))
-    assert several == [lists.value, f"in 2 chunks {count}", f"in 1 chunk {sort}"]
-    assert said(lists, why_not="it is cold") == [lists.value, "not in one kernel: it is cold"]
-
-
-def test_the_width_of_lists_in_flat_rows_is_their_common_length():
-    for count in range(1, 5):
-        for lengths in itertools.product(range(1, 4), repeat=count):
-            queries = [query for query, length in enumerate(lengths) for _ in range(length)]
-            width = lengths[0] if len({*lengths}) == 1 else None
-            assert list_width(torch.tensor(queries)) == width, lengths
-            if count > 1:
-                assert list_width(torch.tensor(queries).flip(0)) is None
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64])
@@ -1286,10 +1075,8 @@ def test_ranked_ids_with_unjudged_candidates_are_lists_whose_scores_fall(name):
 
 
 @pytest.mark.parametrize("within", [0, 3])
-def test_rows_of_another_query_within_what_seem_to_be_lists_are_its_rows(assume, within):
-    assume(listed=4, sorted_list=2, short=0, block=1)
+def test_rows_of_another_query_within_what_seem_to_be_lists_are_its_rows(within):
     indexes = torch.tensor([0, 0, 0, 1, 1, 1, 2, within, 2])
-    assert list_width(indexes) == 3
     scores, target = (
         torch.rand(9, generator=torch.Generator().manual_seed(0)),
         torch.tensor([1, 0, 1, 0, 1, 0, 0, 1, 1]),
@@ -1308,9 +1095,9 @@ def test_lists_with_many_relevant_candidates_behind_lists_with_few_are_all_sorte
     plan_of = functools.partial(plan, need=Need(relevant=True))
     scores = torch.rand(grade.shape)
     errors = no_errors(torch.device("cpu"))
-    assert plan_of(DenseLayout(errors, True, scores, grade, None)).strategy is not Strategy.LISTS
+    assert "judged items" in plan_of(DenseLayout(errors, True, scores, grade, None))[0]
     grade[few // 2 :] = 1
-    assert plan_of(DenseLayout(errors, True, scores, grade, None)).strategy is Strategy.LISTS
+    assert plan_of(DenseLayout(errors, True, scores, grade, None))[0].startswith("sort each list")
 
 
 @pytest.mark.parametrize("names", ["mask", "tie_break", "mask tie_break"])

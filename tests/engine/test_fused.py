@@ -16,10 +16,8 @@ import torchrank as tr
 from tests.support import workers
 from tests.support.guarded import guarded
 from torchrank.engine import rank
-from torchrank.engine.catalogue import _scores
-from torchrank.engine.comparing import count_equal, why_no_kernel
-from torchrank.engine.counts import ScoreCounts, compared_dtype
-from torchrank.engine.plan import fused_precision
+from torchrank.engine.judged import ScoreCounts, compared_dtype, count_equal, why_no_kernel
+from torchrank.engine.streams import _scores, fused_precision
 from torchrank.layouts.arrange import embedded
 from torchrank.layouts.checks import Problem
 
@@ -137,9 +135,7 @@ def test_the_scores_of_a_matrix_are_counted(fused, monkeypatch, candidates, entr
     judged = scores[:, torch.arange(entries) % candidates]
     monkeypatch.setattr(fused, "SEGMENT", 400 if candidates == 700 else fused.SEGMENT)
     monkeypatch.setattr(fused, "MOST_COLUMNS", {7: 5, 3000: 2999}.get(candidates, 2**30))  # several launches
-    counts = ScoreCounts(
-        *(x + 2 for x in ScoreCounts.nothing((3, entries), CPU, torch.float64)[:3]), torch.zeros(3) > 0
-    )
+    counts = ScoreCounts(*(x + 2 for x in ScoreCounts.nothing((3, entries), CPU)[:3]), torch.zeros(3) > 0)
     fused.count_scores(scores, judged.to(compared_dtype(dtype)), mask, counts)
     for query in range(3):
         listed = [x for n, x in enumerate(scores[query].tolist()) if mask is None or mask[query, n]]

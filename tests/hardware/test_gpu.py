@@ -9,7 +9,7 @@ import torch
 import torchrank as tr
 from tests.support.brute_force_ranks import NAN
 from torchrank import retrieval
-from torchrank.engine.comparing import is_compiled
+from torchrank.engine import judged
 
 pytestmark = pytest.mark.xdist_group("gpu")
 
@@ -182,7 +182,7 @@ def test_labels_beside_nan_are_counted_without_waiting(compiled):
     tr.use_compiled(compiled)
     try:
         suite.update(scores, label)
-        assert is_compiled() == compiled
+        assert judged._requested == compiled
         torch.testing.assert_close({k: v.cpu() for k, v in suite.compute().items()}, expected.compute())
         with no_waiting():
             suite.update(bad, label)

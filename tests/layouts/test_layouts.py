@@ -28,7 +28,7 @@ from tests.support.oracle_comparison import (
 from tests.support.unread import Elsewhere, NothingRead, leave_values_unread
 from torchrank import retrieval
 from torchrank.engine import rank
-from torchrank.engine.plan import chunks
+from torchrank.engine.rank_layout import chunks
 from torchrank.layouts.arrange import Batch, arrange
 from torchrank.layouts.canonical import Judged, Need, Pairs, buckets
 from torchrank.layouts.conversions import found

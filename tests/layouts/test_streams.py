@@ -30,9 +30,9 @@ from tests.support.brute_force_ranks import (
 from tests.support.cases import cases
 from tests.support.sharded_catalogues import CATALOGUES, shared
 from tests.support.unread import Elsewhere, leave_values_unread
-from torchrank.engine import catalogue as streams
 from torchrank.engine import rank as rank_blocks
-from torchrank.engine.counting import Counting
+from torchrank.engine import streams
+from torchrank.engine.judged import Counting
 from torchrank.hardware import costs
 from torchrank.layouts.arrange import _chunk, arrange
 from torchrank.layouts.canonical import BLOCK, EmbeddedLayout, rectangles

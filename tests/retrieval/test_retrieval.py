@@ -22,9 +22,7 @@ from tests.support.cases import cases
 from tests.support.optional import pyplot
 from tests.support.oracles import Query, value
 from torchrank import retrieval
-from torchrank.engine import rank_layout
-from torchrank.engine.flat import rank_flat
-from torchrank.engine.plan import Strategy
+from torchrank.engine.lists import rank_flat
 
 NAN, INF = float("nan"), float("inf")
 NAMES = retrieval.__all__
@@ -839,11 +837,11 @@ def count_rankings(monkeypatch):
     """Calls of the engine that ranks flat rows."""
     calls = []
 
-    def counted(plan, need):
-        calls.append(len(plan.layout.scores))
-        return rank_flat(plan.layout, need)
+    def counted(layout, need):
+        calls.append(len(layout.scores))
+        return rank_flat(layout, need)
 
-    monkeypatch.setitem(rank_layout._ENGINES, Strategy.ROWS, counted)
+    monkeypatch.setattr("torchrank.engine.rank_layout.rank_flat", counted)
     return calls
 
 

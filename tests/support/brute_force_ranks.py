@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy
 import torch
 
-from torchrank.engine.counting import Counting
+from torchrank.engine.judged import Counting
 
 INF, NAN = math.inf, math.nan
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -153,14 +153,12 @@ def assert_same(got, want):
 # ---- engines, forced --------------------------------------------------------------------------------------------
 
 
-#: costs by which an engine is the cheapest wherever it can be taken, and counting is elsewhere
+#: costs by which a method is taken wherever it can be, and counting is elsewhere
 FORCED = {
-    Counting.COUNT: {"compare": (0, 0), "stable_sorts": INF},
-    Counting.TOP: {"compare": (0, 0), "retrieved": -1e9, "stable_sorts": INF},
-    Counting.SORT: {"numpy_sort": (-1e9, 0), "torch_sort": -1e9, "look_up": 0, "stable_sorts": -1},
+    counting: {**dict.fromkeys(("few", "few_by_torch", "few_by_kernel"), limits), "best_of": 0, "sorted_from": 0}
+    for counting, limits in zip(Counting, ((INF, INF), (-1, INF), (INF, -1)))
 }
 
 
 def make_blocks_small(assume):
-    assume(block=60, device_chunk=1, tile=130, rectangle=4, rectangle_compared=8, copied_lists=100, listed=64)
-    assume(tied_entries=60, group=3, groups_per_rank=1)
+    assume(block=60, device_chunk=1, tile=130, rectangle=4, copied=100, tied=60, group=3, groups_per_rank=1)

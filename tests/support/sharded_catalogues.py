@@ -100,7 +100,7 @@ def ranked(case, rank=0, shares=(1,), group=False):
     """The ranking that one worker gets, and the collectives that it took."""
     queries, items, relevant, more = case.make()
     cuts = [round(share * len(items)) for share in itertools.accumulate(shares, initial=0)]
-    with workers.counted() as count, costs.assumed(product=case.product or costs.now.product):
+    with workers.counted() as count, costs.assumed(product=case.product or costs.now.product, best_of=1):
         mine = items[cuts[rank] : cuts[rank + 1]]
         ranking = tr.Ranking.from_embeddings(queries, mine, relevant, group=group, **more)
     return ranking, dict(count)

@@ -4,4 +4,4 @@ import dataclasses
 
 from torchrank.hardware import costs
 
-costs.now = dataclasses.replace(costs.now, convert=0)
+costs.now = dataclasses.replace(costs.now, long=0, rare=4)

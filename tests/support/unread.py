@@ -6,14 +6,14 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.support.simulated_device import reads
-from torchrank.engine import plan, sorting
+from torchrank.engine import sorting
 from torchrank.hardware import devices
 
 
 def leave_values_unread(monkeypatch):
     """Take the branches of an accelerator: every shortcut that depends on values is left out, and so is numpy."""
     monkeypatch.setattr(Tensor, "is_cpu", False)
-    for module in plan, sorting, devices:
+    for module in sorting, devices:
         monkeypatch.setattr(module, "by_numpy", lambda device: False)
 
 

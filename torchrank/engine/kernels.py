@@ -5,14 +5,13 @@ Counts are integers, whose sums are the same in any order of the threads.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-
-from torchrank.engine.counts import ScoreCounts
 
 # Programs of a kernel, if there is enough work: about four for each of the 132 processors of an H100.
 PROGRAMS = 2**9
@@ -60,22 +59,21 @@ def _count_scores(
         above_lowest += tl.where(x > float("-inf"), 1.0, 0.0)
         bad += tl.where(x != x, 1.0, 0.0)
     place, inside = query * entries + lane, lane < entries
-    number = greater.dtype.element_ty
     comparable = tl.sum(tl.where(judged > float("-inf"), 1, 0), 1)
-    tl.atomic_add(greater + place, tl.sum(ahead.to(tl.int32), 1).to(number), mask=inside)
-    tl.atomic_add(equal + place, (tl.sum(tied.to(tl.int32), 1) * comparable).to(number), mask=inside)
-    tl.atomic_add(retrieved + query, tl.sum(tl.sum(above_lowest.to(tl.int32), 1), 0).to(number))
+    tl.atomic_add(greater + place, tl.sum(ahead.to(tl.int32), 1).to(tl.int64), mask=inside)
+    tl.atomic_add(equal + place, (tl.sum(tied.to(tl.int32), 1) * comparable).to(tl.int64), mask=inside)
+    tl.atomic_add(retrieved + query, tl.sum(tl.sum(above_lowest.to(tl.int32), 1), 0).to(tl.int64))
     tl.store(has_nan + query, True, mask=tl.sum(tl.sum(bad, 1), 0) > 0)
 
 
-def count_scores(scores: Tensor, judged_scores: Tensor, mask: Tensor | None, counts: ScoreCounts) -> None:
+def count_scores(scores: Tensor, judged_scores: Tensor, mask: Tensor | None, counts: Sequence[Tensor]) -> None:
     """Add to ``counts`` the scores above, and equal to, those of the judged items; each score is read once.
 
     Args:
         scores: [query, candidate].
         judged_scores: [query, entry], of the type of comparisons.
         mask: bool [query, candidate], False = padding.
-        counts: contiguous tensors, of int64 or a float. Nothing is added to ``equal`` for a judged item with the score
+        counts: contiguous tensors. Nothing is added to ``equal`` for a judged item with the score
             -inf.
     """
     (queries, candidates), entries = scores.shape, judged_scores.shape[1]
@@ -228,7 +226,9 @@ def _score_pairs(
     tl.store(scores + pair, tl.sum(tl.where(diagonal, product, 0.0), 1), mask=mine)
 
 
-def count_products(queries: Tensor, items: Tensor, judged_scores: Tensor, precision: str, counts: ScoreCounts) -> None:
+def count_products(
+    queries: Tensor, items: Tensor, judged_scores: Tensor, precision: str, counts: Sequence[Tensor]
+) -> None:
     """Add to ``counts`` the products of all queries and items above, and equal to, the scores of the judged items.
 
     Args:
@@ -236,7 +236,7 @@ def count_products(queries: Tensor, items: Tensor, judged_scores: Tensor, precis
         items: [item, dimension], of the same dtype.
         judged_scores: scores of the judged items by :func:`score_pairs`, float32 [query, entry].
         precision: "tf32" or "tf32x3" for float32, "ieee" for shorter numbers, whose products are exact.
-        counts: as in :func:`count_scores`, of int64.
+        counts: as in :func:`count_scores`.
     """
     (num_queries, size), num_items, entries = queries.shape, len(items), judged_scores.shape[1]
     if not num_queries or not num_items:
@@ -284,13 +284,13 @@ def count_right(device: torch.device) -> bool:
     scores[3] *= 1e-41
     mask = torch.arange(3000, device=device).remainder(3) > 0
     judged, rows = scores[:, 1:6].contiguous(), mask.expand_as(scores)
-    counts = ScoreCounts.nothing(judged.shape, device)
+    greater, equal, retrieved, has_nan = counts = _nothing(judged)
     count_scores(scores, judged, rows, counts)
     listed = scores.masked_fill(~rows, float("-inf")).unsqueeze(1)
-    right = torch.equal(counts.greater, (listed > judged.unsqueeze(-1)).sum(-1))
-    right &= torch.equal(counts.equal, (listed == judged.unsqueeze(-1)).sum(-1) * (judged > float("-inf")))
-    right &= torch.equal(counts.retrieved, (listed[:, 0] > float("-inf")).sum(-1))
-    return right and torch.equal(counts.has_nan, listed[:, 0].isnan().any(-1))
+    right = torch.equal(greater, (listed > judged.unsqueeze(-1)).sum(-1))
+    right &= torch.equal(equal, (listed == judged.unsqueeze(-1)).sum(-1) * (judged > float("-inf")))
+    right &= torch.equal(retrieved, (listed[:, 0] > float("-inf")).sum(-1))
+    return right and torch.equal(has_nan, listed[:, 0].isnan().any(-1))
 
 
 def multiply_right(device: torch.device, dtype: torch.dtype, precision: str, size: int) -> bool:
@@ -313,14 +313,20 @@ def multiply_right(device: torch.device, dtype: torch.dtype, precision: str, siz
 
 def equal_themselves(items: Tensor, precision: str) -> bool:
     """Whether each judged score has the same bits alone and among all products."""
-    _, counts = _judge(items, precision)
-    return bool((counts.equal > 0).all())
+    _, (_, equal, *_) = _judge(items, precision)
+    return bool((equal > 0).all())
 
 
-def _judge(items: Tensor, precision: str) -> tuple[Tensor, ScoreCounts]:
+def _nothing(judged: Tensor) -> Sequence[Tensor]:
+    """Counts of no scores."""
+    greater, retrieved = torch.zeros_like(judged, dtype=torch.int64), torch.zeros_like(judged[:, 0], dtype=torch.int64)
+    return greater, torch.zeros_like(greater), retrieved, torch.zeros_like(retrieved, dtype=torch.bool)
+
+
+def _judge(items: Tensor, precision: str) -> tuple[Tensor, Sequence[Tensor]]:
     """Scores of 130 queries, which are the first items, with every second item, and their counts."""
     row = torch.arange(130, device=items.device)
     judged = score_pairs(items[:130], items, row, 2 * row, precision).unsqueeze(-1)
-    counts = ScoreCounts.nothing(judged.shape, items.device)
+    counts = _nothing(judged)
     count_products(items[:130], items, judged, precision, counts)
     return judged, counts

@@ -1,22 +1,42 @@
-"""Entry points of the engines: rank a layout chunk by chunk, or as a whole."""
+"""From a layout to rankings: the only place that chooses how a batch is ranked.
+
+A choice depends on shapes, on the part of the ranking that metrics read, and on :mod:`torchrank.hardware.costs`. On a
+CPU a choice may also depend on values: the number of relevant candidates, and the lengths of lists in flat rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import logging
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from torchrank.engine.catalogue import rank_catalogue, rank_embedded, rank_fused, rank_ids, rank_sparse, rank_streamed
-from torchrank.engine.dense import rank_dense
-from torchrank.engine.flat import rank_flat
-from torchrank.engine.plan import Plan, Strategy, chunks, plan
+from torchrank.engine.judged import rank_ids, rank_judged
+from torchrank.engine.lists import rank_flat, rank_lists
+from torchrank.engine.streams import rank_embedded, rank_fused, rank_in_groups, rank_streamed, why_not_fused
+from torchrank.hardware import costs
 from torchrank.hardware.devices import autocast_off
 from torchrank.hardware.threads import in_batch
-from torchrank.layouts.canonical import ALL, FlatRows, Layout, Need
+from torchrank.layouts.canonical import (
+    ALL,
+    CatalogueLayout,
+    DenseLayout,
+    EmbeddedLayout,
+    FlatRows,
+    Judged,
+    Layout,
+    Need,
+    RankedIds,
+    StreamedLayout,
+    rectangles,
+)
 from torchrank.layouts.conversions import spread
 from torchrank.ranking.ranking import Ranking, numbered
+
+LOG = logging.getLogger("torchrank")
 
 
 def rank(layout: Layout, need: Need = ALL) -> Iterator[Ranking]:
@@ -29,72 +49,194 @@ def rank(layout: Layout, need: Need = ALL) -> Iterator[Ranking]:
     Returns:
         rankings of some queries each, which have the numbers of these in ``queries`` unless all are in order.
     """
-    made = plan(layout, need)
-    return _ENGINES[made.strategy](made, need)
+    how, rankings = plan(layout, need)
+    LOG.debug("%s: %s", type(layout).__name__, how)
+    return rankings
 
 
-def _rank_judged(plan: Plan, need: Need) -> Iterator[Ranking]:
-    for chunk, counting in zip(plan.pieces(), plan.counting):
-        yield rank_catalogue(chunk, counting, plan.reach)
+def plan(layout: Layout, need: Need) -> tuple[str, Iterator[Ranking]]:
+    """How a layout is ranked, in words; and its rankings, which are made when they are read."""
+    if isinstance(layout, FlatRows):
+        # A matrix is faster if the first ranks suffice, if all candidates are entries, or if a single metric reads
+        # short lists. Flat rows are faster if several metrics read relevant candidates: only these are entries.
+        few_ranks_or_all_candidates = not need.relevant or need.reach is not None
+        matrix = None
+        if few_ranks_or_all_candidates or need.metrics == 1:
+            matrix = as_matrix(layout, costs.now.block if few_ranks_or_all_candidates else costs.now.short)
+        if matrix is None:
+            return "sort all rows together", rank_flat(layout, need)
+        how, rankings = plan(matrix, need)
+        return f"flat rows are a matrix; {how}", rankings
+    if isinstance(layout, StreamedLayout):
+        return "rank the judged items among blocks of columns", rank_streamed(layout, need)
+    if isinstance(layout, EmbeddedLayout) and not (why_not := why_not_fused(layout)):
+        return "rank the judged items in one kernel, among products that are never in memory", rank_fused(layout)
+    only_relevant = need.relevant and layout.errors.is_cpu
+    if isinstance(layout, DenseLayout):
+        only_relevant = only_relevant and layout.subtopics is None
+        judged = relevant_as_judged(layout) if only_relevant else None
+        if judged is not None:
+            how, rankings = plan(judged, need)
+            return f"the relevant candidates are judged items; {how}", rankings
+    cuts = chunks(layout, need)
+    pieces, number = cut(layout, cuts), f" in {len(cuts)} chunks" if cuts else ""
+    if isinstance(layout, EmbeddedLayout):
+        how = f"rank the judged items among products of embeddings{number}; not in one kernel: {why_not}"
+        return how, rank_embedded(pieces, need)
+    if isinstance(layout, DenseLayout):
+        longer_than_a_chunk = len(layout.scores) > 0 and layout.scores.shape[1] > costs.now.block
+        # If all candidates of very long lists were entries, the entries would take too much memory.
+        if only_relevant and need.reach is None and layout.exclude is None and longer_than_a_chunk:
+            return f"sort one list at a time, and keep only the relevant candidates{number}", _rank_rows(pieces, need)
+        # The number of entries up to a reach depends on values, so only the CPU uses the reach.
+        reach = need.reach if only_relevant else None
+        return f"sort each list{number}", (part for piece in pieces for part in rank_lists(piece, reach))
+    if need.all_candidates:
+        lists = (part for piece in pieces for part in rank(spread(piece), need))
+        return f"all candidates get grades{number}; sort each list", lists
+    if isinstance(layout, RankedIds):
+        return f"find the judged ids in each list{number}", map(rank_ids, pieces)
+    assert isinstance(layout, CatalogueLayout)
+    if layout.errors.is_cpu and layout.mask is layout.tie_break is None and _is_uneven(layout.judged.sizes):
+        return "rank the judged items, in groups of queries with similar numbers of them", rank_in_groups(layout, need)
+    return f"rank the judged items of each list{number}", (rank_judged(piece, need.reach) for piece in pieces)
 
 
-def _rank_as_rows(plan: Plan, need: Need) -> Iterator[Ranking]:
+# ---- other layouts of the same batch ---------------------------------------------------------------------------------
+
+
+def as_matrix(layout: FlatRows, longest: int) -> DenseLayout | None:
+    """Flat rows as a matrix if they are lists of equal length in ascending order of index, at most ``longest``.
+
+    Returns None for other rows, and on an accelerator, because the lengths depend on the values of the indexes.
+    """
+    indexes = layout.indexes
+    if not indexes.is_cpu or not len(indexes):
+        return None
+    # numpy compares short integers many times faster than torch.
+    numbers = indexes.numpy()
+    # The width is the place of the first row of another query; argmax is 0 if all rows are of the same query.
+    width = int((numbers[: longest + 1] != numbers[0]).argmax()) or len(numbers)
+    if len(numbers) % width or width > longest:
+        return None
+    lists = numbers.reshape(-1, width)
+    if not (lists[1:, 0] > lists[:-1, -1]).all() or not (numbers[1:] >= numbers[:-1]).all():
+        return None
+    if not (lists[:, 0] == lists[:, -1]).all():
+        return None
+    names = ("scores", "grade", "mask", "tie_break", "partly_judged")
+    fields: dict[str, Any] = {
+        name: None if (x := getattr(layout, name)) is None else x.reshape(-1, width) for name in names
+    }
+    return DenseLayout(layout.errors, layout.validate, **fields)
+
+
+def relevant_as_judged(layout: DenseLayout) -> CatalogueLayout | None:
+    """A dense layout with its relevant candidates as judged items, if these are few in long lists; reads values."""
+    queries, candidates = layout.grade.shape
+    if not queries or candidates < costs.now.long:
+        return None
+    parts = layout.grade.split(max(1, 8 * costs.now.block // candidates))  # temporaries have one byte per element
+    # torch sums rows of int8 faster than bools.
+    sizes = torch.cat([(grade > 0).view(torch.int8).sum(-1, dtype=torch.int32) for grade in parts]).long()
+    if costs.now.rare * int(sizes.sum()) > queries * candidates:
+        return None
+    item = torch.cat([(grade > 0).nonzero()[:, 1] for grade in parts])
+    grade = layout.grade[torch.repeat_interleave(sizes), item]
+    judged = Judged(item, grade, torch.nn.functional.pad(sizes.cumsum(0), (1, 0)))
+    options = layout.mask, layout.tie_break, layout.exclude
+    return CatalogueLayout(layout.errors, layout.validate, layout.scores, judged, *options)
+
+
+def _is_uneven(sizes: Tensor) -> bool:
+    """Whether the largest of some sizes would widen the rows of all others much."""
+    return len(sizes) > 0 and int(sizes.max()) * len(sizes) > costs.now.padding * int(sizes.sum())
+
+
+def _rank_rows(pieces: Iterable[DenseLayout], need: Need) -> Iterator[Ranking]:
     """Rank one list at a time as flat rows, so that only relevant candidates become entries."""
-    for chunk in plan.pieces():  # a single query each, because its list is longer than a chunk
-        mask, tie_break = (None if x is None else x[0] for x in (chunk.mask, chunk.tie_break))
-        scores, grade = chunk.scores[0], chunk.grade[0]
-        indexes = torch.zeros_like(scores, dtype=torch.int8)
-        rows = FlatRows(chunk.errors, chunk.validate, scores, grade, indexes, mask, tie_break)
+    for piece in pieces:  # a single query each, because its list is longer than a chunk
+        mask, tie_break = (None if x is None else x[0] for x in (piece.mask, piece.tie_break))
+        indexes = torch.zeros_like(piece.scores[0], dtype=torch.int8)
+        rows = FlatRows(piece.errors, piece.validate, piece.scores[0], piece.grade[0], indexes, mask, tie_break)
         for ranking in rank_flat(rows, need):
             yield replace(ranking, queries=None)
 
 
-def _rank_spread(plan: Plan, need: Need) -> Iterator[Ranking]:
-    """Rank every candidate, not only the judged ones."""
-    for judged_only in plan.pieces():
-        lists = spread(judged_only)
-        yield from rank_dense(Plan(lists, Strategy.LISTS, chunks=chunks(lists, need)), need)
+# ---- chunks ----------------------------------------------------------------------------------------------------------
 
 
-#: an engine for each strategy: yields the rankings of chunks of queries, so that temporaries stay small
-_ENGINES: dict[Strategy, Callable[[Plan, Need], Iterator[Ranking]]] = {
-    Strategy.LISTS: rank_dense,
-    Strategy.ONE_BY_ONE: _rank_as_rows,
-    Strategy.ROWS: lambda plan, need: rank_flat(plan.layout, need),
-    Strategy.JUDGED: _rank_judged,
-    Strategy.GROUPS: lambda plan, _: rank_sparse(plan.layout),
-    Strategy.ALL: _rank_spread,
-    Strategy.IDS: lambda plan, _: map(rank_ids, plan.pieces()),
-    Strategy.PRODUCTS: rank_embedded,
-    Strategy.FUSED: lambda plan, _: rank_fused(plan.layout),
-    Strategy.BLOCKS: lambda plan, need: rank_streamed(plan.layout, need),
-}
+def chunks(layout: Layout, need: Need) -> tuple[tuple[int, int], ...]:
+    """Cut the queries into chunks of bounded size: (start, stop) of each chunk; empty = one chunk."""
+    now, copies, wide = costs.now, 2, 1
+    room, queries = now.room(layout.errors), 0
+    elements: Tensor | int  # number of elements in the temporaries of each query
+    if isinstance(layout, DenseLayout):
+        # Many metrics derive dozens of quantities from each ranking, which should stay in a cache.
+        copies, subtopics = 4, layout.subtopics
+        queries, candidates = layout.scores.shape
+        elements = candidates * (1 if subtopics is None else max(1, subtopics.shape[2]))
+    elif isinstance(layout, CatalogueLayout):
+        (queries, wide), judged = layout.scores.shape, layout.judged
+        elements = judged.sizes if judged.width is None else judged.width
+    elif isinstance(layout, RankedIds):
+        (queries, wide), judged = layout.ids.shape, layout.judged
+        if (size := judged.width) is not None:
+            elements = wide * size if size <= now.compared else 2 * (wide + size)
+        else:
+            sizes = judged.sizes
+            elements = torch.where(sizes <= now.compared, wide * sizes, 2 * (wide + sizes))
+    elif isinstance(layout, EmbeddedLayout):
+        room, elements = layout.room(layout.queries), (now.judged_item * layout.judged.sizes).clamp_min(layout.chunk)
+    else:  # flat rows are sorted together, and a block of columns has all queries
+        return ()
+    if need.reach is None and layout.errors.is_cpu:  # on an accelerator, more chunks launch more kernels
+        room //= min(copies, 2 + need.metrics // now.several)
+    least = wide if need.all_candidates else 0
+    if isinstance(elements, Tensor):
+        cuts = rectangles(elements.clamp_min(least) if least else elements, room)
+        return tuple(cuts) if len(cuts) > 1 else ()
+    # Chunks have equal sizes, up to a quarter larger than the room: a small last chunk would add a full overhead.
+    most_queries = max(1, (room + room // 4) // max(1, elements, least))
+    if queries <= most_queries:
+        return ()
+    step = -(-queries // -(-queries // most_queries))
+    return tuple((start, min(start + step, queries)) for start in range(0, queries, step))
+
+
+def cut(layout: Layout, cuts: tuple[tuple[int, int], ...]) -> Iterator[Any]:
+    """The layout of each chunk; the first layout has the batch's counters of bad values, the others have zeros."""
+    if not cuts:
+        yield layout
+    for start, stop in cuts:
+        chunk = layout.rows(start, stop)
+        yield chunk if start == 0 else replace(chunk, errors=torch.zeros_like(layout.errors))
+
+
+# ---- whole batches ---------------------------------------------------------------------------------------------------
 
 
 def rank_whole(layout: Layout, need: Need = ALL) -> Ranking:
     """Rank a whole batch. Flat rows get entries of relevant candidates only, unless others are needed."""
-    work: Callable[[Any, Need], Ranking] = _rank_rows if isinstance(layout, FlatRows) else _rank_narrow
     with autocast_off(layout.errors.device), in_batch(layout.errors.device, layout.size):
-        return work(layout, need)
+        return _rank_whole(layout, need)
 
 
-def _rank_rows(layout: FlatRows, need: Need) -> Ranking:
-    return Ranking.join(replace(chunk, only_relevant=need.relevant) for chunk in rank_flat(layout, need))
-
-
-def _rank_narrow(layout: Layout, need: Need) -> Ranking:
+def _rank_whole(layout: Layout, need: Need) -> Ranking:
+    if isinstance(layout, FlatRows):
+        return Ranking.join(replace(chunk, only_relevant=need.relevant) for chunk in rank_flat(layout, need))
     parts: list[Ranking] = []
     start = 0
-    chunks: Iterable[Ranking] = rank(layout, need)
+    rankings: Iterable[Ranking] = rank(layout, need)
     if layout.ignored is not None:
-        whole = list(chunks)
-        chunks = numbered(whole) if len(whole) > 1 else whole
-    for chunk in chunks:
+        whole = list(rankings)
+        rankings = numbered(whole) if len(whole) > 1 else whole
+    for ranking in rankings:
         # An engine may rank further than the reach. It is set all the same, so that it is the same in all chunks.
         changes: dict[str, Any] = {} if need.reach is None else {"reach": need.reach}
         if layout.ignored is not None:
-            changes["ignored"] = layout.ignored if chunk.queries is None else layout.ignored[chunk.queries]
-        chunk = replace(chunk, **changes) if changes else chunk
-        parts += chunk.narrowed(start)
-        start += chunk.num_queries
+            changes["ignored"] = layout.ignored if ranking.queries is None else layout.ignored[ranking.queries]
+        ranking = replace(ranking, **changes) if changes else ranking
+        parts += ranking.narrowed(start)
+        start += ranking.num_queries
     return Ranking.join(parts)

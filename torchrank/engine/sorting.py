@@ -1,4 +1,4 @@
-"""Sorting: the rows of a matrix; and flat rows by query, descending score and descending tie break."""
+"""Sorting: the rows of a matrix."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy
 import torch
 from torch import Tensor
 
-from torchrank.hardware import costs
 from torchrank.hardware.devices import ascending, by_numpy, every, scalar
 from torchrank.ranking.ranking import run_bounds, run_starts
 
@@ -136,96 +135,3 @@ def by_key(key: Tensor, element: Tensor | None = None) -> Tensor:
     dtype = torch.int32 if 2 * bits < 32 else torch.int64
     element = torch.arange(key.shape[1], device=key.device) if element is None else element
     return (ascending((key.to(dtype) << bits) + element.to(dtype)) & ((1 << bits) - 1)).long()
-
-
-def list_width(indexes: Tensor) -> int | None:
-    """The length of the lists if flat rows seem to be lists of equal length, one after the other in ascending order.
-
-    Reads some of the values, so for the CPU only. Rows within a list may have another index all the same.
-
-    Args:
-        indexes: integers [row], at least one: the query of each row.
-    """
-    start = indexes[: costs.now.listed]
-    # The width is the place of the first row of another query; argmax is 0 if all rows are of the same query.
-    width = int((start != indexes[0]).int().argmax()) or len(indexes)
-    # Cheap tests come first, because most flat rows are no such lists.
-    if len(indexes) % width or bool((start[1:] < start[:-1]).any()):
-        return None
-    first, last = indexes[::width], indexes[width - 1 :: width]
-    return width if bool((first == last).all()) and bool((first[1:] > first[:-1]).all()) else None
-
-
-class Order(NamedTuple):
-    """The order of flat rows."""
-
-    #: int64 [row]: numbers of the rows in order
-    rows: Tensor
-    #: bool [row + 1]: a tie group begins at this place of the order; True at both ends
-    run_starts: Tensor
-    #: int64 [query]: the place where each query begins
-    query_start: Tensor
-
-
-def sorted_rows(scores: Tensor, indexes: Tensor, tie_break: Tensor | None = None) -> Order:
-    """Sort rows by index, descending score and descending tie break; reads values, so a device is waited for.
-
-    Args:
-        scores: floating [row].
-        indexes: integers [row], the query of each row.
-        tie_break: [row]; None = equal scores are tied.
-    """
-    low, high = torch.stack(indexes.aminmax()).tolist() if len(indexes) else (0, -1)
-    # Index and score fit in one key of 64 bits if the indexes span fewer than 2 ** 31 numbers.
-    if tie_break is None and high - low < 2**31:
-        return _exactly(scores, indexes, low, high)
-    return _one_by_one(scores, indexes, tie_break)
-
-
-def _exactly(scores: Tensor, indexes: Tensor, low: int, high: int) -> Order:
-    """Sort by index and score in one integer of 64 bits, which takes a fraction of the time of stable sorts."""
-    if scores.dtype == torch.float64:
-        return _one_by_one(scores, indexes, None)
-    key, rows = _packed(scores, indexes, low).sort()
-    return Order(rows, _new(key), starts(key, high - low, 32, -(2**31)))
-
-
-def _one_by_one(scores: Tensor, indexes: Tensor, tie_break: Tensor | None) -> Order:
-    """Sort by several stable sorts, by the least important key first."""
-    rows = torch.arange(len(scores), device=scores.device)
-    if tie_break is not None:
-        rows = tie_break.argsort(descending=True, stable=True)
-    rows = rows[scores[rows].argsort(descending=True, stable=True)]
-    rows = rows[indexes[rows].argsort(stable=True)]
-    new_query = _new(indexes[rows])
-    run_starts = new_query | _new(scores[rows])
-    if tie_break is not None:
-        run_starts = run_starts | _new(tie_break[rows])
-    return Order(rows, run_starts, new_query[:-1].nonzero().squeeze(-1))
-
-
-def _packed(scores: Tensor, indexes: Tensor, low: int) -> Tensor:
-    """int64 keys [row] that sort by index and descending score. Equal scores of a query have equal keys."""
-    return ((indexes.long() - low) << 32).add_(falling(scores))
-
-
-def starts(key: Tensor, span: int, bits: int, least: int) -> Tensor:
-    """Where each index begins among sorted keys: int64 [query].
-
-    Args:
-        key: the index (counted from 0, at most ``span``) times 2 ** ``bits``, plus an offset >= ``least``.
-        span: the largest index minus the smallest.
-        bits: number of bits below the index.
-        least: the smallest offset.
-    """
-    if span < len(key):  # few possible indexes: look each up, and keep those with rows
-        bounds = (torch.arange(span + 2, device=key.device) << bits) + least
-        last = torch.searchsorted(key, bounds) if key.dtype == torch.int64 else torch.searchsorted(key.long(), bounds)
-        return last[:-1][last[1:] > last[:-1]]
-    return _new((key - least) >> bits)[:-1].nonzero().squeeze(-1)
-
-
-def _new(x: Tensor) -> Tensor:
-    """bool [row + 1]: an element differs from the element before it; True at both ends."""
-    edge = torch.ones(min(1, len(x)), dtype=torch.bool, device=x.device)
-    return torch.cat([edge, x[1:] != x[:-1], torch.ones(1, dtype=torch.bool, device=x.device)])

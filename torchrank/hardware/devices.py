@@ -225,12 +225,6 @@ def asked(k: int, width: int, device: torch.device) -> int:
     return k if device.type != "cuda" or k > 2**10 else min(width, max(2**6, 2 ** (k - 1).bit_length()))
 
 
-def selection(share: float) -> float:
-    """Nanoseconds per number that torch.topk takes on one thread to select a share of many numbers."""
-    each, more = costs.now.selection
-    return each + more * share
-
-
 def order_of(numbers: Tensor) -> Tensor:
     """The argsort of distinct integers >= 0, int64 [number]; in one pass if none is missing."""
     if numbers.is_cpu and len(numbers) and int(numbers.max()) == len(numbers) - 1:

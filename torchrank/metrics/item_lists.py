@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import torchrank.state.sums as state
-from torchrank.engine.plan import chunks, cut
+from torchrank.engine.rank_layout import chunks, cut
 from torchrank.formulas.gains import Geometric, discount_of
 from torchrank.hardware.devices import ascending, widened, widest_float
 from torchrank.hardware.graphs import eager

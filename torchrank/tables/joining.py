@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 import torch
 
-from torchrank.engine.flat import Entries
+from torchrank.engine.lists import Entries
 from torchrank.layouts.canonical import IN_THE_POOL, OUTSIDE_THE_POOL
 from torchrank.layouts.checks import no_errors
 from torchrank.names.arguments import one_of, warn

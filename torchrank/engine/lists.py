@@ -1,4 +1,4 @@
-"""Engine for flat rows, which are sorted together, packed in one key each where they fit."""
+"""Lists whose candidates all have grades: the rows of a matrix, or flat rows. Both are sorted."""
 
 from __future__ import annotations
 
@@ -6,16 +6,132 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from torchrank.engine.sorting import Order, falling, list_width, sorted_rows, starts
+from torchrank.engine.judged import top_k
+from torchrank.engine.sorting import Descending, descending, falling
 from torchrank.hardware import costs
-from torchrank.hardware.devices import sort_in_place, widest_float
-from torchrank.layouts.canonical import FlatRows, Need, buckets, octaves
+from torchrank.hardware.devices import all_finite, every, put, sort_in_place, widest_float
+from torchrank.layouts.canonical import DenseLayout, FlatRows, Need, Pairs, buckets, octaves
 from torchrank.layouts.checks import Problem, count
-from torchrank.ranking.ranking import Ranking, depth_of
+from torchrank.ranking.ranking import Ranking, depth_of, reordered, run_bounds, run_starts
+
+# ---- rows of a matrix ------------------------------------------------------------------------------------------------
+
+
+def rank_lists(layout: DenseLayout, reach: int | None) -> Iterator[Ranking]:
+    """Rank the candidates of each list, in several parts if many lists have ties.
+
+    Args:
+        layout: the lists.
+        reach: the last rank of the entries, apart from ties with this rank, for the CPU only, because the number of
+            ties depends on values; None = all candidates are entries.
+    """
+    scores, grade, mask, errors = layout.scores, layout.grade, layout.mask, layout.errors
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    if layout.exclude is not None:
+        if layout.validate:
+            has_nan = scores.isnan().any(-1)  # before -inf replaces the scores of excluded candidates
+        included = ~_excluded(layout.exclude, grade)
+        mask = included if mask is None else mask & included
+        scores = scores.masked_fill(~included, float("-inf"))
+    on_cpu, finite = scores.is_cpu, all_finite(scores)
+    ordered, order, begins = _sorted(scores, layout.tie_break, reach, finite)
+    if layout.validate and not finite:  # NaN sorts first: only the first column is read
+        has_nan = ordered[:, 0].isnan() if layout.exclude is None else has_nan
+        errors = count(Problem.NAN_SCORES, has_nan, others=errors)
+    # NaN counts as retrieved, so that the rank of every entry is its column. None = all entries are retrieved.
+    retrieved = None if finite else ordered != float("-inf")
+    reach = None if ordered.shape == scores.shape else reach
+    if retrieved is None:
+        lengths = torch.full((len(scores),), scores.shape[1], device=scores.device)
+    else:
+        lengths = (retrieved if reach is None else scores != float("-inf")).sum(-1)
+        if on_cpu:  # unretrieved candidates are not tied; an accelerator saves this kernel
+            begins = begins | ~retrieved
+    untied = on_cpu and every(begins)
+    if on_cpu and not untied and len(scores) > 1 and scores.numel() > costs.now.tied:
+        half = (len(scores) + 1) // 2
+        rest = replace(layout.rows(half, len(scores)), errors=torch.zeros_like(errors))
+        parts: list[Any] = [layout.rows(0, half), rest]
+        for part in parts:
+            yield from rank_lists(part, reach)
+        return
+    if untied and retrieved is None:  # else columns after ``reach`` are needed: ties with this rank, or not retrieved
+        order = order[:, :reach]
+    yield Ranking(
+        *_ranks(begins[:, : order.shape[1]], retrieved, lengths, untied, widest_float(order.device)),
+        grade.gather(-1, order),
+        order.new_ones((), dtype=torch.bool).expand(order.shape) if mask is None else mask.gather(-1, order),
+        lengths.to(widest_float(order.device)),
+        errors,
+        depth=1 if untied else order.shape[1],
+        reach=reach,
+        pool=None if reach is None else grade if mask is None else grade.masked_fill(~mask, 0),
+        complete=True,
+        all_candidates=reach is None,
+        subtopics=None if layout.subtopics is None else reordered(layout.subtopics, order),
+        partly_judged=None if layout.partly_judged is None else reordered(layout.partly_judged, order),
+        costs=None if layout.costs is None else reordered(layout.costs, order),
+    )
+
+
+def _sorted(scores: Tensor, tie_break: Tensor | None, reach: int | None, finite: bool) -> Descending:
+    """Sort scores in descending order, at least up to rank ``reach`` and the scores tied with this rank."""
+    if reach is None or reach >= scores.shape[1] or tie_break is not None:
+        return descending(scores, tie_break, finite)
+    if costs.now.best_of * reach <= scores.shape[1]:
+        best, order = top_k(scores, reach + 1)
+        if not (best[:, reach - 1] == best[:, reach]).any():  # no tie at the cutoff
+            return Descending(best[:, :reach], order[:, :reach], run_starts(best[:, :reach]))
+    values, order, begins = descending(scores, finite=finite)
+    width = reach
+    if not every(begins):
+        # Add columns for the longest tie group at rank ``reach``. torch sums rows of int8 faster than it searches
+        # columns.
+        tied = values[:, reach:] == values[:, reach - 1, None]
+        width += int(tied.view(torch.int8).sum(-1, dtype=torch.int32).numpy().max(initial=0))
+    return Descending(values[:, :width], order[:, :width], begins[:, :width])
+
+
+def _ranks(
+    begins: Tensor, retrieved: Tensor | None, lengths: Tensor, untied: bool, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """The first rank, and the number of ranks, of sorted entries, in a floating dtype.
+
+    Args:
+        begins: bool [query, entry], a tie group begins at an entry.
+        retrieved: bool [query, entry]; None = all entries are retrieved.
+        lengths: int64 [query], number of retrieved candidates.
+        untied: whether no entry is known to be tied.
+        dtype: the dtype of the ranks.
+    """
+    lengths = lengths.unsqueeze(-1)
+    if not untied:
+        bounds = run_bounds(begins)
+        before, last = bounds if retrieved is None else torch.where(retrieved, bounds, lengths)
+        return (before + 1).to(dtype), (last - before).to(dtype)
+    # In every query, the rank of a retrieved entry is its column, counted from 1. Later steps recognise this by the
+    # strides: the ranks of all queries are expanded from one row.
+    first = torch.arange(1, begins.shape[1] + 1, dtype=dtype, device=begins.device).expand(begins.shape)
+    if retrieved is None or every(retrieved[:, -1:]):
+        return first, first.new_ones(()).expand(first.shape)
+    return torch.where(retrieved, first, (lengths + 1).to(dtype)), retrieved.to(dtype)
+
+
+def _excluded(exclude: Pairs, grade: Tensor) -> Tensor:
+    """bool [query, candidate]: excluded and not relevant."""
+    # An additional last row takes the pairs with query -1.
+    marked = torch.zeros((grade.shape[0] + 1, grade.shape[1]), dtype=torch.bool, device=grade.device)
+    put(marked, (exclude.query, exclude.item), True)
+    return marked[:-1] & (grade <= 0)
+
+
+# ---- flat rows -------------------------------------------------------------------------------------------------------
 
 # The score of -inf as an integer, and the difference to its integer by `falling`, which has a sign.
 NOT_RETRIEVED, UNSIGNED = 0xFF800000, -(2**31)
@@ -65,11 +181,12 @@ class PackedRows:
             upper = (score >> (32 - bits)).bitwise_and_(2**bits - 1)
             halves[:, UPPER] = upper.bitwise_or_(query.to(torch.int32, copy=True).bitwise_left_shift_(bits))
             halves[:, LOWER] = score.bitwise_left_shift_(bits).bitwise_or_(worth.to(torch.int32))
-        width = list_width(indexes) or 0
-        query_start = _sort_lists(keys.view(-1, width), 32 + bits) if width >= costs.now.sorted_list else None
-        if query_start is None:
-            sort_in_place(keys)
-            query_start = starts(keys, high - low, 32 + bits, 0)
+        sort_in_place(keys)
+        if high - low < len(keys):  # few possible indexes: look each up, and keep those with rows
+            last = torch.searchsorted(keys, torch.arange(high - low + 2, device="cpu") << (32 + bits))
+            query_start = last[:-1][last[1:] > last[:-1]]
+        else:
+            query_start = _new(keys >> (32 + bits))[:-1].nonzero().squeeze(-1)
         return cls(keys, query_start, bits, base, grade.dtype)
 
     def __len__(self) -> int:
@@ -92,11 +209,11 @@ class PackedRows:
         # The neighbour of the first row is the last one, and the other way round. Equal ones are in one query, or are
         # one row: then its tie group has one row.
         key, before = self.keys.take(place), self.keys.take(place - 1)
-        behind = self.keys.take(place + (1 - len(self.keys)))
-        return torch.minimum(before.bitwise_xor_(key), behind.bitwise_xor_(key)) < 2**self.bits
+        after = self.keys.take(place + (1 - len(self.keys)))
+        return torch.minimum(before.bitwise_xor_(key), after.bitwise_xor_(key)) < 2**self.bits
 
     def tie_groups(self, place: Tensor) -> tuple[Tensor, Tensor]:
-        """The place of the first row, and the place behind the last one, of each entry's tie group: int64 [entry]."""
+        """The place of the first row, and the place after the last one, of each entry's tie group: int64 [entry]."""
         key = self.keys.take(place) >> self.bits
         begin, end = (torch.searchsorted(self.keys, end << self.bits) for end in (key, key + 1))
         return begin, end
@@ -106,16 +223,6 @@ class PackedRows:
         query = self.keys[self.query_start] >> (32 + self.bits)
         cut = ((query << 32) + NOT_RETRIEVED) << self.bits
         return torch.searchsorted(self.keys, cut) - self.query_start
-
-
-def _sort_lists(lists: Tensor, bits: int) -> Tensor | None:
-    """Sort each list of integers in place. Returns the place where each begins; None if they are not one query each."""
-    sort_in_place(lists)
-    query, last = lists[:, 0] >> bits, lists[:, -1] >> bits
-    # The last query of a sorted list is the first one only if there is no other between them.
-    if bool((query != last).any()) or bool((query[1:] <= query[:-1]).any()):
-        return None
-    return torch.arange(0, lists.numel(), lists.shape[1], device=lists.device)
 
 
 def _blocks(rows: int) -> list[slice]:
@@ -186,61 +293,73 @@ def rank_flat(layout: FlatRows, need: Need) -> Iterator[Ranking]:
     if layout.validate and math.isnan(least):  # the minimum is NaN if any score is
         with_nan = torch.unique(layout.indexes[scores.isnan()])
         errors = errors + count(Problem.NAN_SCORES, torch.ones_like(with_nan, dtype=torch.bool))
-    rows = _in_order(layout, scores, need)
+    packed = None if layout.partly_judged is not None else PackedRows.of(layout, scores, need)
+    rows = NumberedRows.of(layout, scores, need) if packed is None else packed
     entries = _entries(rows, all_retrieved=least > -math.inf)
     if layout.partly_judged is not None:
         assert isinstance(rows, NumberedRows)  # packed rows have no other fields
-        entries = replace(entries, partly_judged=layout.partly_judged[rows.order.rows[rows.entries()[0]]])
+        entries = replace(entries, partly_judged=layout.partly_judged[rows.rows[rows.entries()[0]]])
     for ranking in entries.rankings(errors):
         yield ranking if need.relevant else replace(ranking, all_candidates=True)
-
-
-def _in_order(layout: FlatRows, scores: Tensor, need: Need) -> PackedRows | NumberedRows:
-    """Sort the rows, as packed integers if they fit."""
-    packed = None if layout.partly_judged is not None else PackedRows.of(layout, scores, need)
-    return NumberedRows.of(layout, scores, need) if packed is None else packed
 
 
 @dataclass(frozen=True, eq=False)
 class NumberedRows:
     """Sorted rows by their numbers, for rows that do not fit in :class:`PackedRows`; the methods are the same."""
 
+    #: int64 [row]: numbers of the rows by query, descending score and descending tie break
+    rows: Tensor
+    #: bool [row + 1]: a tie group begins at this place of the order; True at both ends
+    run_starts: Tensor
+    #: int64 [query]: the place where each query begins
+    query_start: Tensor
+    #: the scores and grades of the rows, and whether they are entries; in the order of the layout
     scores: Tensor
     grade: Tensor
     is_entry: Tensor
-    order: Order
 
     @classmethod
     def of(cls, layout: FlatRows, scores: Tensor, need: Need) -> NumberedRows:
-        """Sort rows with the given scores."""
+        """Sort rows with the given scores, by several stable sorts, by the least important key first."""
         is_entry = layout.grade > 0 if need.relevant else torch.ones_like(layout.grade, dtype=torch.bool)
         is_entry = is_entry if layout.mask is None else is_entry & layout.mask
-        return cls(scores, layout.grade, is_entry, sorted_rows(scores, layout.indexes, layout.tie_break))
-
-    @property
-    def query_start(self) -> Tensor:
-        return self.order.query_start
+        rows = torch.arange(len(scores), device=scores.device)
+        if layout.tie_break is not None:
+            rows = layout.tie_break.argsort(descending=True, stable=True)
+        rows = rows[scores[rows].argsort(descending=True, stable=True)]
+        rows = rows[layout.indexes[rows].argsort(stable=True)]
+        new_query = _new(layout.indexes[rows])
+        run_starts = new_query | _new(scores[rows])
+        if layout.tie_break is not None:
+            run_starts = run_starts | _new(layout.tie_break[rows])
+        return cls(rows, run_starts, new_query[:-1].nonzero().squeeze(-1), scores, layout.grade, is_entry)
 
     def __len__(self) -> int:
         return len(self.scores)
 
     def entries(self) -> tuple[Tensor, Tensor]:
-        place = self.is_entry.gather(0, self.order.rows).nonzero().squeeze(-1)
-        return place, self.grade.gather(0, self.order.rows.gather(0, place))
+        place = self.is_entry.gather(0, self.rows).nonzero().squeeze(-1)
+        return place, self.grade.gather(0, self.rows.gather(0, place))
 
     def tied(self, place: Tensor) -> Tensor:
-        # An entry is tied unless a run starts at its row and the next run starts at the row behind it.
-        return ~(self.order.run_starts[place] & self.order.run_starts[place + 1])
+        # An entry is tied unless a run starts at its row and the next run starts at the next row.
+        return ~(self.run_starts[place] & self.run_starts[place + 1])
 
     def tie_groups(self, place: Tensor) -> tuple[Tensor, Tensor]:
-        beginning = self.order.run_starts.nonzero().squeeze(-1)
+        beginning = self.run_starts.nonzero().squeeze(-1)
         group = torch.searchsorted(beginning, place, right=True) - 1
         return beginning[group], beginning[group + 1]
 
     def num_retrieved(self) -> Tensor:
         # Rows at -inf stand last in their query.
-        retrieved = (self.scores.gather(0, self.order.rows) > -math.inf).nonzero().squeeze(-1)
+        retrieved = (self.scores.gather(0, self.rows) > -math.inf).nonzero().squeeze(-1)
         return torch.diff(torch.searchsorted(retrieved, self.query_start), append=_end(len(retrieved), retrieved))
+
+
+def _new(x: Tensor) -> Tensor:
+    """bool [row + 1]: an element differs from the element before it; True at both ends."""
+    edge = torch.ones(min(1, len(x)), dtype=torch.bool, device=x.device)
+    return torch.cat([edge, x[1:] != x[:-1], torch.ones(1, dtype=torch.bool, device=x.device)])
 
 
 def _entries(rows: PackedRows | NumberedRows, all_retrieved: bool) -> Entries:
@@ -262,9 +381,9 @@ def _entries(rows: PackedRows | NumberedRows, all_retrieved: bool) -> Entries:
     first[tied_ones] += begin - place[tied_ones]
     tied[tied_ones] = end - begin
     if not all_retrieved:  # rows at -inf are no part of the list of their query
-        behind = num_candidates.repeat_interleave(sizes) + 1
-        tied = torch.where(first < behind, tied, 0)
-        first = torch.minimum(first, behind)
+        after_list = num_candidates.repeat_interleave(sizes) + 1
+        tied = torch.where(first < after_list, tied, 0)
+        first = torch.minimum(first, after_list)
     return Entries(first.to(dtype), tied.to(dtype), grade, sizes, start, lengths, depth_of(first, tied))
 
 
