@@ -333,7 +333,8 @@ def test_a_small_batch_of_eight_measures_makes_few_calls(parts, target, most):
     assert 50 < len(parts["trace"].calls(lambda: suite.update(*batch))) <= most
 
 
-def test_stages_of_a_class_take_time_in_one_of_the_orders(parts):
+def test_stages_of_a_class_take_time_in_one_of_the_orders(assume, parts):
+    assume(long=costs.Costs().long)
     title, *lines = parts["stages"].table().splitlines()
     assert "in no order" in title
     times = {line[:42].strip(): [float(x.replace(",", "")) for x in line[42:].split()] for line in lines}
