@@ -589,6 +589,8 @@ def frame_of(source: Any, name: str) -> Frame:
         source = {name: [row.get(name) for row in rows] for name in dict.fromkeys(chain.from_iterable(rows))}
     elif library in ("duckdb", "_duckdb"):
         source = source.fetchnumpy()
+    elif library == "pyarrow" and hasattr(source, "read_all"):
+        source = source.read_all()
     elif library == "datasets" and hasattr(source, "with_format"):
         source = source.with_format("arrow")[:]  # under any format that the user has set
     if isinstance(source, Mapping):
