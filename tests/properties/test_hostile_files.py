@@ -13,7 +13,7 @@ import pytest
 import torchrank as tr
 from tests.support.hostile_files import CASES, outcome, read
 from torchrank.tables import files
-from torchrank.tables.id_columns import decode, encode
+from torchrank.tables.pair_tables import decode, encode
 
 
 @pytest.mark.parametrize(("title", "content", "want"), CASES, ids=[title for title, _, _ in CASES])

@@ -11,7 +11,7 @@ import torch
 import torchrank as tr
 from tests.support.cases import cases
 from torchrank.names.arguments import installed
-from torchrank.tables import id_columns, joining, sources
+from torchrank.tables import joining, pair_tables, sources
 from torchrank.tables.columns import plain
 from torchrank.tables.files import _field
 
@@ -297,15 +297,15 @@ def test_ranks_of_one_frame_are_descending_scores():
 
 
 def test_ids_of_other_kinds_are_never_equal():
-    texts, numbers = id_columns.TextIds.of(["1", "2"]), id_columns.NumberIds(np.array([1, 2]))
+    texts, numbers = pair_tables.TextIds.of(["1", "2"]), pair_tables.NumberIds(np.array([1, 2]))
     assert texts.equals(numbers).tolist() == numbers.equals(texts).tolist() == [False, False]
-    assert texts.equals(id_columns.TextIds.of(["1", "3"])).tolist() == [True, False]
-    assert numbers.equals(id_columns.NumberIds(np.array([1, 3]))).tolist() == [True, False]
+    assert texts.equals(pair_tables.TextIds.of(["1", "3"])).tolist() == [True, False]
+    assert numbers.equals(pair_tables.NumberIds(np.array([1, 3]))).tolist() == [True, False]
     long = ["x" * size + "y" for size in range(1, 40)]
     other = [text[:-1] + ("z" if n % 2 else "y") for n, text in enumerate(long)]
-    found = id_columns.TextIds.of(long).equals(id_columns.TextIds.of(other)).tolist()
+    found = pair_tables.TextIds.of(long).equals(pair_tables.TextIds.of(other)).tolist()
     assert found == [a == b for a, b in zip(long, other)]
-    hashes = id_columns.TextIds.of(long + long).hashes()
+    hashes = pair_tables.TextIds.of(long + long).hashes()
     assert len(set(hashes.tolist())) == len(long)
     assert hashes[: len(long)].tolist() == hashes[len(long) :].tolist()
 
@@ -347,9 +347,9 @@ def test_hashes_of_similar_ids_are_different_in_all_their_bits():
     texts = [f"{'x' * (size - 5)}{n:05}{'y' * (n % 3)}" for size in (5, 8, 13, 21) for n in range(2500)]
     powers = [sign << power for power in range(61) for sign in (1, -1, 3, 5)]
     for ids in (texts, [text[::-1] for text in texts], list(range(-5000, 5000)), powers):
-        column = id_columns.of_objects(ids)
+        column = pair_tables.of_objects(ids)
         for query in (np.zeros(len(ids), np.int32), np.arange(len(ids))):
-            for hashes in (column.hashes(), id_columns.pair_hashes(query, column)):
+            for hashes in (column.hashes(), pair_tables.pair_hashes(query, column)):
                 assert len(np.unique(hashes)) == len(set(ids))
                 for shift in (0, 24, 48):  # 16 bits each, of which random numbers take the expected share
                     few = len(np.unique((hashes >> np.uint64(shift)) & np.uint64(0xFFFF)))
@@ -383,7 +383,7 @@ def test_columns_of_text_of_other_libraries_are_read_without_objects_or_not_at_a
     ]
     for column in good:
         found = plain(column)
-        assert isinstance(found, id_columns.TextIds), column
+        assert isinstance(found, pair_tables.TextIds), column
         assert found.tolist() == texts, column
     assert plain(pyarrow.chunked_array([["", ""]])).tolist() == ["", ""]
     for column in (polars.Series(["a", None]), pyarrow.chunked_array([["a", None]]), pandas.Series(["a", None])):

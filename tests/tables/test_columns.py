@@ -13,7 +13,7 @@ import torchrank as tr
 from tests.support.awkward_ids import IDS
 from tests.support.cases import cases
 from tests.support.optional import pandas
-from torchrank.tables import id_columns
+from torchrank.tables import pair_tables
 
 STRANGE = [*IDS, "a b", "None", "\x00"]
 
@@ -218,8 +218,8 @@ def test_only_the_columns_that_are_read_must_be_readable():
 def test_queries_are_numbered_in_the_order_of_appearance_though_hashes_collide(kind, monkeypatch):
     columns, want = table(kind)
     assert tr.read_run(columns).query_ids == list(want)
-    monkeypatch.setattr(id_columns.TextIds, "hashes", lambda column: np.zeros(len(column), np.uint64))  # all collide
-    assert id_columns.factorise(id_columns.TextIds.of(["b", "a", "b"]))[0].tolist() == [0, 1, 0]
+    monkeypatch.setattr(pair_tables.TextIds, "hashes", lambda column: np.zeros(len(column), np.uint64))  # all collide
+    assert pair_tables.factorise(pair_tables.TextIds.of(["b", "a", "b"]))[0].tolist() == [0, 1, 0]
 
 
 # ---- ir_datasets -----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import torchrank as tr
 from tests.support.optional import pandas
-from torchrank.tables import files, id_columns, joining, pair_tables
+from torchrank.tables import files, joining, pair_tables
 
 FIELDS = ("first", "tied", "grade")
 READERS = tr.read_qrels, tr.read_run
@@ -148,18 +148,18 @@ def test_integer_ids_give_the_numbers_of_the_same_ids_as_text(form):
         )
     assert scored(*numbers) == scored(*texts)
     if form == "frames":
-        assert isinstance(numbers[1].items, id_columns.NumberIds)
-        assert isinstance(texts[1].items, id_columns.TextIds)
+        assert isinstance(numbers[1].items, pair_tables.NumberIds)
+        assert isinstance(texts[1].items, pair_tables.TextIds)
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-120, 120), max_size=20), st.lists(st.text(max_size=20)))
 def test_ids_are_ordered_as_text(numbers, texts):
     for values, column in (
-        (numbers, id_columns.NumberIds(np.array(numbers, dtype=np.int64))),
-        (texts, id_columns.TextIds.of(texts)),
+        (numbers, pair_tables.NumberIds(np.array(numbers, dtype=np.int64))),
+        (texts, pair_tables.TextIds.of(texts)),
     ):
-        order = np.argsort(id_columns.text_order(column), kind="stable")
+        order = np.argsort(pair_tables.text_order(column), kind="stable")
         assert [str(values[row]) for row in order] == sorted(map(str, values))
 
 
@@ -192,8 +192,10 @@ def test_hashes_that_collide_change_nothing(monkeypatch, mask):
     texts = trec(qrels, run=False), trec(run)
     want = scored(*(read(io.StringIO(one)) for read, one in zip(READERS, texts)))
 
+    strong = pair_tables.pair_hashes
+
     def weak(query, items):
-        return id_columns.pair_hashes(query, items) & np.uint64(mask)
+        return strong(query, items) & np.uint64(mask)
 
     monkeypatch.setattr(pair_tables, "pair_hashes", weak)
     monkeypatch.setattr(joining, "pair_hashes", weak)
@@ -206,7 +208,7 @@ def test_blocks_of_rows_and_of_text_change_nothing(monkeypatch):
     qrels, run = made(6)
     texts = trec({q: docs for q, docs in qrels.items() if docs}, run=False), trec(run)
     want = scored(*(read(io.StringIO(one)) for read, one in zip(READERS, texts)))
-    monkeypatch.setattr(id_columns, "BLOCK", 5)
+    monkeypatch.setattr(pair_tables, "BLOCK", 5)
     monkeypatch.setattr(files, "PIECE", 50)
     sources = tr.read_qrels(io.StringIO(texts[0])), tr.read_run(shuffled(texts[1], 1))
     assert scored(*sources) == want

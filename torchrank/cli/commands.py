@@ -28,10 +28,9 @@ import numpy as np
 
 from torchrank.cli import formats
 from torchrank.display import Table, printable
-from torchrank.statistics.comparison import Comparison, Gate, Verdict
+from torchrank.statistics.comparison import Comparison, Gate, Verdict, WrongDataError
 from torchrank.tables.files import WRITERS, progress
-from torchrank.tables.id_columns import decode, encode
-from torchrank.tables.pair_tables import NothingInCommonError, Qrels, ReadingError
+from torchrank.tables.pair_tables import NothingInCommonError, Qrels, ReadingError, decode, encode
 from torchrank.tables.sources import of_large, read_qrels, read_run, stem
 from torchrank.version import __version__
 
@@ -52,9 +51,6 @@ PARAMETERS = ("relevance_level", "unjudged")
 
 #: exit statuses
 PASSED, FAILED, UNREADABLE, DATA, DISJOINT = 0, 1, 2, 3, 4
-
-#: how messages about wrong data begin; others are about the call
-ABOUT_DATA = ("Expected queries that all systems have", "Expected a key in slices", "Expected a query and its slice")
 
 #: largest losses in a report, if ``--worst`` is not given
 WORST = 10
@@ -176,9 +172,9 @@ def run(command: str, options: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except (OSError, ImportError, ValueError) as error:
-        wrong_data = str(error).startswith(ABOUT_DATA)
-        if isinstance(error, ReadingError):
-            wrong_data = not Path(error.source).is_dir()
+        wrong_data = isinstance(error, WrongDataError) or (
+            isinstance(error, ReadingError) and not Path(error.source).is_dir()
+        )
         disjoint = isinstance(error, NothingInCommonError)
         return formats.refused("", error, DISJOINT if disjoint else DATA if wrong_data else UNREADABLE)
     # The status is set now: it stays if nothing can be written.
@@ -533,6 +529,6 @@ def _slices(path: str) -> dict[str, str]:
             continue
         if len(fields) < 2 or fields[0] in slices:
             where = f"in line {number} of {path}, got {decode(line)!r}"
-            raise ValueError(f"Expected a query and its slice, each query once, {where}")
+            raise WrongDataError(f"Expected a query and its slice, each query once, {where}")
         slices[fields[0]] = fields[1]
     return slices

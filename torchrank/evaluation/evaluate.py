@@ -29,11 +29,12 @@ from torchrank.ranking.ranking import Ranking, numbered
 from torchrank.statistics.comparison import LABELS
 from torchrank.tables.columns import is_columns, is_frame, is_records
 from torchrank.tables.files import EXPANSION
-from torchrank.tables.id_columns import KeyIds, ObjectIds, of_objects
 from torchrank.tables.joining import Pairs, ranking_of, tables_of_frame, without
 from torchrank.tables.pair_tables import (
     Duplicates,
+    KeyIds,
     NothingInCommonError,
+    ObjectIds,
     PairTable,
     Parent,
     Qrels,
@@ -41,6 +42,7 @@ from torchrank.tables.pair_tables import (
     Run,
     Ties,
     no_common_query,
+    of_objects,
 )
 from torchrank.tables.sources import Chunks, QueryReturnsError, of_large, read_pairs, read_qrels, read_run, stem
 from torchrank.wrappers.compared import rectified_tables

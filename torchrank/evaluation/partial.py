@@ -16,8 +16,16 @@ from torchrank.names.arguments import with_hints
 from torchrank.state.metric import Measure
 from torchrank.state.scoring import FILLS
 from torchrank.state.sums import Estimate, ExactSums, Interval, estimate, estimate_table
-from torchrank.tables.id_columns import SECOND, ObjectIds, mixed
-from torchrank.tables.pair_tables import Duplicates, NothingInCommonError, Qrels, Ties, no_common_query
+from torchrank.tables.pair_tables import (
+    SECOND,
+    Duplicates,
+    NothingInCommonError,
+    ObjectIds,
+    Qrels,
+    Ties,
+    mixed,
+    no_common_query,
+)
 from torchrank.version import __version__
 from torchrank.wrappers.suite_metric import Suite, collection_of, hash_ids, measures_of, readable
 

@@ -39,6 +39,10 @@ from torchrank.statistics.paired import (
 _CONDITION = re.compile(r"\s*(\S.*?)\s*([<>])\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
 
 
+class WrongDataError(ValueError):
+    """Data, not the call, is wrong."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """The result of a gate for one pair of systems.
@@ -936,7 +940,7 @@ def _by_id(runs: Sequence[_Run], missing: str) -> tuple[list[Hashable], list[Arr
     if missing == "drop" and np.any(lacks, axis=0).all():
         ids_of = "; ".join(f"{run.name}: {_three(list(run.ids or ()))}" for run in runs)
         way_out = "use the same ids in all systems"
-        raise ValueError(f"Expected queries that all systems have, got none ({ids_of}); {way_out}")
+        raise WrongDataError(f"Expected queries that all systems have, got none ({ids_of}); {way_out}")
     return ids, rows, int(np.any(lacks, axis=0).sum())
 
 

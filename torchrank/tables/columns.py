@@ -12,8 +12,22 @@ from typing import Any
 import numpy as np
 
 from torchrank.names.arguments import did_you_mean, imported, installed, one_of, warn
-from torchrank.tables.id_columns import LONGEST_ID, PADDING, NumberIds, TextIds, factorise, is_missing, of_objects
-from torchrank.tables.pair_tables import ReadingError, RowError, Rows, keep_order, refuse_missing, shown, subtopics_of
+from torchrank.tables.pair_tables import (
+    LONGEST_ID,
+    PADDING,
+    NumberIds,
+    ReadingError,
+    RowError,
+    Rows,
+    TextIds,
+    factorise,
+    is_missing,
+    keep_order,
+    of_objects,
+    refuse_missing,
+    shown,
+    subtopics_of,
+)
 
 #: usual names of each column: first names of ids, then names that a column of texts may have, too; of a group the first
 #: is read, and the others are an ambiguity

@@ -21,8 +21,22 @@ import numpy as np
 
 from torchrank.names.arguments import imported, installed
 from torchrank.tables import columns as names
-from torchrank.tables.id_columns import LONGEST_ID, PADDING, TextIds, blocks, decode, encode, factorise
-from torchrank.tables.pair_tables import ReadingError, RowError, Rows, keep_order, shorten, shown, subtopics_of
+from torchrank.tables.pair_tables import (
+    LONGEST_ID,
+    PADDING,
+    ReadingError,
+    RowError,
+    Rows,
+    TextIds,
+    blocks,
+    decode,
+    encode,
+    factorise,
+    keep_order,
+    shorten,
+    shown,
+    subtopics_of,
+)
 
 Array = np.ndarray
 Format = Literal["auto", "trec", "tsv", "csv", "json", "jsonl", "parquet"]

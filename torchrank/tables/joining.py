@@ -18,8 +18,21 @@ from torchrank.layouts.checks import no_errors
 from torchrank.names.arguments import one_of, warn
 from torchrank.ranking.ranking import QueryNames, Ranking, Rankings, depth_of
 from torchrank.tables.columns import error_of, of_both
-from torchrank.tables.id_columns import KeyIds, NumberIds, blocks, factorise, pair_hashes
-from torchrank.tables.pair_tables import Duplicates, PairTable, Parent, Qrels, ReadingError, Rows, Run, Ties
+from torchrank.tables.pair_tables import (
+    Duplicates,
+    KeyIds,
+    NumberIds,
+    PairTable,
+    Parent,
+    Qrels,
+    ReadingError,
+    Rows,
+    Run,
+    Ties,
+    blocks,
+    factorise,
+    pair_hashes,
+)
 from torchrank.tables.sources import read_pairs, read_qrels, read_run
 
 Array = np.ndarray

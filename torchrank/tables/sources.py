@@ -20,8 +20,17 @@ from torchrank.names.arguments import imported, integer, one_of, with_hints, wit
 from torchrank.tables import files
 from torchrank.tables.columns import Columns, error_of, is_frame, of_dictionary, of_frame, of_tuples
 from torchrank.tables.files import Format
-from torchrank.tables.id_columns import ObjectIds, of_objects
-from torchrank.tables.pair_tables import Duplicates, PairTable, Qrels, ReadingError, Rows, Run, Ties
+from torchrank.tables.pair_tables import (
+    Duplicates,
+    ObjectIds,
+    PairTable,
+    Qrels,
+    ReadingError,
+    Rows,
+    Run,
+    Ties,
+    of_objects,
+)
 
 T = TypeVar("T", bound=PairTable)
 
