@@ -40,7 +40,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import scalar, worth_reading
+from torchrank.hardware.devices import greatest, scalar
 from torchrank.ranking.ranking import Ranking
 
 # Clause of an error message: the bounds of queries are not bounds of such a mean, because the weights change as well.
@@ -152,9 +152,7 @@ def _extremes(unjudged: Tensor, least: Tensor | None, inside: Tensor | None) -> 
         size = torch.where(wide, choices, sizes.gather(-1, kind))
         step = torch.where(wide, 1, (sizes.cumprod(-1) // sizes).gather(-1, kind))
         choices = torch.where(wide, choices, sizes.prod(-1, keepdim=True))
-    total = most + 1 if number.numel() else 1
-    if number.numel() and worth_reading(choices, most):
-        total = int(choices.max())
+    total = max(1, greatest(choices, most + 1, most))
 
     def each() -> Iterator[Tensor]:
         for best in (True, False):

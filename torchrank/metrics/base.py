@@ -191,16 +191,16 @@ class RankingMetric(Measure):
     def per_query(self, ranking: Ranking) -> Values:
         """The values of the queries of a ranking. The value of an empty query is arbitrary until the policy sets it."""
         ranking = ranking.condensed() if self.unjudged == "condensed" else ranking
+        if ranking.grade.is_floating_point() and hasattr(self, "relevance_level"):
+            # Noted for a warning, if no query has a relevant candidate in the end.
+            now = ranking.has_fractions()
+            self._fractions = now if self._fractions is None else self._fractions.to(now.device) | now
         if self.relative:
-            if ranking.grade.is_floating_point():
-                self._note_fractions(ranking, None)
             return self._of_each_cutoff(ranking, self.relative)
         if self.unjudged in ("lower", "upper"):
             values, empty = self._bound(self.values, ranking, self.reach_of_bounds)
         else:
             values, empty = self.unfilled(ranking)
-        if ranking.grade.is_floating_point():
-            self._note_fractions(ranking, empty)
         status = empty.view(torch.int8)
         if self.leaves_out_empty_lists:  # queries with an empty list are neither scored nor counted as empty
             absent = ranking.num_candidates == 0
@@ -208,12 +208,6 @@ class RankingMetric(Measure):
             status = torch.where(absent, scalar(Status.ABSENT, status.dtype, status.device), status)
         errors = self.errors(ranking) if self.validate_args else torch.zeros_like(ranking.errors)
         return Values(values, status, errors, self.weight(ranking))
-
-    def _note_fractions(self, ranking: Ranking, empty: Tensor | None) -> None:
-        """Note grades with fractions, of which a warning tells if no query has a relevant candidate in the end."""
-        if hasattr(self, "relevance_level") and (empty is None or not empty.is_cpu or bool(empty.all())):
-            now = ranking.has_fractions()
-            self._fractions = now if self._fractions is None else self._fractions.to(now.device) | now
 
     def _of_each_cutoff(self, ranking: Ranking, relative: str) -> Values:
         """As :meth:`per_query`, for each cutoff."""

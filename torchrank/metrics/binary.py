@@ -631,28 +631,20 @@ def precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     # Other entries than relevant ones get any numbers, and are left out in the end.
     c = (beside - 1) / (ranking.tied - 1).clamp_min(1)
     # The sum over the ranks j of the group, up to the cutoff.
-    harmonic, rising = _sums_over_ties(ranking, ranking.hit(level), top_k)
+    harmonic, rising = _sums_over_ties(ranking, top_k)
     total = (before + 1) * harmonic + c * rising
     # Each of the n ranks is equally likely, also a rank behind the cutoff, which contributes 0.
     return ranking.hit_numbers(level) * total / ranking.tied.clamp_min(1)
 
 
-def _sums_over_ties(ranking: Ranking, wanted: Tensor, top_k: int | None) -> tuple[Tensor, Tensor]:
-    """Sums of 1 / j and of (j - first) / j over an entry's ranks j up to ``top_k``: float64 [query, entry] each.
-
-    Entries that are not ``wanted``, bool [query, entry], may have other numbers.
-    """
+def _sums_over_ties(ranking: Ranking, top_k: int | None) -> tuple[Tensor, Tensor]:
+    """Sums of 1 / j and of (j - first) / j over an entry's ranks j up to ``top_k``: float64 [query, entry] each."""
     inside = ranking.ranks_in_top_k(top_k)
     if ranking.depth <= FAR:
         harmonic = ranking.discount_sum(RECIPROCAL, top_k)
         return harmonic, inside - ranking.first * harmonic
-    single, several = inside / ranking.first, wanted & (ranking.tied > 1)
-    if not single.is_cpu:
-        harmonic, rising = reciprocal_sums(ranking.first, inside)
-        return torch.where(several, harmonic, single), rising
-    rising = torch.zeros_like(single)
-    single[several], rising[several] = reciprocal_sums(ranking.first[several], inside[several])
-    return single, rising
+    harmonic, rising = reciprocal_sums(ranking.first, inside)
+    return torch.where(ranking.tied > 1, harmonic, inside / ranking.first), rising
 
 
 def _precision_by_hits(ranking: Ranking, level: float, top_k: int) -> Tensor:
@@ -667,7 +659,7 @@ def _precision_by_hits(ranking: Ranking, level: float, top_k: int) -> Tensor:
     # relevant, and the formula of `precisions` holds for it.
     cut = CutoffTie.of(ranking, level, top_k)
     h, s = cut.hits, cut.places
-    harmonic, rising = (cut.of_group(x) for x in _sums_over_ties(ranking, ranking.tied > 0, top_k))
+    harmonic, rising = (cut.of_group(x) for x in _sums_over_ties(ranking, top_k))
     c = ratio(h - 1, s - 1)
     partial = ratio(h, s) * ((cut.before + 1) * harmonic + c * rising)
     return (cut.chance * ratio(full.unsqueeze(-1) + partial, cut.before + h)).sum(-1)

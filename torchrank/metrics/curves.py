@@ -14,7 +14,7 @@ from torchmetrics.utilities.plot import plot_curve
 from torchrank.engine.sorting import by_key, descending
 from torchrank.formulas.gains import POSITIVE, checked_weighing, gain_of
 from torchrank.formulas.random_ranking import CutoffTie
-from torchrank.hardware.devices import running_sum
+from torchrank.hardware.devices import greatest, running_sum
 from torchrank.hardware.graphs import eager
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import NONLINEAR, RankingMetric
@@ -774,9 +774,7 @@ def _ascents(level: Tensor, counted: Tensor, worth: Tensor) -> Tensor:
     The levels of such a pair agree in their upper binary digits. At the first digit that differs, the earlier element
     has 0 and the later one 1. So one pass for each digit counts all pairs, over elements grouped by the digits above.
     """
-    highest = level.shape[1] - 1
-    if level.is_cpu:  # most data has few grades
-        highest = int(level.max()) if level.numel() else 0
+    highest = greatest(level, level.shape[1] - 1)  # most data has few grades
     total = torch.zeros_like(worth[:, 0])
     if highest <= FEW_LEVELS:
         for lower in range(highest):

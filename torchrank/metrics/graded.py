@@ -80,8 +80,6 @@ class GradedMetric(RankingMetric):
         # The gain of a huge grade can overflow, and the value would be NaN without an error. Grades that are not finite
         # themselves were counted before.
         finite = self.ideal(ranking).isfinite()
-        if finite.is_cpu and bool(finite.all()):
-            return super().errors(ranking)
         return super().errors(ranking) + count(Problem.BAD_GRADES, ~finite & ranking.finite())
 
     def empty(self, ranking: Ranking) -> Tensor:

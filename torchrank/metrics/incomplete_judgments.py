@@ -12,7 +12,7 @@ from torch import Tensor
 from torchrank.formulas.gains import POSITIVE, discount_of
 from torchrank.formulas.judgment_bounds import UNEQUAL
 from torchrank.formulas.random_ranking import CutoffTie, hypergeometric
-from torchrank.hardware.devices import widened, widest_float, worth_reading
+from torchrank.hardware.devices import greatest, widened, widest_float
 from torchrank.layouts.canonical import BLOCK, Need, buckets
 from torchrank.layouts.checks import tensor_of
 from torchrank.metrics.base import RankingMetric, RetrievedMetric
@@ -22,7 +22,7 @@ from torchrank.metrics.item_lists import PerUserMetric, Recommended
 from torchrank.names.arguments import number, warn
 from torchrank.names.parameters import flag, one_of
 from torchrank.names.types import Aggregation, Array, Target
-from torchrank.ranking.intervals import as_numbers, only, ratio
+from torchrank.ranking.intervals import as_numbers, marked_rows, only, ratio
 from torchrank.ranking.ranking import Ranking
 
 __all__ = [
@@ -265,11 +265,10 @@ def _mean_reciprocal(ranking: Ranking, judged: Tensor, slot: Tensor, beside: Ten
     if ranking.untied:
         return means
     # Few candidates are tied with unjudged ones.
-    reads = worth_reading(means, means.shape[1])
-    wanted = (judged & (rest > 0)).nonzero(as_tuple=True) if reads else (slice(None),)
-    first, slot, beside, rest = (x[wanted].long().reshape(-1, 1) for x in (ranking.first, slot, beside, rest))
-    longest = int(rest.max()) if reads and len(rest) else ranking.depth
-    if reads and len(first) * longest > LONG:
+    wanted, values = marked_rows((judged & (rest > 0)).view(-1, 1), means.shape[1]), means.flatten()
+    first, slot, beside, rest = (x.reshape(-1, 1)[wanted].long() for x in (ranking.first, slot, beside, rest))
+    longest = greatest(rest, 0, means.shape[1])
+    if len(first) * longest > LONG:
         # All judged candidates of such a tie group are wanted, and adjacent in the order of their slots. So slot 0
         # begins a group, and ``group`` is the number of the group of each candidate.
         begins = slot.squeeze(-1) == 0
@@ -281,10 +280,10 @@ def _mean_reciprocal(ranking: Ranking, judged: Tensor, slot: Tensor, beside: Ten
             row = torch.full((len(first),), -1, device=first.device)
             row = row.index_copy_(0, members, torch.arange(len(members), device=first.device))[group]
             here = (row >= 0).nonzero().squeeze(-1)
-            means[wanted] = means[wanted].index_copy_(0, here, table[row[here], slot[here, 0]])
-        return means
-    means[wanted] = _by_summing(first, slot, beside, rest, longest, ranking.depth).reshape(means[wanted].shape)
-    return means
+            values[wanted[here]] = table[row[here], slot[here, 0]]
+    else:
+        values[wanted] = _by_summing(first, slot, beside, rest, longest or ranking.depth, ranking.depth).squeeze(-1)
+    return values.view_as(means)
 
 
 def _by_recurrence(first: Tensor, beside: Tensor, rest: Tensor, width: int, depth: int) -> Tensor:
@@ -562,8 +561,8 @@ class InverseGrades(GradedMetric):
     """A measure of grades 1 / propensity. It warns of a batch in which all positive grades are 1, as raw clicks are."""
 
     def errors(self, ranking: Ranking) -> Tensor:
-        grade = ranking.grade
-        if grade.is_cpu and grade.numel() and float(only(ranking.valid, grade).amax()) == 1:
+        ones, others = (ranking.valid & where for where in (ranking.grade == 1, ranking.grade > 1))
+        if greatest(ones, 0) and not greatest(others, 1):  # on an accelerator nothing is read, and nobody warned
             warn(
                 f"Expected grades 1 / propensity for {self.label}, got positive grades of 1 only, as raw clicks have;"
                 " pass target=torchrank.inverse_propensity(target, propensities), or target / propensities of flat rows"

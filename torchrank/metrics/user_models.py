@@ -24,13 +24,13 @@ from torchrank.formulas.gains import (
     Scaled,
     gain_of,
 )
-from torchrank.hardware.devices import running_sum, worth_reading
+from torchrank.hardware.devices import greatest, running_sum
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import RankingMetric, RetrievedMetric
 from torchrank.metrics.item_lists import Catalogue, PerUserMetric, Recommended, item_numbers
 from torchrank.names.parameters import described, fixed, flag, integer, number, one_of
 from torchrank.names.types import Described
-from torchrank.ranking.intervals import only, ratio
+from torchrank.ranking.intervals import marked_rows, only, ratio
 from torchrank.ranking.ranking import Gain, Ranking, cached, run_bounds, run_starts
 from torchrank.state.metric import Measure
 
@@ -659,8 +659,8 @@ class Tail:
         """T of depths >= 1; of a fraction, T of the next integer."""
         last = self.last
         # A table for a p near 1 has many ranks, and only those that occur are needed.
-        if last > BLOCK and depth.is_cpu and depth.numel():
-            last = int(depth.clamp_max(last).max())
+        if last > BLOCK:
+            last = greatest(depth.clamp_max(last), last)
         ranks = torch.arange(1, last + 1, dtype=depth.dtype, device=depth.device)
         terms = self.p ** (ranks - 1) / ranks
         # The terms behind the table are the whole series less the terms in it.
@@ -798,10 +798,9 @@ class Compat(RankingMetric):
         early = tied & (ideal.above > ranking.first - 1)
         value = torch.where(tied, torch.where(early, 0.0, spread), value).flatten()
         flat = early.flatten()
-        reads = worth_reading(early, early.shape[1])
-        chosen = flat.nonzero().squeeze(-1) if reads else torch.arange(len(flat), device=flat.device)
+        chosen = marked_rows(flat.unsqueeze(-1), early.shape[1])
         entries = ideal.take(chosen)
-        longest = int(entries.tied.max()) if reads and len(chosen) else ranking.depth
+        longest = greatest(entries.tied, ranking.depth, early.shape[1])
         mean = self.mean_of_ties(entries, behind.expand(gaining.shape).flatten()[chosen], longest)
         value[chosen] = torch.where(flat[chosen], mean, value[chosen])
         return value.view(gaining.shape).sum(-1)

@@ -84,7 +84,7 @@ class SafeMetric(Metric):
     _in_forward = False
     #: the indexes of the first and the last row of the last update of flat rows
     _ends: tuple[int, int] | None = None
-    #: whether batches without a relevant candidate had grades with fractions, bool []; None = there were none
+    #: whether batches had grades with fractions, bool []; None = no floating grades
     _fractions: Tensor | None = None
     #: counters of bad values of all workers, since the last compute
     _errors: Tensor | None = None
