@@ -1,11 +1,343 @@
-"""Values of labels: a metric alone and in a suite, beside lists, below the level of relevance, and with bad scores."""
+"""Scores of a batch: labels, chunks, weights, bad values, and queries that do not count."""
+
+import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch.testing import assert_close
 
 import torchrank as tr
-from torchrank.state import sums
+from tests.support.cases import cases
+from tests.support.metric_kinds import (
+    BATCHES,
+    NAN,
+    aggregated,
+    check,
+    each_state,
+    every_class,
+    every_kind,
+    spread,
+    with_cutoff,
+)
+from tests.support.unread import leave_values_unread
+from torchrank.layouts.checks import Problem
+from torchrank.state import scoring, sums
+from torchrank.state.scoring import _chunks
+
+I = torch.tensor
+
+
+GOOD = (I([[0.1, 0.9, 0.5], [0.7, 0.2, 0.3]]), I([[0, 0, 1], [1, 0, 1]]))
+
+
+BAD_VALUES = {
+    Problem.NAN_SCORES: ((I([[NAN, NAN, 1], [1, NAN, 2], [1, 2, 3]]), I([[1, 0, 1]] * 3)), {}, 2),
+    Problem.BAD_GRADES: ((I([[0.1, 0.9, 0.5]]), I([[NAN, math.inf, -math.inf]])), {}, 3),
+    Problem.OUT_OF_RANGE: ((I([[0.1, 0.9, 0.5]] * 3), I([3, 2, 700])), {}, 2),
+    Problem.DUPLICATE_TARGETS: ((I([[0.1, 0.9, 0.5]] * 2), [I([1, 1, 0]), I([2, 2, 2])]), {}, 3),
+    Problem.DUPLICATE_IDS: ((I([[5, 5, 7], [7, 7, 7], [1, 2, 3]]), I([5, 7, 3])), {}, 3),
+    Problem.BAD_WEIGHTS: (GOOD, {"weights": I([-1.0, NAN])}, 2),
+    Problem.EMPTY_QUERIES: ((I([[0.1, 0.9]] * 3), I([[0, 0]] * 2 + [[1, 1]])), {}, 2),
+}
+
+
+# Bad ranks come with a Ranking, which raises at once; scores that differ from themselves need a kernel of Triton.
+COUNTED = list(BAD_VALUES)
+
+
+@each_state
+@pytest.mark.parametrize("problem", COUNTED, ids=lambda problem: problem.name)
+def test_bad_values_are_counted_and_raise_in_compute(kind, problem):
+    arguments, keywords, number = BAD_VALUES[problem]
+    action = {"empty_target_action": "error"} if problem is Problem.EMPTY_QUERIES else {}
+    metric = kind.make(**action)
+    metric.update(*GOOD)
+    metric.update(*arguments, **keywords)
+    with pytest.raises(ValueError, match=rf"\b{number} ") as raised:
+        metric.compute()
+    assert metric.label in str(raised.value)
+    assert metric(*arguments, **keywords).isnan().all()
+    with pytest.raises(ValueError, match=rf"\b{2 * number} "):
+        metric.compute()
+    with pytest.raises(ValueError, match=rf"\b{number} "):
+        metric.score(*arguments, **keywords)
+    metric.reset()
+    metric.update(*GOOD)
+    check(metric.compute(), aggregated(metric, [GOOD]))
+
+
+def test_all_kinds_are_told_at_once():
+    metric = tr.MRR()
+    for kind in (Problem.NAN_SCORES, Problem.BAD_WEIGHTS, Problem.OUT_OF_RANGE):
+        arguments, keywords, _ = BAD_VALUES[kind]
+        metric.update(*arguments, **keywords)
+    with pytest.raises(ValueError, match=r"2 queries with NaN.*; 2 .*indices.*; 2 query weights"):
+        metric.compute()
+
+
+@pytest.mark.parametrize("kind", [k for k in COUNTED if k is not Problem.EMPTY_QUERIES], ids=lambda kind: kind.name)
+def test_without_validation_only_bad_weights_are_counted(kind):
+    arguments, keywords, _ = BAD_VALUES[kind]
+    metric = tr.MRR(validate_args=False)
+    metric.update(*arguments, **keywords)
+    if kind is not Problem.BAD_WEIGHTS:
+        metric.compute()
+        assert metric.num_queries == len(arguments[0])
+
+
+def test_ranks_that_cannot_be_raise_where_they_are_used():
+    ranking = tr.Ranking.from_ranks(torch.tensor([0.5, 2, 9]), num_candidates=5)
+    with pytest.raises(ValueError, match="2 ranks"):
+        tr.MRR().score(ranking)
+    metric = tr.MRR()
+    metric.update(ranking)  # one worker never raises alone
+    with pytest.raises(ValueError, match="2 ranks"):
+        metric.compute()
+
+
+# reciprocal ranks 1/2, 1, nothing relevant, 1/3, 1/4
+FIVE = (
+    torch.tensor([[0.5, 0.9, 0.1, 0.0], [0.9, 0.5, 0.1, 0.0], [4, 3, 2, 1], [0.5, 0.9, 0.6, 0.0], [1, 4, 3, 2]]),
+    torch.tensor([[1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]]),
+)
+
+
+WEIGHTS = torch.tensor([1.0, 2.0, 3.0, 0.0, 0.5])
+
+
+@cases(
+    ("how", "action", "expected"),
+    [
+        ("mean", "neg", (0.5 + 2 + 0.125) / 6.5),
+        ("mean", "pos", (0.5 + 2 + 3 + 0.125) / 6.5),
+        ("mean", "skip", (0.5 + 2 + 0.125) / 3.5),
+        ("median", "neg", 0.25),  # weight 3 at 0, then 0.5 at 1/4: half of 6.5 is reached
+        ("median", "skip", 1.0),
+        ("min", "skip", 0.25),
+        ("max", "neg", 1.0),
+        ("none", "neg", [0.5, 1.0, 0.0, NAN, 0.25]),
+        ("none", "skip", [0.5, 1.0, NAN, NAN, 0.25]),
+        (spread, "skip", 0.75),
+    ],
+)
+@cases("dtype", [torch.float32, torch.float64, torch.float16, torch.int64], ids=str)
+def test_weights_by_hand(how, action, expected, dtype):
+    metric = tr.MRR(aggregation=how, empty_target_action=action)
+    weights = WEIGHTS.to(dtype) if dtype.is_floating_point else (WEIGHTS * 2).to(dtype)
+    metric.update(*FIVE, weights=weights)
+    check(metric.compute(), expected)
+    assert (metric.num_queries, metric.num_empty) == (4, 1)
+
+
+@every_kind
+def test_a_weight_of_zero_is_as_if_the_query_were_not_there(kind):
+    metric, without = kind.make(), kind.make()
+    kept = torch.tensor([True, False, True, True, False, True, True, False, True, True, True, True])
+    for there, (preds, target) in zip(kept.split([5, 1, 6]), BATCHES):
+        metric.update(preds, target, weights=there.double())
+        without.update(preds[there], target[there])
+    value = metric.compute()
+    if metric.aggregation == "none":
+        assert value[~kept].isnan().all()
+        value = value[kept]
+    assert torch.equal(value.nan_to_num(9), without.compute().nan_to_num(9))
+    assert metric.num_queries == without.num_queries
+    assert metric.num_empty == without.num_empty
+    torch.testing.assert_close(metric.standard_error, without.standard_error, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["mrr(aggregation=none)@2", "mr(aggregation=median)", "recall@2"])
+def test_a_label_of_weight_zero_is_as_if_it_were_not_there(name):
+    scores, label = torch.tensor([[0.1, 0.9, 0.5]] * 4), torch.tensor([1, 0, -1, 2])
+    metric, without = tr.parse(name), tr.parse(name)
+    metric.update(scores, label, weights=torch.tensor([1.0, 0.0, 1.0, 1.0]))
+    without.update(scores[[0, 2, 3]], label[[0, 2, 3]])
+    value = metric.compute()
+    if metric.aggregation == "none":
+        assert value[1].isnan()
+        value = value[[0, 2, 3]]
+    assert torch.equal(value.nan_to_num(9), without.compute().nan_to_num(9))
+
+
+@every_class
+def test_an_empty_query_of_weight_zero_is_no_error(cls):
+    metric = with_cutoff(cls, empty_target_action="error")
+    preds, target = torch.tensor([[0.1, 0.9, 0.5]] * 2), torch.tensor([[1, 0, 1], [0, 0, 0]])
+    if cls is tr.FallOut:
+        target[1] = 1
+    metric.update(preds, target, weights=torch.tensor([1.0, 0.0]))
+    check(metric.compute(), metric.score(preds[:1], target[:1]).item())
+
+
+@every_kind
+def test_all_weights_zero_is_nan(kind):
+    metric = kind.make()
+    metric.update(*FIVE, weights=torch.zeros(5))
+    assert metric.compute().isnan().all()
+    assert metric.num_queries == 0
+
+
+@pytest.mark.parametrize("weights", [torch.ones(4), torch.ones(5, 1), [1.0] * 4, 1.0])
+def test_weights_of_another_shape_raise(weights):
+    with pytest.raises((ValueError, TypeError), match="weights"):
+        tr.NDCG().update(*FIVE, weights=weights)
+
+
+def test_a_bad_weight_counts_unless_its_query_is_ignored():
+    scores, labels = torch.rand(3, 4, generator=torch.Generator().manual_seed(0)), torch.tensor([0, -100, 1])
+    for weights, bad in (([1, math.nan, 1], 0), ([1, -1, math.nan], 1), ([math.inf, 1, -1], 2)):
+        metric = tr.MRR()
+        metric.update(scores, labels, weights=torch.tensor(weights))
+        if bad:
+            with pytest.raises(ValueError, match=f"{bad} quer.* weights? "):
+                metric.compute()
+        else:
+            assert metric.compute() == tr.MRR().score(scores, labels)[::2].mean()
+
+
+def test_chunks_have_the_numbers_of_their_queries_and_the_errors_of_a_ranking_once():
+    ranks = [torch.arange(1, n + 1) for n in (5, 2, 4)]
+    rankings = [tr.Ranking.from_ranks(x) for x in ranks]
+    rankings[0] = replace(rankings[0], errors=torch.tensor([7, *[0] * (len(Problem) - 1)]))
+    for step, sizes in ((2, [2, 2, 1, 2, 2, 2]), (4, [4, 1, 2, 4]), (9, [5, 2, 4])):
+        found = list(_chunks(rankings, step))
+        assert [chunk.num_queries for chunk in found] == sizes
+        assert torch.cat([chunk.queries for chunk in found]).tolist() == list(range(11))
+        assert torch.cat([chunk.first[:, 0] for chunk in found]).tolist() == torch.cat(ranks).tolist()
+        assert sum(chunk.errors for chunk in found)[0] == 7
+
+
+def test_a_metric_that_checks_finds_bad_values_beside_one_that_does_not():
+    suite = tr.RankingCollection({"checks": tr.MRR(), "trusts": tr.MRR(validate_args=False)})
+    suite.update(torch.tensor([[0.5, math.nan, 0.25], [0.5, 0.75, 0.25]]), torch.tensor([[1, 0, 0], [0, 1, 0]]))
+    with pytest.raises(ValueError, match="1 query with NaN"):
+        suite["checks"].compute()
+    suite["trusts"].compute()
+
+
+@pytest.mark.parametrize("validate_args", [True, False])
+def test_sampled_negatives_have_finite_counts_of_bad_values(validate_args):
+    metric = tr.HitRate(top_k=10, validate_args=validate_args)
+    metric.update(tr.Ranking.from_ranks(torch.tensor([201, 1]), num_candidates=10_001).sampled(100))
+    assert metric.sums[sums.Sum.ERRORS : sums.SIZE].tolist() == [0.0] * (sums.SIZE - sums.Sum.ERRORS)
+
+
+def test_ignored_queries_and_those_of_weight_zero_do_not_count():
+    scores, labels = torch.rand(4, 5, generator=torch.Generator().manual_seed(0)), torch.tensor([0, -100, 1, 2])
+    metric = tr.MRR()
+    metric.update(scores, labels, weights=torch.tensor([1.0, 2.0, 0.0, 3.0]))
+    of_two = tr.MRR()
+    of_two.update(scores[::3], labels[::3], weights=torch.tensor([1.0, 3.0]))
+    assert (metric.num_queries, metric.compute()) == (2, of_two.compute())
+    assert metric.sums.equal(of_two.sums)
+
+
+NAN, INF = math.nan, math.inf
+
+
+def test_each_metric_of_a_collection_has_its_value_of_an_empty_query():
+    scores, grades = torch.tensor([[0.3, 0.2], [0.5, 0.1], [0.4, -INF]]), torch.tensor([[1, 0], [0, 0], [-1, 1]])
+    values = {"neg": 0.0, "pos": 1.0, "listed": 0.0, "skip": NAN}  # of the second query, which has no relevant item
+    suite = {name: tr.MRR(empty_target_action=name) for name in values}
+    found = tr.RankingCollection(suite).score(scores, grades)
+    for name, value in values.items():
+        alone = suite[name].score(scores, grades)
+        torch.testing.assert_close(found[name], alone, equal_nan=True, rtol=0, atol=0)
+        torch.testing.assert_close(alone[1], torch.tensor(value, dtype=alone.dtype), equal_nan=True)
+    assert tr.RankingCollection(suite).score(scores - INF, grades)["listed"].isnan().all()  # nothing is retrieved
+    left_out = tr.RankingCollection(suite).score(scores, torch.tensor([[1, 0], [0, 0], [-1, -1]]))
+    assert {name: x[2].item() for name, x in left_out.items() if name != "skip"} == {"neg": 0, "pos": 1, "listed": 0}
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 9])
+def test_ranked_ids_of_an_accelerator_have_the_values_of_a_cpu(monkeypatch, width):
+    ids = torch.stack([torch.arange(width).roll(n) for n in range(5)])
+    labels = torch.tensor([0, 1, 2, 7, 0])
+    metrics = ["mrr", "mr", "hitrate@2", "ndcg"]
+    expected = tr.RankingCollection(metrics).score(ids, labels)
+    leave_values_unread(monkeypatch)
+    for name, found in tr.RankingCollection(metrics).score(ids, labels).items():
+        torch.testing.assert_close(found, expected[name], equal_nan=True, rtol=1e-12, atol=0)
+
+
+def test_curves_of_rows_of_all_lengths_have_the_weights_of_their_queries():
+    generator = torch.Generator().manual_seed(0)
+    lengths = [3, 90, 5, 40, 4]
+    indexes = torch.tensor([query for query, length in enumerate(lengths) for _ in range(length)])
+    scores, target = torch.rand((2, len(indexes)), generator=generator)
+    target, weights = (target > 0.5).long(), torch.tensor([1.0, 8.0, 2.0, 4.0, 16.0])
+    whole, each = tr.PRCurve(5), tr.PRCurve(5)
+    whole.update(scores, target, indexes=indexes, weights=weights)
+    for query in range(len(lengths)):
+        rows = indexes == query
+        each.update(scores[rows].unsqueeze(0), target[rows].unsqueeze(0), weights=weights[query : query + 1])
+    for found, expected in zip(whole.compute(), each.compute()):
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("name", ["mask", "exclude", "tie_break", "indexes"])
+def test_a_ranking_takes_weights_alone(name):
+    ranking = tr.Ranking.from_ranks(torch.tensor([1, 2]))
+    with pytest.raises(ValueError, match=f"Expected nothing but weights with a Ranking, got {name}"):
+        tr.MRR().score(ranking, **{name: torch.ones(2)})
+    with pytest.raises(ValueError, match="Expected nothing but weights with a Ranking, got target"):
+        tr.MRR().score(ranking, torch.ones(2))
+    metric = tr.MRR()
+    metric.update(ranking, weights=torch.tensor([3.0, 1.0]))
+    assert metric.compute().item() == 0.875
+
+
+def test_a_score_sums_nothing(monkeypatch):
+    monkeypatch.setattr(scoring, "reduce", None)
+    assert tr.MRR().score(torch.tensor([[0.1, 0.9]]), torch.tensor([0])).tolist() == [0.5]
+
+
+@pytest.mark.parametrize("bad", [INF, NAN, -1.0])
+def test_without_validation_a_bad_weight_is_0_and_not_counted(bad):
+    suite = tr.RankingCollection({"checked": tr.MRR(), "unchecked": tr.MRR(validate_args=False)})
+    labels, weights = torch.tensor([0, 1, 2]), torch.tensor([1.0, bad, 2.0])
+    scores = torch.tensor([[3.0, 2.0, 1.0]] * 3)
+    suite.update(scores, labels, weights=weights)
+    assert suite["unchecked"].compute().item() == pytest.approx((1 + 2 / 3) / 3)
+    assert suite["unchecked"].sums.isfinite().all()
+    with pytest.raises(ValueError, match="1 query weight"):
+        suite["checked"].compute()
+
+
+@pytest.mark.parametrize("name", ["mrr(aggregation=median)", "mr(filtered=True,average=positive)", "mr", "mrr@2"])
+@pytest.mark.parametrize("labels", [False, True])
+def test_chunks_of_a_batch_have_the_sums_and_values_of_the_whole(assume, name, labels):
+    draw = torch.Generator().manual_seed(0)
+    scores, grades = torch.rand(40, 9, generator=draw), torch.randint(0, 3, (40, 9), generator=draw)
+    grades[::7] = 0
+    target = grades.argmax(-1).masked_fill(torch.arange(40) % 9 == 0, -100) if labels else grades
+    weights = torch.rand(40, generator=draw, dtype=torch.float64)
+    found = []
+    for block in (10_000, 45):
+        assume(block=block)
+        plain, weighted = (tr.parse(name) for _ in range(2))
+        plain.update(scores, target)
+        weighted.update(scores, target, weights=weights)
+        kept = tr.PerQuery(name)
+        kept.update(scores, target, query_ids=torch.arange(40))
+        found.append([plain.sums, weighted.sums, kept.compute().compute()[name], plain.compute(), weighted.compute()])
+    torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12, equal_nan=True)
+
+
+@pytest.mark.parametrize("block", [10_000, 45])
+def test_values_that_are_summed_some_at_a_time_have_the_mean_and_error_of_all(assume, monkeypatch, block):
+    draw = torch.Generator().manual_seed(0)
+    batch = torch.rand(40, 9, generator=draw), torch.randint(0, 3, (40, 9), generator=draw)
+    whole, parts = (tr.RankingCollection(["mr", "ndcg", tr.PRCurve(9)]) for _ in range(2))
+    whole.update(*batch)
+    monkeypatch.setattr("torchrank.state.scoring.MANY_VALUES", 16)
+    assume(block=block)
+    parts.update(*batch)
+    torch.testing.assert_close(parts.compute(), whole.compute(), rtol=1e-13, atol=0, equal_nan=True)
+    for name in ("mr", "ndcg"):
+        torch.testing.assert_close(parts[name].standard_error, whole[name].standard_error)
+
 
 INF = float("inf")
 

@@ -1,9 +1,9 @@
 """Worker processes for the tests of torch.distributed, and the batches of their scenarios.
 
 A scenario is a function of its rank and of the number of workers. It returns values that must be the same, to the bit,
-on all workers and in a single process without torch.distributed that has all the data. A room has its scenarios in a
-module ``workers_<room>``, and a file ``test_workers.py`` that runs them. Starting a process costs seconds, so one set
-of three workers runs all scenarios of a room.
+on all workers and in a single process without torch.distributed that has all the data. Scenarios are in the modules
+``workers_...``; ``tests/properties/test_workers.py`` runs them. Starting a process costs seconds, so one set of three
+workers runs all scenarios.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ NAN = float("nan")
 SCENARIOS = {}
 #: All scenarios run on three workers, which have unequal shares. Some also run on two, a group of another size.
 WORLDS = (2, 3)
-LIMIT = 1200  # seconds for all scenarios of a room, on a machine that is busy
+LIMIT = 1800  # seconds for all scenarios, on a machine that is busy
 
 
 def scenario(function=None, *, alone=True, timeout=300, of_two=False):
@@ -46,6 +46,7 @@ def scenario(function=None, *, alone=True, timeout=300, of_two=False):
     """
     if function is None:
         return lambda function: scenario(function, alone=alone, timeout=timeout, of_two=of_two)
+    assert function.__name__ not in SCENARIOS, f"two scenarios have the name {function.__name__}"
     SCENARIOS[function.__name__] = function
     function.alone, function.timeout, function.of_two = alone, timeout, of_two
     return function
@@ -67,45 +68,29 @@ def for_each(hows, of_two=()):
     return register
 
 
-# ---- the tests of a room ---------------------------------------------------------------------------------------------
+# ---- tests -----------------------------------------------------------------------------------------------------------
 
 
-def jobs_of(module):
-    """(number of workers, scenario) of the scenarios of a module."""
-    own = [(name, run) for name, run in SCENARIOS.items() if run.__module__ == module]
-    return [(world, name) for world in WORLDS for name, run in own if world == 3 or run.of_two]
+def jobs():
+    """(number of workers, scenario) of all scenarios."""
+    return [(world, name) for world in WORLDS for name, run in SCENARIOS.items() if world == 3 or run.of_two]
 
 
-def tests_of(module):
-    """The fixture ``outcomes`` and the test of the scenarios of a module; all of them run in one set of workers."""
-    import pytest  # here, because workers do without
-
-    @pytest.fixture(scope="module")
-    def outcomes(request, tmp_path_factory):
-        return outcomes_of(module.__name__, request, tmp_path_factory)
-
-    @pytest.mark.xdist_group("processes")
-    @pytest.mark.parametrize(("world", "name"), jobs_of(module.__name__))
-    def test_workers(outcomes, world, name):
-        check(outcomes, world, name)
-
-    return outcomes, test_workers
-
-
-def outcomes_of(module, request, tmp_path_factory):
+def outcomes_of(request, tmp_path_factory):
     """(result, error, seconds) of every worker for every number of workers and scenario that is asked for."""
     tests = [item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
     jobs = [tuple(item.callspec.params[key] for key in ("world", "name")) for item in tests]
     folder = tmp_path_factory.mktemp("workers")
-    run_all(folder, module, jobs)
+    run_all(folder, jobs)
     return {job: [read(result_of(folder, *job, rank)) for rank in range(job[0])] for job in jobs}
 
 
-def run_all(folder, module, jobs):
+def run_all(folder, jobs):
     """Run scenarios in workers; with new workers behind one in which a worker has died."""
     end = time.monotonic() + LIMIT
     while jobs and time.monotonic() < end:
-        arguments = [(rank, str(folder), module, jobs) for rank in range(max(WORLDS))]
+        modules = {SCENARIOS[name].__module__ for _, name in jobs}
+        arguments = [(rank, str(folder), modules, jobs) for rank in range(max(WORLDS))]
         processes = [CONTEXT.Process(target=work, args=args, daemon=True) for args in arguments]
         for process in processes:
             process.start()
@@ -160,11 +145,12 @@ if CONTEXT.get_start_method() == "forkserver":
     )
 
 
-def work(rank, folder, module, jobs):
+def work(rank, folder, modules, jobs):
     """The main function of a worker: run (number of workers, scenario), each in a process group of its own."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    importlib.import_module(module)  # its scenarios
+    for module in modules:
+        importlib.import_module(module)  # its scenarios
     for world, name in jobs:
         results = [result_of(folder, world, name, other) for other in range(world)]
         if rank < world:

@@ -74,7 +74,7 @@ TESTS = {
         "measures/test_extend.py",
         "wrappers/test_sampled_ranks.py",
         "retrieval",
-        "collection/test_workers.py",
+        "properties/test_workers.py",
     ],
     "metrics": [
         "measures",
@@ -84,12 +84,12 @@ TESTS = {
         "ranking/test_semantics.py",
         "engine/test_sizes.py",
     ],
-    "collection": ["collection"],
-    "wrappers": ["wrappers", "properties/test_judges.py"],
+    "collection": ["collection", "properties/test_workers.py"],
+    "wrappers": ["wrappers", "properties/test_judges.py", "properties/test_workers.py"],
     "tables": ["tables"],
     "evaluation": ["evaluation", "properties"],
     "integrations": ["integrations"],
-    "retrieval": ["retrieval", "engine/test_sizes.py"],
+    "retrieval": ["retrieval", "engine/test_sizes.py", "properties/test_workers.py"],
     "cli": ["cli", "properties/test_judges.py"],
 }
 #: folders of tests that are not tried on mutants of others: they take long, or read the code without executing it

@@ -277,17 +277,16 @@ def signed(given: Mapping[str, Any]) -> tuple[Any, int]:
         elif name in BY_CANDIDATE and x.dim() != dims:
             return None, 0
     indexes = given.get("indexes")
-    if (dims == 1) is (indexes is None) or (indexes is not None and not _joinable(given, indexes)):
+    if (dims == 1) is (indexes is None):
         return None, 0
+    if indexes is not None:
+        # How many queries flat rows have is not known, so nothing may be one per query.
+        named = {name for name, x in given.items() if x is not None and type(x) is not str}
+        if not named <= BY_ROW or indexes.dim() != 1 or indexes.dtype is torch.uint64:
+            return None, 0
     if torch._C._functorch.maybe_current_level() is not None:
         return None, 0
     return parts, size
-
-
-def _joinable(given: Mapping[str, Any], indexes: Tensor) -> bool:
-    """Whether flat rows can be joined: how many queries they have is not known, so nothing may be one per query."""
-    named = {name for name, x in given.items() if x is not None and type(x) is not str}
-    return named <= BY_ROW and indexes.dim() == 1 and indexes.dtype is not torch.uint64
 
 
 def _copied(x: Any) -> Any:
@@ -312,8 +311,13 @@ def joined(batches: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
             result[name] = {key: torch.cat([part[key] for part in parts]) for key in x}
         elif isinstance(x, Ranking):
             result[name] = Ranking.join(parts).joined
+        elif name == "indexes":  # no two batches have the same, and the order within a batch stays
+            start = itertools.accumulate(map(len, parts), initial=0)
+            result[name] = torch.cat(
+                [x.long().unique(return_inverse=True)[1] + first for x, first in zip(parts, start)]
+            )
         else:
-            result[name] = x if isinstance(x, str) else torch.cat(_apart(parts) if name == "indexes" else parts)
+            result[name] = x if isinstance(x, str) else torch.cat(parts)
     return result
 
 
@@ -325,9 +329,3 @@ def _shifted(query: Tensor, parts: Sequence[tuple[Tensor, ...]], batches: Sequen
     end, start = sizes.to(query.device, non_blocking=True)
     query = query.long()
     return torch.where((query >= 0) & (query < end), query + start, -1)
-
-
-def _apart(parts: Sequence[Tensor]) -> list[Tensor]:
-    """Indexes of flat rows, of which no two batches have the same, in the same order within a batch."""
-    start = itertools.accumulate(map(len, parts), initial=0)
-    return [part.long().unique(return_inverse=True)[1] + first for part, first in zip(parts, start)]

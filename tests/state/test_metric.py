@@ -1,137 +1,49 @@
-"""torchmetrics' contract. State is the same code for all measures, so metrics of each kind of state keep it for all."""
+"""A metric of torchmetrics with every kind of state: updates, copies, checkpoints, casts, threads, graphs and names."""
 
 import copy
+import inspect
 import io
 import itertools
 import math
 import pickle
 import re
-import statistics
+import sys
+import threading
+import warnings
 from collections import Counter
-from typing import Any, NamedTuple
 
 import pytest
 import torch
 import torchmetrics
 from torch import Tensor, nn
+from torchmetrics.utilities.exceptions import TorchMetricsUserError
+from torchmetrics.wrappers import Running
 
 import torchrank as tr
-from tests.support import layout_cases
+from tests.support import layout_cases, workers
 from tests.support.cases import cases
+from tests.support.metric_kinds import (
+    ALL,
+    BATCHES,
+    CLASSES,
+    KINDS,
+    NAN,
+    aggregated,
+    check,
+    each_state,
+    every_class,
+    every_kind,
+    fill,
+    filled,
+    spread,
+    with_cutoff,
+)
 from tests.support.optional import pyplot
 from tests.support.oracle_comparison import IN_TURN, MEASURES, REPRESENTATIVES
 from tests.support.unread import leave_values_unread
-from torchrank.layouts.checks import Problem
+from tests.support.workers import batch as drawn
 from torchrank.retrieval import RetrievalMRR
-
-CLASSES = list(tr.RankingMetric.registry.values())
-NAN = float("nan")
-
-
-def spread(values: Tensor) -> Tensor:
-    return values.max() - values.min()
-
-
-class Kind(NamedTuple):
-    """A metric with one kind of state."""
-
-    cls: type[tr.RankingMetric]
-    parameters: dict[str, Any] = {}
-
-    def make(self, **kwargs: Any) -> tr.RankingMetric:
-        return self.cls(**self.parameters, **kwargs)
-
-
-# All candidates of a query are listed in these tests, so that the mean of the adjusted ranks is that of its queries.
-KINDS = {
-    "sums": Kind(tr.NDCG, {"top_k": 3}),
-    "sums, empty skipped": Kind(tr.MR),
-    "sums, mean adjusted": Kind(tr.MR, {"adjusted": "index"}),
-    "kept, none": Kind(tr.MRR, {"aggregation": "none"}),
-    "kept, median": Kind(tr.NDCG, {"aggregation": "median"}),
-    "kept, function": Kind(tr.KendallTau, {"aggregation": spread}),
-}
-every_class = cases("cls", CLASSES, ids=lambda cls: cls.name)
-every_kind = cases("kind", KINDS.values(), ids=list(KINDS))
-each_state = cases(
-    "kind", [KINDS[name] for name in ("sums", "sums, mean adjusted", "kept, none")], ids=["sums", "adjusted", "kept"]
-)
-
-
-def make(cls, **kwargs):
-    return cls(**({"top_k": 3} if cls.takes_top_k else {}), **kwargs)
-
-
-def batch(seed: int, queries: int = 5) -> tuple[Tensor, Tensor]:
-    """Scores with ties and graded targets; the second query has nothing relevant."""
-    generator = torch.Generator().manual_seed(seed)
-    scores = torch.randint(0, 12, (queries, 7), generator=generator) / 2
-    target = torch.randint(0, 4, (queries, 7), generator=generator) * (torch.rand(7, generator=generator) < 0.6)
-    target[1:2] = 0
-    return scores, target
-
-
-BATCHES = [batch(seed, queries) for seed, queries in ((1, 5), (2, 1), (3, 6))]
-ALL = tuple(torch.cat(parts) for parts in zip(*BATCHES))
-BAD = (torch.tensor([[0.1, NAN, 0.3]]), torch.tensor([[1, 0, 0]]))
-
-
-SCORED: dict[Any, Any] = {}
-
-
-def values_of(metric, scores, target):
-    """The values of the queries of a batch, each scored by itself, and once for all tests."""
-    key = metric.label, id(scores), id(target)
-    if key not in SCORED:  # with the batch, so that no other gets its id
-        SCORED[key] = scores, target, [metric.score(s[None], t[None]).item() for s, t in zip(scores, target)]
-    return SCORED[key][2]
-
-
-def aggregated(metric, batches):
-    """The expected value of batches: plain Python on its values for one query at a time."""
-    rows = [row for batch in batches for row in values_of(metric, *batch)]
-    if metric.aggregation == "none":
-        return rows
-    rows = [row for row in rows if not math.isnan(row)]
-    if not rows:
-        return NAN
-    if callable(metric.aggregation):
-        return max(rows) - min(rows)
-    how = {"mean": statistics.fmean, "sum": math.fsum, "median": statistics.median_low, "min": min, "max": max}
-    return how[metric.aggregation](rows)
-
-
-def check(value, expected):
-    expected = torch.tensor(expected, dtype=torch.float32)
-    assert value.dtype == torch.float32
-    torch.testing.assert_close(value, expected, equal_nan=True, rtol=1e-6, atol=1e-7)
-
-
-def filled(kind, batches=BATCHES, **kwargs):
-    metric = kind.make(**kwargs)
-    for preds, target in batches:
-        metric.update(preds, target)
-    return metric
-
-
-def states(metric):
-    return copy.deepcopy(metric.metric_state)
-
-
-def same_states(one, other):
-    assert one.keys() == other.keys()
-    for name in one:
-        torch.testing.assert_close(one[name], other[name], rtol=0, atol=0, equal_nan=True)
-
-
-def is_as_it_was_made(metric):
-    """The state and its defaults are float64, also after casts."""
-    for values in (metric.metric_state, metric._defaults):
-        for value in values.values():
-            assert all(part.dtype == torch.float64 for part in ([value] if isinstance(value, Tensor) else value))
-
-
-# ---- update, compute, forward, reset ---------------------------------------------------------------------------------
+from torchrank.state.metric import narrowed
 
 
 @every_kind
@@ -144,6 +56,9 @@ def test_update_and_compute(kind):
     metric.reset()
     metric.update(*BATCHES[1])
     check(metric.compute(), aggregated(metric, BATCHES[1:2]))
+
+
+BAD = (torch.tensor([[0.1, NAN, 0.3]]), torch.tensor([[1, 0, 0]]))
 
 
 @every_kind
@@ -208,6 +123,16 @@ def test_forward_of_bad_values_is_nan_and_loses_nothing(kind, on_step):
     check(metric.compute(), aggregated(metric, BATCHES[2:]))
 
 
+def states(metric):
+    return copy.deepcopy(metric.metric_state)
+
+
+def same_states(one, other):
+    assert one.keys() == other.keys()
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], rtol=0, atol=0, equal_nan=True)
+
+
 WRONG = {
     "shape": (ValueError, (torch.zeros(2, 3), torch.zeros(2, 4)), {}),
     "type": (TypeError, ({}, torch.zeros(1, 1)), {}),
@@ -254,6 +179,13 @@ def test_a_failing_aggregation_leaves_no_trace():
     with pytest.raises(RuntimeError, match="no"):
         metric(*BATCHES[1])
     same_states(metric.metric_state, before)
+
+
+def is_as_it_was_made(metric):
+    """The state and its defaults are float64, also after casts."""
+    for values in (metric.metric_state, metric._defaults):
+        for value in values.values():
+            assert all(part.dtype == torch.float64 for part in ([value] if isinstance(value, Tensor) else value))
 
 
 @every_kind
@@ -345,7 +277,12 @@ def test_no_graph_is_kept(kind):
     assert not any(x.requires_grad for part in state for x in (part if isinstance(part, list) else [part]))
 
 
-# ---- copies, checkpoints, merging ------------------------------------------------------------------------------------
+def through_a_file(saved, weights_only=True):
+    file = io.BytesIO()
+    torch.save(saved, file)
+    file.seek(0)
+    return torch.load(file, weights_only=weights_only)
+
 
 COPIES = {
     "clone": lambda metric: metric.clone(),
@@ -353,13 +290,6 @@ COPIES = {
     "pickle": lambda metric: pickle.loads(pickle.dumps(metric)),
     "torch.save": lambda metric: through_a_file(metric, weights_only=False),
 }
-
-
-def through_a_file(saved, weights_only=True):
-    file = io.BytesIO()
-    torch.save(saved, file)
-    file.seek(0)
-    return torch.load(file, weights_only=weights_only)
 
 
 @each_state
@@ -511,6 +441,8 @@ WRONG_SUMS = {
     "counts below 0": lambda x: -x,
     "NaN counts": lambda x: x * NAN,
 }
+
+
 WRONG_ROWS = {
     "one tensor": lambda rows: torch.cat(rows),
     "numbers": lambda rows: [row.tolist() for row in rows],
@@ -577,9 +509,6 @@ def test_a_wrong_state_of_rows_is_refused_and_changes_nothing():
         same_states(states(metric), before)
 
 
-# ---- inside sync_context ---------------------------------------------------------------------------------------------
-
-
 @each_state
 def test_an_exception_inside_sync_context_leaves_the_state_of_this_worker(kind):
     metric = kind.make(distributed_available_fn=lambda: True)
@@ -596,8 +525,6 @@ def test_an_exception_inside_sync_context_leaves_the_state_of_this_worker(kind):
     metric.update(*BATCHES[1])
     assert metric.num_queries == 6
 
-
-# ---- precision -------------------------------------------------------------------------------------------------------
 
 CASTS = {
     "to(bfloat16)": lambda m: m.to(torch.bfloat16),
@@ -693,8 +620,6 @@ def test_the_state_is_small_and_named_by_the_label(kind):
     assert len(names) == (2 if "aggregation" in kind.parameters else 1)
 
 
-# ---- labels ----------------------------------------------------------------------------------------------------------
-
 OTHERS = layout_cases.OTHERS | {
     "aggregation": ["geometric", "harmonic", "median", "min", "max", "none", spread],
     "relevance_level": [2, 0.5, 1e-07, 1.5],
@@ -752,243 +677,20 @@ def test_labels_parse_back_into_the_metric(cls):
 
 @every_class
 def test_parameters_of_the_label_are_fixed(cls):
-    metric = make(cls)
+    metric = with_cutoff(cls)
     for name in ["top_k", *cls.definition()]:
         with pytest.raises(AttributeError, match=name):
             setattr(metric, name, getattr(metric, name))
     metric.validate_args = False
 
 
-# ---- bad values ------------------------------------------------------------------------------------------------------
-
-I = torch.tensor
-GOOD = (I([[0.1, 0.9, 0.5], [0.7, 0.2, 0.3]]), I([[0, 0, 1], [1, 0, 1]]))
-BAD_VALUES = {
-    Problem.NAN_SCORES: ((I([[NAN, NAN, 1], [1, NAN, 2], [1, 2, 3]]), I([[1, 0, 1]] * 3)), {}, 2),
-    Problem.BAD_GRADES: ((I([[0.1, 0.9, 0.5]]), I([[NAN, math.inf, -math.inf]])), {}, 3),
-    Problem.OUT_OF_RANGE: ((I([[0.1, 0.9, 0.5]] * 3), I([3, 2, 700])), {}, 2),
-    Problem.DUPLICATE_TARGETS: ((I([[0.1, 0.9, 0.5]] * 2), [I([1, 1, 0]), I([2, 2, 2])]), {}, 3),
-    Problem.DUPLICATE_IDS: ((I([[5, 5, 7], [7, 7, 7], [1, 2, 3]]), I([5, 7, 3])), {}, 3),
-    Problem.BAD_WEIGHTS: (GOOD, {"weights": I([-1.0, NAN])}, 2),
-    Problem.EMPTY_QUERIES: ((I([[0.1, 0.9]] * 3), I([[0, 0]] * 2 + [[1, 1]])), {}, 2),
-}
-# Bad ranks come with a Ranking, which raises at once; scores that differ from themselves need a kernel of Triton.
-COUNTED = list(BAD_VALUES)
-
-
-@each_state
-@pytest.mark.parametrize("problem", COUNTED, ids=lambda problem: problem.name)
-def test_bad_values_are_counted_and_raise_in_compute(kind, problem):
-    arguments, keywords, number = BAD_VALUES[problem]
-    action = {"empty_target_action": "error"} if problem is Problem.EMPTY_QUERIES else {}
-    metric = kind.make(**action)
-    metric.update(*GOOD)
-    metric.update(*arguments, **keywords)
-    with pytest.raises(ValueError, match=rf"\b{number} ") as raised:
-        metric.compute()
-    assert metric.label in str(raised.value)
-    assert metric(*arguments, **keywords).isnan().all()
-    with pytest.raises(ValueError, match=rf"\b{2 * number} "):
-        metric.compute()
-    with pytest.raises(ValueError, match=rf"\b{number} "):
-        metric.score(*arguments, **keywords)
-    metric.reset()
-    metric.update(*GOOD)
-    check(metric.compute(), aggregated(metric, [GOOD]))
-
-
-def test_all_kinds_are_told_at_once():
-    metric = tr.MRR()
-    for kind in (Problem.NAN_SCORES, Problem.BAD_WEIGHTS, Problem.OUT_OF_RANGE):
-        arguments, keywords, _ = BAD_VALUES[kind]
-        metric.update(*arguments, **keywords)
-    with pytest.raises(ValueError, match=r"2 queries with NaN.*; 2 .*indices.*; 2 query weights"):
-        metric.compute()
-
-
-@pytest.mark.parametrize("kind", [k for k in COUNTED if k is not Problem.EMPTY_QUERIES], ids=lambda kind: kind.name)
-def test_without_validation_only_bad_weights_are_counted(kind):
-    arguments, keywords, _ = BAD_VALUES[kind]
-    metric = tr.MRR(validate_args=False)
-    metric.update(*arguments, **keywords)
-    if kind is not Problem.BAD_WEIGHTS:
-        metric.compute()
-        assert metric.num_queries == len(arguments[0])
-
-
-def test_ranks_that_cannot_be_raise_where_they_are_used():
-    ranking = tr.Ranking.from_ranks(torch.tensor([0.5, 2, 9]), num_candidates=5)
-    with pytest.raises(ValueError, match="2 ranks"):
-        tr.MRR().score(ranking)
-    metric = tr.MRR()
-    metric.update(ranking)  # one worker never raises alone
-    with pytest.raises(ValueError, match="2 ranks"):
-        metric.compute()
-
-
-# ---- weights, counts, standard error ---------------------------------------------------------------------------------
-
-# reciprocal ranks 1/2, 1, nothing relevant, 1/3, 1/4
-FIVE = (
-    torch.tensor([[0.5, 0.9, 0.1, 0.0], [0.9, 0.5, 0.1, 0.0], [4, 3, 2, 1], [0.5, 0.9, 0.6, 0.0], [1, 4, 3, 2]]),
-    torch.tensor([[1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]]),
-)
-WEIGHTS = torch.tensor([1.0, 2.0, 3.0, 0.0, 0.5])
-
-
-@cases(
-    ("how", "action", "expected"),
-    [
-        ("mean", "neg", (0.5 + 2 + 0.125) / 6.5),
-        ("mean", "pos", (0.5 + 2 + 3 + 0.125) / 6.5),
-        ("mean", "skip", (0.5 + 2 + 0.125) / 3.5),
-        ("median", "neg", 0.25),  # weight 3 at 0, then 0.5 at 1/4: half of 6.5 is reached
-        ("median", "skip", 1.0),
-        ("min", "skip", 0.25),
-        ("max", "neg", 1.0),
-        ("none", "neg", [0.5, 1.0, 0.0, NAN, 0.25]),
-        ("none", "skip", [0.5, 1.0, NAN, NAN, 0.25]),
-        (spread, "skip", 0.75),
-    ],
-)
-@cases("dtype", [torch.float32, torch.float64, torch.float16, torch.int64], ids=str)
-def test_weights_by_hand(how, action, expected, dtype):
-    metric = tr.MRR(aggregation=how, empty_target_action=action)
-    weights = WEIGHTS.to(dtype) if dtype.is_floating_point else (WEIGHTS * 2).to(dtype)
-    metric.update(*FIVE, weights=weights)
-    check(metric.compute(), expected)
-    assert (metric.num_queries, metric.num_empty) == (4, 1)
-
-
-@every_kind
-def test_a_weight_of_zero_is_as_if_the_query_were_not_there(kind):
-    metric, without = kind.make(), kind.make()
-    kept = torch.tensor([True, False, True, True, False, True, True, False, True, True, True, True])
-    for there, (preds, target) in zip(kept.split([5, 1, 6]), BATCHES):
-        metric.update(preds, target, weights=there.double())
-        without.update(preds[there], target[there])
-    value = metric.compute()
-    if metric.aggregation == "none":
-        assert value[~kept].isnan().all()
-        value = value[kept]
-    assert torch.equal(value.nan_to_num(9), without.compute().nan_to_num(9))
-    assert metric.num_queries == without.num_queries
-    assert metric.num_empty == without.num_empty
-    torch.testing.assert_close(metric.standard_error, without.standard_error, equal_nan=True)
-
-
-@pytest.mark.parametrize("name", ["mrr(aggregation=none)@2", "mr(aggregation=median)", "recall@2"])
-def test_a_label_of_weight_zero_is_as_if_it_were_not_there(name):
-    scores, label = torch.tensor([[0.1, 0.9, 0.5]] * 4), torch.tensor([1, 0, -1, 2])
-    metric, without = tr.parse(name), tr.parse(name)
-    metric.update(scores, label, weights=torch.tensor([1.0, 0.0, 1.0, 1.0]))
-    without.update(scores[[0, 2, 3]], label[[0, 2, 3]])
-    value = metric.compute()
-    if metric.aggregation == "none":
-        assert value[1].isnan()
-        value = value[[0, 2, 3]]
-    assert torch.equal(value.nan_to_num(9), without.compute().nan_to_num(9))
-
-
-@every_class
-def test_an_empty_query_of_weight_zero_is_no_error(cls):
-    metric = make(cls, empty_target_action="error")
-    preds, target = torch.tensor([[0.1, 0.9, 0.5]] * 2), torch.tensor([[1, 0, 1], [0, 0, 0]])
-    if cls is tr.FallOut:
-        target[1] = 1
-    metric.update(preds, target, weights=torch.tensor([1.0, 0.0]))
-    check(metric.compute(), metric.score(preds[:1], target[:1]).item())
-
-
-@every_kind
-def test_all_weights_zero_is_nan(kind):
-    metric = kind.make()
-    metric.update(*FIVE, weights=torch.zeros(5))
-    assert metric.compute().isnan().all()
-    assert metric.num_queries == 0
-
-
-@pytest.mark.parametrize("weights", [torch.ones(4), torch.ones(5, 1), [1.0] * 4, 1.0])
-def test_weights_of_another_shape_raise(weights):
-    with pytest.raises((ValueError, TypeError), match="weights"):
-        tr.NDCG().update(*FIVE, weights=weights)
-
-
-@every_class
-def test_weighted_mean_and_standard_error(cls):
-    metric = make(cls, empty_target_action="skip", **({"aggregation": "mean"} if cls is tr.NumQ else {}))
-    weights = torch.arange(1, 13) / 4
-    for part in (slice(5), slice(5, 12)):
-        metric.update(*(x[part] for x in ALL), weights=weights[part])
-    values = metric.score(*ALL)
-    pairs = [(v, w) for v, w in zip(values.tolist(), weights.tolist()) if not math.isnan(v)]
-    total = sum(w for _, w in pairs)
-    mean = sum(v * w for v, w in pairs) / total
-    check(metric.compute(), mean)
-    variance = sum(w * w * (v - mean) ** 2 for v, w in pairs) * len(pairs) / (len(pairs) - 1)
-    check(metric.standard_error, math.sqrt(variance) / total)
-    assert metric.num_queries == 12
-    assert metric.num_empty == 12 - len(pairs)
-
-
-@every_kind
-def test_unweighted_standard_error(kind):
-    metric = filled(kind)
-    values = [v for v in metric.score(*ALL).tolist() if not math.isnan(v)]
-    check(metric.standard_error, statistics.stdev(values) / math.sqrt(len(values)))
-    single = kind.make()
-    single.update(ALL[0][:1], ALL[1][:1])
-    assert single.standard_error.isnan()
-
-
-def test_one_query_has_no_standard_error_whatever_its_weight_is_rounded_to():
-    scores, grades = torch.tensor([[0.5, 0.4, 0.3]]), torch.tensor([[1, 0, 2]])
-    for weight in torch.rand(40, generator=torch.Generator().manual_seed(0)):
-        metric = tr.NDCG(top_k=2)
-        metric.update(scores, grades, weights=weight.view(1))
-        assert metric.standard_error.isnan()
-
-
-def test_standard_error_of_equal_values_is_zero():
-    metric = tr.NDCG()
-    for _ in range(50):
-        metric.update(torch.tensor([[0.1, 0.9, 0.5]] * 20), torch.tensor([[0, 0, 1]] * 20))
-    assert metric.standard_error < 1e-7
-
-
-def test_mean_over_positives_by_hand():
-    # positives at ranks 1 and 3 of the first query and at 2 of the second
-    scores = torch.tensor([[9, 8, 7.0], [9, 8, 7.0]])
-    target = torch.tensor([[1, 0, 1], [0, 1, 0]])
-    for kwargs, expected in (({}, 2.0), ({"filtered": True}, 1.75), ({"average": "positive"}, 2.0)):
-        metric = tr.MR(**kwargs)
-        metric.update(scores, target)
-        check(metric.compute(), expected)
-    metric = tr.MR(average="positive")
-    metric.update(scores, target, weights=torch.tensor([3.0, 2.0]))
-    check(metric.compute(), (3 * 1 + 3 * 3 + 2 * 2) / 8)
-    assert metric.num_queries == 2
-
-
-def test_a_hundred_thousand_updates_lose_nothing():
-    metric = tr.MRR()
-    ranking = tr.Ranking.from_ranks(torch.full((4096,), 3.0))
-    for _ in range(300):
-        metric.update(ranking)
-    assert metric.compute().item() == torch.tensor(1 / 3).item()
-    assert metric.num_queries == 300 * 4096
-
-
-# ---- torchmetrics' own users -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("cls", [tr.NDCG, tr.MR, tr.FallOut], ids=lambda cls: cls.name)
 def test_tracker(cls):
-    tracker = torchmetrics.MetricTracker(make(cls))
+    tracker = torchmetrics.MetricTracker(with_cutoff(cls))
     for arguments in BATCHES:
         tracker.increment()
         tracker.update(*arguments)
-    values = [aggregated(make(cls), [arguments]) for arguments in BATCHES]
+    values = [aggregated(with_cutoff(cls), [arguments]) for arguments in BATCHES]
     best = (max if cls.higher_is_better else min)(v for v in values if not math.isnan(v))
     if not any(math.isnan(v) for v in values):
         value, step = tracker.best_metric(return_step=True)
@@ -1055,23 +757,23 @@ def test_arithmetic():
 
 @pytest.mark.parametrize("cls", [tr.NDCG, tr.MR], ids=lambda cls: cls.name)
 def test_running_minmax_and_bootstrap(cls):
-    running = torchmetrics.wrappers.Running(make(cls, empty_target_action="neg"), window=2)
-    best = torchmetrics.MinMaxMetric(make(cls, empty_target_action="neg"))
+    running = torchmetrics.wrappers.Running(with_cutoff(cls, empty_target_action="neg"), window=2)
+    best = torchmetrics.MinMaxMetric(with_cutoff(cls, empty_target_action="neg"))
     seen = []
     for arguments in BATCHES:
         running(*arguments)
         best(*arguments)
-        seen.append(aggregated(make(cls, empty_target_action="neg"), [arguments]))
-    check(running.compute(), aggregated(make(cls, empty_target_action="neg"), BATCHES[1:]))
+        seen.append(aggregated(with_cutoff(cls, empty_target_action="neg"), [arguments]))
+    check(running.compute(), aggregated(with_cutoff(cls, empty_target_action="neg"), BATCHES[1:]))
     assert best.compute()["max"] >= max(seen) - 1e-6
-    boots = torchmetrics.BootStrapper(make(cls), num_bootstraps=3, sampling_strategy="multinomial")
+    boots = torchmetrics.BootStrapper(with_cutoff(cls), num_bootstraps=3, sampling_strategy="multinomial")
     boots.update(*BATCHES[0])
     assert boots.compute().keys() == {"mean", "std"}
 
 
 @every_class
 def test_values_and_plots_stay_in_the_range_of_the_measure(cls):
-    metric = make(cls)
+    metric = with_cutoff(cls)
     assert metric.is_differentiable is False
     assert isinstance(metric.higher_is_better, bool)
     assert metric.full_state_update is False
@@ -1082,3 +784,477 @@ def test_values_and_plots_stay_in_the_range_of_the_measure(cls):
     inside = (values >= low) & (values <= high) | values.isnan() | (metric.empty(tr.Ranking.from_scores(*ALL)))
     assert inside.all()
     assert type(metric).__name__ in repr(metric)
+
+
+def test_a_metric_made_where_tensors_have_no_values_has_its_state_on_the_cpu():
+    with torch.device("meta"):
+        metrics = [tr.MRR(), tr.MRR(aggregation="median"), RetrievalMRR()]
+    for metric in metrics:
+        metric.update(torch.tensor([0.1, 0.9]), torch.tensor([1, 0]), indexes=torch.tensor([0, 0]))
+        assert (metric.device.type, metric.compute().item()) == ("cpu", 0.5)
+
+
+def test_a_query_of_an_epoch_before_is_not_taken_for_one_that_is_cut():
+    rows = torch.rand(4), torch.tensor([1, 0, 1, 0])
+    metric = tr.MRR()
+    for first in (metric.forward, metric.update):
+        first(*rows, indexes=torch.tensor([0, 0, 1, 1]))
+        metric.reset()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            metric.update(*rows, indexes=torch.tensor([1, 1, 2, 2]))
+        with pytest.warns(UserWarning, match="Counted the last query of an update"):
+            metric.update(*rows, indexes=torch.tensor([2, 2, 3, 3]))
+        metric.reset()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("aggregation", "average"), ("empty_target_action", "nan"), ("validate_args", "yes")]
+)
+def test_an_argument_that_all_metrics_have_is_one_of_its_values(name, value):
+    with pytest.raises(ValueError, match=f"Expected {name} to be one of .*, got '{value}'"):
+        tr.MRR(**{name: value})
+
+
+def test_batches_of_one_flat_row_are_whole_queries():
+    metric = tr.MRR()
+    for number in range(3):
+        metric.update(torch.rand(1), torch.tensor([1]), indexes=torch.tensor([number]))
+    assert metric.num_queries == 3
+
+
+TWO_BATCHES = [drawn(seed) for seed in range(7)]
+
+
+def test_a_state_of_another_size_is_refused_and_changes_nothing():
+    metric = fill(tr.MRR(), TWO_BATCHES)
+    metric.persistent(True)
+    with pytest.raises(RuntimeError, match=r"to be a tensor \[20\] of torch.float64, got a tensor \[15\]"):
+        metric.load_state_dict({"mrr:sums": torch.ones(15, dtype=torch.float64)})
+    assert metric.compute() == fill(tr.MRR(), TWO_BATCHES).compute()
+
+
+def test_a_value_beyond_float32_is_float64_and_any_other_float32():
+    metric = tr.DCG(gain="exponential")
+    large, small = ((torch.tensor([[0.9]]), torch.tensor([[grade]])) for grade in (140, 3))
+    assert metric(*large).item() == 2.0**140 - 1
+    assert metric.compute().item() == metric.score(*large).item() == 2.0**140 - 1
+    metric.update(*small)
+    assert metric.compute().item() == pytest.approx(2.0**139)
+    assert metric.standard_error.item() == pytest.approx(2.0**139)
+    metric.reset()
+    metric.update(*small)
+    assert metric.compute().dtype == torch.float32
+    values = tr.CG(gain="exponential", aggregation="none")
+    values.update(torch.tensor([[0.9], [0.9]]), torch.tensor([[140], [3]]))
+    assert values.compute().tolist() == [2.0**140 - 1, 7.0]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda big, ids: tr.MRR().update(big, torch.tensor([3])),
+        lambda big, ids: tr.MRR().update(ids, big),
+        lambda big, ids: tr.MRR().update(ids, [big[0]]),
+        lambda big, ids: tr.MRR().update(ids, (torch.zeros(2, dtype=torch.int64), big[0])),
+        lambda big, ids: tr.MRR().update(ids, ids, exclude=(torch.zeros(2, dtype=torch.int64), big[0])),
+        lambda big, ids: tr.Popularity(3, interactions=torch.arange(9)).update(big),
+        lambda big, ids: tr.Ranking.from_ids(big, ids),
+        lambda big, ids: tr.Ranking.from_rankings(ids, big),
+        lambda big, ids: tr.Ranking.from_rankings(big, ids),
+    ],
+)
+def test_ids_that_int64_may_not_hold_are_refused(call):
+    with pytest.raises(TypeError, match="int64 can hold"):
+        call(torch.tensor([[2**63 + 5, 3]], dtype=torch.uint64), torch.tensor([[5, 3]]))
+
+
+@pytest.mark.parametrize("method", ["update", "forward"])
+def test_kept_values_lie_in_few_parts_in_the_order_of_their_queries(method):
+    metric = tr.MRR(aggregation="none")
+    sizes = [*(1 for _ in range(90)), *range(30, 0, -1), 0, 0, 5, 0, 0]
+    expected = []
+    for number, size in enumerate(sizes):
+        ranks = torch.arange(1, size + 1) + number
+        getattr(metric, method)(tr.Ranking.from_ranks(ranks.unsqueeze(-1)))
+        expected += (1 / ranks).tolist()
+        assert len(metric.rows) <= 9
+    torch.testing.assert_close(metric.compute(), torch.tensor(expected))
+
+
+def test_forward_copies_no_kept_values():
+    metric = fill(tr.MRR(aggregation="median"), [drawn(1, 64), drawn(2, 8)])
+    first = metric.rows[0].data_ptr()
+    metric(*drawn(3, 1))
+    assert metric.rows[0].data_ptr() == first
+
+
+@pytest.mark.parametrize("method", ["update", "forward"])
+@pytest.mark.parametrize("name", ["mrr", "ndcg(aggregation=median)@3", "mrr(aggregation=none)"])
+def test_running_is_the_metric_of_the_last_batches(name, method):
+    metric = Running(tr.parse(name), window=3)
+    for number, arguments in enumerate(TWO_BATCHES[:5]):
+        getattr(metric, method)(*arguments)
+        expected = fill(tr.parse(name), TWO_BATCHES[max(0, number - 2) : number + 1]).compute()
+        for _ in range(2):
+            torch.testing.assert_close(metric.compute().sort().values, expected.sort().values, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("method", ["update", "forward"])
+def test_running_around_a_metric_that_keeps_rows(method):
+    metric = Running(RetrievalMRR(), window=2)
+    for number, (preds, target) in enumerate(TWO_BATCHES[:4]):
+        indexes = torch.arange(len(preds)).repeat_interleave(9) + 100 * number
+        getattr(metric, method)(preds.flatten(), target.flatten() > 0, indexes=indexes)
+        expected = fill(tr.MRR(), TWO_BATCHES[max(0, number - 1) : number + 1]).compute()
+        for _ in range(2):
+            torch.testing.assert_close(metric.compute(), expected)
+
+
+@pytest.mark.parametrize("name", ["mrr", "mrr(aggregation=median)"])
+def test_threads_that_update_one_metric_lose_nothing(name):
+    metric, start = tr.parse(name), threading.Barrier(4)
+    ranking = tr.Ranking.from_ranks(torch.tensor([[1], [2]]))
+
+    def work():
+        torch.set_num_threads(1)
+        start.wait()
+        for _ in range(80):
+            metric.update(ranking)
+
+    threads, interval = [threading.Thread(target=work) for _ in range(4)], sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert metric.num_queries == 4 * 80 * 2
+    if metric.rows is not None:
+        assert sum(map(len, metric.rows)) == 4 * 80 * 2
+
+
+class Model(nn.Module):
+    """A module that holds a metric and, if told to, updates it."""
+
+    def __init__(self, metric, method=None):
+        super().__init__()
+        self.layer = nn.Linear(9, 9)
+        self.metric = metric
+        self.method = method
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x)
+
+
+#: A metric of each kind, and one whose class has annotations and properties of its own.
+HELD = [
+    lambda: tr.MR(adjusted="z"),
+    tr.FBeta,
+    lambda: tr.PRCurve(3),
+    lambda: tr.Coverage(num_items=3),
+    lambda: tr.Popularity(3, interactions=torch.arange(4)),
+    lambda: tr.MRR() / 2,
+    lambda: tr.RankingCollection(["ndcg@5", "recall(aggregation=none)@3"]),
+    RetrievalMRR,
+]
+
+
+def test_a_module_that_holds_a_metric_can_be_scripted():
+    for make in HELD:
+        model = Model(make())
+        x = torch.rand(2, 9)
+        assert torch.equal(torch.jit.script(model)(x), model(x))
+
+
+class Updating(Model):
+    def forward(self, x, target):
+        scores = self.layer(x)
+        getattr(self.metric, self.method)(scores, target)
+        return scores * 2
+
+
+@pytest.mark.parametrize(
+    ("make", "method"),
+    [(lambda: tr.NDCG(top_k=5), "forward"), (lambda: tr.RankingCollection(["ndcg@5", "mrr", "mr"]), "update")],
+    ids=["metric", "collection"],
+)
+def test_torch_compile_leaves_the_update_out_of_its_graphs(make, method):
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append([node for node in graph.graph.nodes if node.op.startswith("call")])
+        return graph.forward
+
+    torch._dynamo.reset()
+    model = Updating(make(), method)
+    compiled = torch.compile(model, backend=backend)
+    expected = make()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for queries in (3, 4, 5):
+            x, target = torch.rand(queries, 9), torch.randint(0, 2, (queries, 9))
+            compiled(x, target)
+            expected.update(model.layer(x), target)
+    torch._dynamo.reset()
+    assert [len(nodes) for nodes in graphs] == [1] * len(graphs)  # the layer, and the product
+    assert 2 <= len(graphs) <= 6
+    flat = (lambda x: x) if isinstance(expected, tr.RankingCollection) else (lambda x: {"": x})
+    for one, other in zip(flat(model.metric.compute()).values(), flat(expected.compute()).values()):
+        torch.testing.assert_close(one, other)
+
+
+SUITE, LISTED, ONES = tr.RankingCollection(["ndcg@5", "mrr"]), tr.Unrepeated(top_k=3), torch.ones(3)
+
+
+SLICED, DROP_IN = tr.Sliced("mrr", 2), RetrievalMRR()
+
+
+#: Calls with scores [query, candidate], grades like them, and one label for each query.
+CALLS = {
+    "score": lambda x, grades, label: SUITE["mrr"].score(x, grades),
+    "score of a collection": lambda x, grades, label: SUITE.score(x, grades),
+    "score of lists": lambda x, grades, label: LISTED.score(grades),
+    "compute": lambda x, grades, label: SUITE["mrr"].compute(),
+    "interval": lambda x, grades, label: SUITE["mrr"].interval(),
+    "standard_error": lambda x, grades, label: SUITE["mrr"].standard_error,
+    "counts": lambda x, grades, label: (SUITE["mrr"].num_queries, SUITE["mrr"].num_empty),
+    "merge_state": lambda x, grades, label: SUITE["mrr"].merge_state(SUITE["mrr"]),
+    "reset": lambda x, grades, label: (SUITE["mrr"].reset(), LISTED.reset(), DROP_IN.reset()),
+    "of a collection": lambda x, grades, label: (SUITE.intervals(), SUITE.summary(), SUITE.reset()),
+    "of a wrapper": lambda x, grades, label: (SLICED.summary(), SLICED.estimates(), SLICED.num_queries, SLICED.reset()),
+    "a metric": lambda x, grades, label: tr.FBeta(3, beta=2.0).score(x, grades),
+    "a metric with data": lambda x, grades, label: tr.Popularity(3, interactions=label),
+    "a collection": lambda x, grades, label: tr.RankingCollection("ndcg@5, mrr"),
+    "a wrapper": lambda x, grades, label: tr.Sliced("mrr", 2),
+    "of torchrank.retrieval": lambda x, grades, label: RetrievalMRR(),
+    "from_scores": lambda x, grades, label: tr.Ranking.from_scores(x, grades),
+    "from_label": lambda x, grades, label: tr.Ranking.from_label(x, label),
+    "from_flat": lambda x, grades, label: tr.Ranking.from_flat(ONES, label, label),
+    "from_ids": lambda x, grades, label: tr.Ranking.from_ids(grades, label),
+    "from_rankings": lambda x, grades, label: tr.Ranking.from_rankings(grades, grades),
+    "from_ranks": lambda x, grades, label: tr.Ranking.from_ranks(label),
+    "from_negatives": lambda x, grades, label: tr.Ranking.from_negatives(x, x),
+    "from_embeddings": lambda x, grades, label: tr.Ranking.from_embeddings(x, x, label),
+    "from_score_blocks": lambda x, grades, label: tr.Ranking.from_score_blocks([x, x], label),
+}
+
+
+def test_torch_compile_leaves_calls_and_constructors_out_of_its_graphs():
+    from torch._dynamo.testing import CompileCounter  # here, because workers import this module without the compiler
+
+    torch._dynamo.reset()
+    arguments = torch.rand(3, 9), torch.stack([torch.arange(9)] * 3), torch.arange(1, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, call in CALLS.items():
+            counter = CompileCounter()
+            torch.compile(call, backend=counter)(*arguments)
+            assert (name, counter.op_count) == (name, 0)
+    torch._dynamo.reset()
+
+
+@pytest.mark.xdist_group("processes")
+def test_the_compiler_is_imported_by_nothing_here():
+    process = workers.CONTEXT.Process(target=workers.call, args=(__name__, "use_without_the_compiler"))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def test_attributes_are_kept_as_torch_and_torchmetrics_keep_them():
+    class Holding(tr.MRR):
+        name = "holding"
+
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(1, 1)
+            self.register_buffer("table", torch.zeros(2))
+
+    metric = Holding()
+    assert [name for name, _ in metric.named_children()] == ["layer"]
+    metric.layer = metric.table = None
+    assert metric.layer is metric.table is None
+    assert not [*metric.children(), *metric.buffers(), *metric.parameters()]
+    with pytest.raises(RuntimeError, match="Can't change const"):
+        metric.higher_is_better = False
+    with pytest.raises(AttributeError):
+        metric.label = "mrr"
+    metric.note = "mine"
+    assert metric.clone().note == "mine"
+
+
+def test_methods_left_out_of_graphs_keep_their_signature_and_can_be_copied():
+    suite = tr.RankingCollection(["ndcg@5", "mrr"])
+    parameters = ["preds", "target", "mask", "indexes", "group_sizes", "exclude", "tie_break", "groups", "repeats"]
+    for metric, method in itertools.product((suite, suite["mrr"]), ("update", "score")):
+        assert list(inspect.signature(getattr(metric, method)).parameters) == [*parameters, "weights"]
+    wrapper = tr.Sliced("mrr", slices=2)
+    assert list(inspect.signature(wrapper.update).parameters)[:4] == ["preds", "target", "slices", "query_ids"]
+    twin = fill(pickle.loads(pickle.dumps(suite)), TWO_BATCHES)
+    assert twin.clone().compute() == fill(suite, TWO_BATCHES).compute()
+
+
+def test_a_count_that_float32_would_round_is_exact():
+    metric = tr.NumQ()
+    metric.update(torch.tensor([[0.5, 0.1]]), torch.tensor([[1, 0]]))
+    one = metric.clone()
+    for _ in range(25):
+        metric.merge_state(metric.clone())
+    assert metric.compute().dtype == torch.float32  # 2 ** 25, without rounding
+    metric.merge_state(one)
+    assert (metric.compute().dtype, metric.compute().item()) == (torch.float64, 2**25 + 1)
+
+
+def use_without_the_compiler():
+    suite = tr.RankingCollection(["ndcg@5", "mrr(aggregation=median)"])
+    suite.update(torch.rand(3, 9), torch.ones(3, 9))
+    suite(torch.rand(3, 9), torch.ones(3, 9))
+    suite.compute()
+    assert "torch._dynamo" not in sys.modules
+
+
+@pytest.mark.parametrize("name", ["Upper", "with_line", "1st", "two words", ""])
+def test_the_name_of_a_measure_is_lower_case_letters_and_digits(name):
+    if not name:
+        return
+    with pytest.raises(TypeError, match=f"Expected Own.name to be lower-case letters and digits, got '{name}'"):
+        type("Own", (tr.extend.BinaryMetric,), {"name": name})
+
+
+def test_a_measure_has_a_name_of_its_own_and_no_parameter_like_a_method():
+    with pytest.raises(TypeError, match="Expected Other to have a name of its own, got 'mrr'; choose another name"):
+        type("Other", (tr.extend.BinaryMetric,), {"name": "mrr"})
+
+    class Heir(tr.MRR):
+        pass
+
+    with pytest.raises(TypeError, match="Expected Heir to have a name of its own, got 'mrr'; set the attribute name"):
+        Heir()
+
+    class Twice(tr.extend.BinaryMetric):
+        name = "twicedefined"
+        measured: float = tr.extend.number(default=1)
+
+    assert type("Twice", (tr.extend.BinaryMetric,), {"name": "again1", "__module__": "a"}).name == "again1"
+    assert Twice(measured=2).label == "twicedefined(measured=2)"
+    for method in ("half", "weight", "standard_error"):
+        body = {"name": "shadowing", "__annotations__": {method: float}, method: tr.extend.number(default=1)}
+        with pytest.raises(TypeError, match=f"Expected Shadow to name no parameter like a method, got '{method}'; re"):
+            type("Shadow", (tr.extend.BinaryMetric,), body)
+
+
+def test_an_unknown_argument_is_told_with_the_nearest_one_or_where_it_belongs():
+    for wrong, message in (
+        ("topk", "Expected an argument of NDCG, got 'topk'; did you mean 'top_k'"),
+        ("aggregaton", "Expected an argument of NDCG, got 'aggregaton'; did you mean 'aggregation'"),
+        ("weights", "Expected an argument of NDCG, got 'weights'; pass weights= to update"),
+        ("a_long_word", "Expected NDCG to have arguments top_k, .* validate_args, got 'a_long_word'"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            tr.NDCG(**{wrong: 3})
+
+
+@pytest.mark.parametrize("inverse", [False, True])
+def test_a_turned_mean_has_the_other_direction_for_queries(inverse):
+    assert tr.MR(inverse=inverse).higher_values_are_better is False
+    assert tr.MRR().higher_values_are_better is True
+
+
+@pytest.mark.parametrize("way", ["merge", "load"])
+def test_a_metric_with_a_state_of_another_is_not_warned_of(way):
+    full, metric = tr.MRR(), tr.MRR()
+    full.update(torch.tensor([[0.1, 0.9]]), torch.tensor([0]))
+    if way == "merge":
+        metric.merge_state(full.metric_state)
+    else:
+        full.persistent(True)
+        metric.load_state_dict(full.state_dict())
+    assert metric.update_called
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert metric.compute() == 0.5
+
+
+def test_a_wrong_state_is_told_in_words():
+    metric = tr.MRR()
+    for wrong, told in (
+        ([torch.zeros(2)] * 2, r"a list of a tensor \[2\] of torch.float32, a tensor"),
+        ([], "a list of nothing"),
+    ):
+        with pytest.raises(ValueError, match=f"got {told}"):
+            metric.merge_state({next(iter(metric.metric_state)): wrong})
+
+
+def test_a_measure_of_whole_lists_takes_no_cutoff():
+    for cls in (tr.RPrecision, tr.NumQ):
+        if not cls.takes_top_k:
+            with pytest.raises(
+                ValueError, match=f"Expected no top_k for {cls.__name__}, which reads the whole list, got 3"
+            ):
+                cls(3)
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [tr.MRR(), tr.MR(), tr.MR(inverse=True), tr.MR(adjusted="z"), tr.MRR(adjusted="index"), tr.DCG(), tr.KendallTau()],
+    ids=lambda metric: metric.label,
+)
+def test_plots_end_where_the_values_of_a_measure_do(metric):
+    ends = [end if math.isfinite(end) else None for end in metric.value_range]
+    assert [metric.plot_lower_bound, metric.plot_upper_bound] == ends
+
+
+def test_sums_of_negative_values_can_be_loaded():
+    report, other = tr.TieReport("utility(false_alarm=-3)@2"), tr.TieReport("utility(false_alarm=-3)@2")
+    report.update(torch.rand(3, 4), torch.zeros(3, 4))
+    assert (report.sums < 0).any()
+    report.persistent(True)
+    other.load_state_dict(report.state_dict())
+    assert torch.equal(other.sums, report.sums)
+
+
+ROWS = torch.rand(4), torch.tensor([1, 0, 1, 0])
+
+
+def test_a_reset_behind_forward_forgets_the_last_query_and_forward_does_not():
+    for make in (tr.MRR, lambda: tr.RankingCollection("mrr, map")):
+        metric = make()
+        metric(*ROWS, indexes=torch.tensor([0, 0, 1, 1]))
+        with pytest.warns(UserWarning, match="Counted the last query of an update and the first query of the next one"):
+            metric.update(*ROWS, indexes=torch.tensor([1, 1, 2, 2]))
+        metric(*ROWS, indexes=torch.tensor([3, 3, 4, 4]))
+        metric.reset()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            metric.update(*ROWS, indexes=torch.tensor([4, 4, 5, 5]))
+
+
+def test_a_metric_with_the_state_of_all_workers_refuses_a_batch():
+    metric = tr.MRR()
+    metric.update(torch.rand(2, 3), torch.tensor([0, 1]))
+    metric.sync(dist_sync_fn=lambda x, group: [x, x], distributed_available=lambda: True)
+    with pytest.raises(TorchMetricsUserError):
+        metric(torch.rand(2, 3), torch.tensor([0, 1]))
+    metric.unsync()
+    metric(torch.rand(2, 3), torch.tensor([0, 1]))
+    assert metric.num_queries == 4
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32])
+def test_whole_numbers_are_kept_in_the_smallest_type_that_holds_them(bits):
+    types = {8: torch.int8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
+    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    for values, wanted in (([low, high], bits), ([low - 1, 0], 2 * bits), ([0, high + 1], 2 * bits)):
+        found = narrowed(torch.tensor(values))
+        assert (found.dtype, found.tolist()) == (types[wanted], values)
+
+
+def test_kept_rows_are_copies_and_bools_are_numbers():
+    for x in (torch.tensor([1, 2], dtype=torch.int8), torch.tensor([300, 2], dtype=torch.int16), torch.rand(2).half()):
+        found = narrowed(x)
+        assert (found.dtype, found.tolist()) == (x.dtype, x.tolist())
+        assert found.data_ptr() != x.data_ptr()
+    assert narrowed(torch.tensor([True, False])).dtype == torch.int8

@@ -1,0 +1,585 @@
+"""Sums and what is computed from them: means, aggregates, standard errors and intervals, also of extreme values."""
+
+import bisect
+import functools
+import math
+import statistics
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import torchrank as tr
+from tests.support.cases import cases
+from tests.support.metric_kinds import (
+    ALL,
+    check,
+    every_class,
+    every_kind,
+    fill,
+    filled,
+    with_cutoff,
+)
+from tests.support.optional import stats
+from tests.support.simulated_device import Device
+from tests.support.workers import batch as drawn
+from torchrank.state import sums
+from torchrank.state.sums import ExactSums
+
+
+@every_class
+def test_weighted_mean_and_standard_error(cls):
+    metric = with_cutoff(cls, empty_target_action="skip", **({"aggregation": "mean"} if cls is tr.NumQ else {}))
+    weights = torch.arange(1, 13) / 4
+    for part in (slice(5), slice(5, 12)):
+        metric.update(*(x[part] for x in ALL), weights=weights[part])
+    values = metric.score(*ALL)
+    pairs = [(v, w) for v, w in zip(values.tolist(), weights.tolist()) if not math.isnan(v)]
+    total = sum(w for _, w in pairs)
+    mean = sum(v * w for v, w in pairs) / total
+    check(metric.compute(), mean)
+    variance = sum(w * w * (v - mean) ** 2 for v, w in pairs) * len(pairs) / (len(pairs) - 1)
+    check(metric.standard_error, math.sqrt(variance) / total)
+    assert metric.num_queries == 12
+    assert metric.num_empty == 12 - len(pairs)
+
+
+@every_kind
+def test_unweighted_standard_error(kind):
+    metric = filled(kind)
+    values = [v for v in metric.score(*ALL).tolist() if not math.isnan(v)]
+    check(metric.standard_error, statistics.stdev(values) / math.sqrt(len(values)))
+    single = kind.make()
+    single.update(ALL[0][:1], ALL[1][:1])
+    assert single.standard_error.isnan()
+
+
+def test_one_query_has_no_standard_error_whatever_its_weight_is_rounded_to():
+    scores, grades = torch.tensor([[0.5, 0.4, 0.3]]), torch.tensor([[1, 0, 2]])
+    for weight in torch.rand(40, generator=torch.Generator().manual_seed(0)):
+        metric = tr.NDCG(top_k=2)
+        metric.update(scores, grades, weights=weight.view(1))
+        assert metric.standard_error.isnan()
+
+
+def test_standard_error_of_equal_values_is_zero():
+    metric = tr.NDCG()
+    for _ in range(50):
+        metric.update(torch.tensor([[0.1, 0.9, 0.5]] * 20), torch.tensor([[0, 0, 1]] * 20))
+    assert metric.standard_error < 1e-7
+
+
+def test_mean_over_positives_by_hand():
+    # positives at ranks 1 and 3 of the first query and at 2 of the second
+    scores = torch.tensor([[9, 8, 7.0], [9, 8, 7.0]])
+    target = torch.tensor([[1, 0, 1], [0, 1, 0]])
+    for kwargs, expected in (({}, 2.0), ({"filtered": True}, 1.75), ({"average": "positive"}, 2.0)):
+        metric = tr.MR(**kwargs)
+        metric.update(scores, target)
+        check(metric.compute(), expected)
+    metric = tr.MR(average="positive")
+    metric.update(scores, target, weights=torch.tensor([3.0, 2.0]))
+    check(metric.compute(), (3 * 1 + 3 * 3 + 2 * 2) / 8)
+    assert metric.num_queries == 2
+
+
+def test_a_hundred_thousand_updates_lose_nothing():
+    metric = tr.MRR()
+    ranking = tr.Ranking.from_ranks(torch.full((4096,), 3.0))
+    for _ in range(300):
+        metric.update(ranking)
+    assert metric.compute().item() == torch.tensor(1 / 3).item()
+    assert metric.num_queries == 300 * 4096
+
+
+def test_pairs_of_float32_lose_nothing_in_an_addition():
+    generator = torch.Generator().manual_seed(0)
+    total = torch.zeros(2, 9, dtype=torch.float32)
+    exact = [Fraction(0)] * 9
+    for power in (3, -3, 6, 0, -6, 5):
+        extra = torch.rand(9, generator=generator) * 10.0**power
+        total = sums.add(total, extra)
+        exact = [x + Fraction(y) for x, y in zip(exact, extra.tolist())]
+    for want, high, low in zip(exact, *total.tolist()):
+        assert high != want  # one float32 is too short
+        assert abs(Fraction(high) + Fraction(low) - want) < want * Fraction(1, 10**11)
+
+
+def cumulative_gains(values):
+    """A ranking in which the cumulative gain of each query is a given number."""
+    return tr.Ranking.from_scores(torch.zeros(len(values), 1), values.unsqueeze(-1))
+
+
+def whole_numbers(values):
+    """Floats times a power of two that makes them integers, and this power."""
+    ratios = [x.as_integer_ratio() for x in values.tolist()]
+    power = max(below for _, below in ratios)
+    return [above * (power // below) for above, below in ratios], power
+
+
+def exact_error(values, weights):
+    """In integers, without rounding."""
+    (v, power), (w, _) = whole_numbers(values), whole_numbers(weights)
+    total, scored = sum(w), sum(weight > 0 for weight in w)
+    mean = sum(a * b for a, b in zip(v, w))  # times the total
+    square = sum((b * (a * total - mean)) ** 2 for a, b in zip(v, w))
+    return math.sqrt(Fraction(square * scored, (scored - 1) * total**4 * power**2))
+
+
+ONE = torch.ones(300, dtype=torch.float64)
+
+
+WEIGHTS = {
+    "one": ONE,
+    "tiny": ONE * 1e-120,
+    "huge": ONE * 1e120,
+    "both": torch.where(torch.arange(300) % 2 > 0, ONE * 1e120, ONE * 1e-120),
+    "one and huge": torch.where(torch.arange(300) % 2 > 0, ONE * 1e120, ONE),
+    "random": torch.rand(300, generator=torch.Generator().manual_seed(1), dtype=torch.float64) ** 8,
+}
+
+
+CENTRES = (10.0, 2.0**20 + 64, 1e6 / 3, 1e9, 2.0**30 + 2**16, 1e11)
+
+
+def sums_of(values, weights, batches):
+    """The sums [batch, SIZE] of batches of as many queries each."""
+    v, w = values.view(batches, -1), weights.view(batches, -1)
+    number, nothing = torch.full((batches,), v.shape[1]), torch.zeros(batches)
+    return sums.summed(v, w, number, nothing, torch.zeros(batches, sums.SIZE - sums.Sum.ERRORS))
+
+
+@cases("direct", [0, sums.DIRECT])
+@cases("weights", WEIGHTS)
+@cases("centre", CENTRES)
+def test_the_standard_error_of_large_values_is_that_of_exact_arithmetic(monkeypatch, centre, weights, direct):
+    monkeypatch.setattr(sums, "DIRECT", direct)
+    weights = WEIGHTS[weights]
+    values = centre + torch.randn(300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    metric, other = tr.CG(), tr.CG()
+    for number, (v, w) in enumerate(zip(values.chunk(3), weights.chunk(3))):
+        (metric if number else other).update(cumulative_gains(v), weights=w)
+    metric.merge_state(other)
+    tolerance = 1e-3 if centre < 1e11 else 2e-2
+    wanted = exact_error(values, weights)
+    assert metric.standard_error.item() == pytest.approx(wanted, rel=tolerance)
+    assert metric.compute().item() == pytest.approx(centre, rel=1)
+    torch.testing.assert_close(metric.sums, sums_of(values, weights, 3).sum(0), rtol=1e-9, atol=0)
+    for batches in (1, 30, 300):
+        total = functools.reduce(sums.add, sums_of(values, weights, batches))
+        assert metric.error_of(total).item() == pytest.approx(wanted, rel=tolerance), batches
+
+
+def test_values_far_from_each_other_beside_large_ones():
+    values = torch.cat([torch.full((500,), 1e9, dtype=torch.float64), torch.zeros(10), -ONE.new_full((9,), 0)])
+    wanted, metric = exact_error(values, torch.ones(len(values))), tr.CG()
+    for batches in (1, 3, len(values)):
+        total = functools.reduce(sums.add, sums_of(values, torch.ones(len(values)), batches))
+        assert metric.error_of(total).item() == pytest.approx(wanted, rel=1e-6)
+    for v in values.chunk(7):
+        metric.update(cumulative_gains(v))
+    assert metric.standard_error.item() == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e155])
+def test_weights_with_squares_beyond_float64_have_a_mean_and_no_standard_error(scale):
+    metric = tr.HitRate(top_k=1)
+    weights = torch.tensor([scale, 3 * scale], dtype=torch.float64)
+    metric.update(torch.tensor([[0.9, 0.1], [0.1, 0.9]]), torch.tensor([0, 0]), weights=weights)
+    assert metric.compute().item() == 0.25
+    assert metric.standard_error.isnan()
+    assert all(map(math.isnan, metric.interval()))
+
+
+TWO_BATCHES = [drawn(seed) for seed in range(7)]
+
+
+@pytest.mark.parametrize("scale", [1e-120, 1e120, 3.0])
+def test_weights_of_one_size_change_neither_z_nor_its_standard_error(scale):
+    plain, scaled = tr.MR(adjusted="z"), tr.MR(adjusted="z")
+    for preds, target in TWO_BATCHES:
+        plain.update(preds, target)
+        scaled.update(preds, target, weights=torch.full((len(preds),), scale, dtype=torch.float64))
+    torch.testing.assert_close(scaled.compute(), plain.compute())
+    torch.testing.assert_close(scaled.standard_error, plain.standard_error)
+    assert plain.compute().isfinite()
+
+
+def third(values):
+    return values.quantile(0.3)
+
+
+@pytest.mark.parametrize("aggregation", ["median", third], ids=["median", "function"])
+def test_one_value_that_is_nan_leaves_no_interval_of_many(aggregation):
+    ranks = torch.arange(1.0, 101.0).unsqueeze(-1)
+    metric = tr.MR(aggregation=aggregation)
+    metric.update(tr.Ranking.from_ranks(ranks))
+    low, high = metric.interval()
+    assert low < metric.compute() < high
+    metric.update(tr.Ranking.from_ranks(torch.tensor([[math.inf]])))  # not retrieved from a list of unknown length
+    assert all(map(math.isnan, metric.interval()))
+
+
+def constant(values):
+    return 0.5
+
+
+def pair_of(values):
+    return values[:2]
+
+
+@pytest.mark.parametrize(
+    ("function", "method"),
+    [(third, "anytime"), (constant, "auto"), (pair_of, "auto")],
+    ids=["looks", "constant", "pair"],
+)
+def test_a_function_without_a_bootstrap_distribution_has_no_interval(function, method):
+    metric = tr.MR(aggregation=function)
+    metric.update(tr.Ranking.from_ranks(torch.arange(1.0, 101.0).unsqueeze(-1)))
+    assert all(map(math.isnan, metric.interval(method=method)))
+
+
+def test_a_state_that_was_saved_with_seven_more_sums_is_read_without_them():
+    metric, former = fill(tr.MRR(), TWO_BATCHES), tr.MRR()
+    errors = sums.Sum.ERRORS
+    saved = torch.cat([metric.sums[:errors], torch.full((7,), 9.0), metric.sums[errors : errors + 8]])
+    former.load_state_dict({"mrr:sums": saved})
+    assert torch.equal(former.sums, metric.sums)
+    # In float32 a state has two rows: the sums and their rounding errors.
+    both = sums.current(torch.stack([saved, saved / 2]), len(metric.sums))
+    assert torch.equal(both, torch.stack([metric.sums, metric.sums / 2]))
+
+
+@pytest.mark.parametrize("how", ["mean", "sum", "median", "midpoint", "min", "max"])
+def test_a_value_that_is_nan_makes_every_aggregate_nan_and_a_skipped_query_does_not(how):
+    ranks = torch.tensor([[2.0], [float("inf")], [0.0], [3.0]])  # not retrieved from a list of unknown length; no query
+    metric = tr.MR(aggregation=how)
+    metric.update(tr.Ranking.from_ranks(ranks))
+    assert metric.compute().isnan()
+    assert all(map(math.isnan, metric.interval()))
+    metric.reset()
+    metric.update(tr.Ranking.from_ranks(ranks), weights=torch.tensor([1.0, 0, 1, 1]))
+    want = {"sum": 5, "median": 2, "min": 2, "max": 3}.get(how, 2.5)
+    assert metric.compute().item() == pytest.approx(want)
+
+
+@pytest.mark.parametrize("ratio", [1, 1e3, 1e6, 1e-6, 1e7])
+def test_the_standard_error_of_very_different_weights_is_that_of_one_batch(ratio):
+    values, weights = torch.tensor([[0.3], [0.9]], dtype=torch.float64), torch.tensor([ratio, 1], dtype=torch.float64)
+    whole, parts = tr.CG(top_k=1), tr.CG(top_k=1)
+    whole.update(torch.zeros(2, 1), values, weights=weights)
+    for row in (slice(0, 1), slice(1, 2)):
+        parts.update(torch.zeros(1, 1), values[row], weights=weights[row])
+    # sum(w^2 (v - m)^2) is twice the square of 0.6 * ratio / (ratio + 1), and n / (n - 1) is 2.
+    assert whole.standard_error.item() == pytest.approx(1.2 * ratio / (ratio + 1) ** 2, rel=1e-5)
+    assert parts.standard_error.item() == pytest.approx(whole.standard_error.item(), rel=3e-3)
+
+
+def test_the_interval_of_a_mean_is_that_of_students_t():
+    ranks = torch.tensor([1, 2, 3, 1, 5, 4, 2])
+    metric = tr.MRR()
+    metric.update(-torch.arange(5.0).expand(7, 5), ranks - 1)
+    values = 1 / ranks.double().numpy()
+    assert metric.compute().item() == pytest.approx(values.mean())
+    wanted = stats.t.interval(0.9, len(values) - 1, values.mean(), stats.sem(values))
+    assert metric.interval(0.9) == pytest.approx(wanted)
+
+
+def test_the_interval_of_a_median_contains_it_with_the_probability_that_is_asked():
+    metric = tr.MRR(aggregation="median")
+    ranks = 1 + torch.randperm(31, generator=torch.Generator().manual_seed(0))
+    metric.update(-torch.arange(31.0).expand(31, 31), ranks - 1)
+    ordered = sorted(1 / ranks.double().numpy())
+    low, high = (bisect.bisect(ordered, end - 1e-9) for end in metric.interval(0.95))
+    # The median is between both if more than ``low`` and fewer than ``high + 1`` of 31 values are below it.
+    inside = stats.binom.cdf(high, 31, 0.5) - stats.binom.cdf(low, 31, 0.5)
+    narrower = stats.binom.cdf(high - 1, 31, 0.5) - stats.binom.cdf(low + 1, 31, 0.5)
+    assert (low, high) == (low, 30 - low)
+    assert narrower < 0.95 <= inside
+
+
+@pytest.mark.parametrize("count", range(2, 13))
+def test_few_values_have_an_interval_of_the_median_if_their_range_contains_it_often_enough(count):
+    metric = tr.MRR(aggregation="median")
+    metric.update(-torch.arange(count * 1.0).expand(count, count), torch.arange(count))
+    low, high = metric.interval(0.95)
+    if 1 - 2 * 0.5**count < 0.95:  # all values can be on one side of the median
+        assert math.isnan(low)
+        assert math.isnan(high)
+    else:
+        place = int(stats.binom.ppf(0.025, count, 0.5)) - 1
+        assert (low, high) == (1 / (count - place), 1 / (place + 1))
+
+
+@pytest.mark.parametrize("more", [-1, 0, 3])
+def test_sums_keep_their_rounding_errors_on_a_device_without_float64(more):
+    state = torch.rand(sums.SIZE + more, dtype=torch.float64)
+    with Device("mps", float64=False) as device:
+        there = sums.carry(state, device.device)
+        assert there.shape == ((2, len(state)) if more >= 0 else state.shape)
+        back = sums.carry(there, torch.device("cpu"))
+    assert torch.allclose(back.double(), state, rtol=0, atol=1e-13) == (more >= 0)
+
+
+def average(values):
+    return values.mean()
+
+
+def test_the_interval_of_a_function_is_that_of_a_bootstrap_and_a_sequence_has_the_usual_level():
+    grades = torch.rand((400, 1), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    own, mean = tr.CG(top_k=1, aggregation=average), tr.CG(top_k=1)
+    for metric in (own, mean):
+        metric.update(torch.zeros(400, 1), grades)
+    for level in (0.5, 0.9):
+        assert own.interval(level) == pytest.approx(mean.interval(level), abs=0.25 * float(mean.standard_error))
+    assert mean.confidence_sequence() == mean.confidence_sequence(0.95)
+
+
+@pytest.mark.parametrize(("queries", "warned"), [(19, True), (20, False)])
+def test_a_summary_for_looks_warns_of_fewer_than_20_queries(queries, warned):
+    suite = tr.RankingCollection("mrr")
+    suite.update(torch.rand(queries, 4), torch.arange(queries) % 4)
+    assert ("fewer than 20" in suite.summary(anytime=True).notes[-1]) == warned
+    both = tr.RankingCollection("mrr hitrate(empty_target_action=skip)@2")  # some queries are in one mean only
+    both.update(torch.rand(30, 4), torch.arange(30).where(torch.arange(30) < queries, -1).clamp_max(3))
+    assert ("fewer than 20" in both.summary(anytime=True).notes[-1]) == warned
+
+
+def test_two_queries_have_an_interval_and_fewer_none():
+    scores = torch.tensor([[0.9, 0.1], [0.1, 0.9]])
+    for how in ("mean", torch.amax):
+        metric = tr.MRR(aggregation=how)
+        for queries in (0, 1, 2):
+            metric.reset()
+            metric.update(scores[:queries], torch.zeros(queries, dtype=torch.int64))
+            assert all(math.isnan(end) == (queries < 2) for end in metric.interval())
+    assert all(map(math.isnan, tr.MRR().interval(method="wilson")))
+    metric = tr.MRR()
+    metric.update(scores, torch.tensor([0, 0]))
+    with pytest.raises(ValueError, match="Expected values of 0 and 1 only"):
+        metric.interval(method="wilson")
+
+
+NAN, INF = math.nan, math.inf
+
+
+def test_means_of_exact_sums_are_rounded_once_and_infinite_values_are_told():
+    values = np.array([1e16, 1.0, -1e16, 3.0, NAN, 1e-300])
+    found = ExactSums.of(values)
+    exact = [Fraction(one) for one in values if one == one]
+    assert (found.count, found.total, found.squares) == (5, sum(exact), sum(one * one for one in exact))
+    assert found.mean == float(sum(exact) / 5)
+    assert (found - ExactSums.of(np.array([1e16, -1e16]))).mean == float(sum(exact) / 3)
+    assert math.isnan(ExactSums.of(np.array([])).mean)
+    assert math.isnan(ExactSums.of(np.array([NAN])).mean)
+    for more, want in (([INF], INF), ([-INF], -INF), ([INF, -INF], NAN)):
+        infinite = found + ExactSums.of(np.array(more))
+        assert infinite.mean == want or (math.isnan(want) and math.isnan(infinite.mean))
+        assert infinite.infinite == (more.count(INF), more.count(-INF))
+        spread = slice(sums.Sum.SQUARES, sums.Sum.W2)
+        assert infinite.vector()[spread].isnan().all()
+        assert infinite.vector()[sums.Sum.W2] == infinite.vector()[sums.Sum.W] == 5 + len(more)
+        assert (infinite - ExactSums.of(np.array(more))) == found
+    large = ExactSums.of(np.array([1.7e308, 1.7e308]))
+    assert (large.mean, large.vector()[sums.Sum.WV]) == (1.7e308, INF)
+    assert (ExactSums.of(np.array([-1.7e308, -1.7e308])).vector()[sums.Sum.WV]) == -INF
+
+
+@pytest.mark.parametrize("values", [[], [0.5], [0.25, 0.5, 1.0], [1e6, 1e6 + 1e-3, 1e6 - 1e-3]])
+def test_the_vector_of_exact_sums_is_that_of_a_batch(values):
+    exact = ExactSums.of(np.array(values, dtype=np.float64)).vector()
+    errors = torch.zeros(1, len(exact) - sums.Sum.ERRORS)
+    batch = sums.summed(torch.tensor([values], dtype=torch.float64), None, None, None, errors)[0]
+    assert len(exact) == len(batch) == sums.SIZE
+    torch.testing.assert_close(exact, batch.nan_to_num(0), rtol=1e-9, atol=1e-9)
+    assert (exact[sums.Sum.W], exact[sums.Sum.QUERIES], exact[sums.Sum.EMPTY]) == (len(values), len(values), 0)
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    monkeypatch.setattr(sums, "widest_float", lambda device: torch.float32)
+
+
+def test_sums_in_float32_carry_their_rounding_errors(narrow):
+    state = sums.nothing(torch.device("cpu"), 2)
+    assert (state.shape, state.dtype) == ((2, sums.SIZE + 2), torch.float32)
+    assert sums.compensated(state)
+    added = torch.rand(1000, sums.SIZE + 2, generator=torch.Generator().manual_seed(0))
+    for part in added:
+        state = sums.add(state, part)
+    torch.testing.assert_close(sums.read(state.double()), added.double().sum(0), rtol=1e-9, atol=0)
+    both = sums.add(state, state)
+    torch.testing.assert_close(sums.read(both.double()), 2 * added.double().sum(0), rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+def test_a_state_goes_to_a_device_without_float64_and_back(monkeypatch, extra):
+    state, cpu = torch.rand(sums.SIZE + extra, dtype=torch.float64), torch.device("cpu")
+    rows = torch.rand(2, sums.SIZE - 1, dtype=torch.float64)
+    assert torch.equal(sums.carry(state, cpu), state)
+    with monkeypatch.context() as patch:
+        patch.setattr(sums, "widest_float", lambda device: torch.float32)
+        there, few = sums.carry(state, cpu), sums.carry(rows, cpu)
+        assert (there.shape, there.dtype) == ((2, len(state)), torch.float32)
+        assert (few.shape, few.dtype) == (rows.shape, torch.float32)
+        assert sums.carry(torch.arange(3), cpu).dtype == torch.int64
+        assert torch.equal(sums.carry(there, cpu), there)
+    back = sums.carry(there, cpu)
+    assert (back.shape, back.dtype) == (state.shape, torch.float64)
+    torch.testing.assert_close(back, state, rtol=1e-13, atol=0)
+    assert sums.carry(few, cpu).shape == rows.shape
+    assert not sums.compensated(rows)
+    assert not sums.compensated(state)
+    torch.testing.assert_close(sums.add(state, there.double()), 2 * state, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_mean_is_rounded_to_14_bits_of_two_grids(dtype):
+    for mean in (0.3, 1.0, 0.99999, 123.456, 1e-5):
+        zero, first, second = sums.centres(torch.tensor([mean], dtype=dtype)).tolist()
+        assert zero == 0
+        for centre, times in ((first, Fraction(1)), (second, Fraction(4, 3))):
+            mantissa, _ = math.frexp(float(Fraction(centre) * times))
+            scaled = mantissa * 2**14
+            assert abs(scaled - round(scaled)) < 1e-3
+            assert abs(centre - mean) <= mean * 2.0**-14
+
+
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+SCORES = torch.rand(40, 9, generator=GENERATOR)
+
+
+GRADES = torch.randint(-1, 3, (40, 9), generator=GENERATOR)
+GRADES[::7] = 0
+
+
+OF_QUERIES = torch.rand(40, generator=GENERATOR, dtype=torch.float64) * 3
+
+
+MEAN, SUM = tr.NDCG(top_k=3, empty_target_action="skip"), "ndcg(empty_target_action=skip,aggregation=sum)@3"
+
+
+def filled_with(metric, pieces=1, weights=None):
+    metric = metric.clone() if isinstance(metric, torch.nn.Module) else tr.parse(metric)
+    for part in torch.arange(len(SCORES)).tensor_split(pieces):
+        metric.update(SCORES[part], GRADES[part], weights=None if weights is None else weights[part])
+    return metric
+
+
+@pytest.mark.parametrize("weights", [None, OF_QUERIES], ids=["equal", "weights"])
+def test_the_sum_is_over_all_queries_with_a_value(weights):
+    values = MEAN.score(SCORES, GRADES)
+    scored = ~values.isnan()
+    want = (values * (1.0 if weights is None else weights))[scored].sum()
+    assert 0 < scored.sum() < len(SCORES)
+    for pieces in (1, 5):
+        assert filled_with(SUM, pieces, weights).compute().item() == pytest.approx(want.item(), rel=1e-6)
+    whole, part = filled_with(SUM, 1, weights), tr.parse(SUM)
+    part.merge_state(whole)
+    assert part.compute() == whole.compute()
+    assert part.rows is None  # no values are kept
+
+
+@pytest.mark.parametrize("weights", [None, OF_QUERIES], ids=["equal", "weights"])
+def test_error_and_interval_of_a_sum_are_those_of_the_mean_times_the_weights(weights):
+    one, other = filled_with(MEAN, 3, weights), filled_with(SUM, 3, weights)
+    scored = ~MEAN.score(SCORES, GRADES).isnan()
+    times = scored.sum().item() if weights is None else weights[scored].sum().item()
+    assert other.standard_error.item() == pytest.approx(times * one.standard_error.item(), rel=1e-6)
+    assert other.interval() == pytest.approx([times * end for end in one.interval()], rel=1e-9)
+
+
+def test_a_sum_without_queries_is_nan():
+    assert math.isnan(tr.parse(SUM).compute())
+    assert all(math.isnan(end) for end in tr.parse(SUM).interval())
+
+
+def test_slices_add_up_to_the_whole():
+    sliced = tr.Sliced(SUM, ["new", "old"])
+    cohort = torch.arange(len(SCORES)) % 2
+    sliced.update(SCORES, GRADES, slices=cohort)
+    found = {key: value.item() for key, value in sliced.compute().items()}
+    assert found[f"{SUM}/new"] + found[f"{SUM}/old"] == pytest.approx(filled_with(SUM).compute().item(), rel=1e-6)
+
+
+def test_kept_values_have_the_same_sum_and_error():
+    kept = tr.PerQuery([MEAN, SUM])
+    kept.update(SCORES, GRADES, query_ids=torch.arange(len(SCORES)))
+    table = kept.compute()
+    assert table.compute()[SUM].item() == pytest.approx(filled_with(SUM).compute().item(), rel=1e-6)
+    for clusters in (None, {n: n // 4 for n in range(len(SCORES))}):
+        mean, total = (dict(row) for row in table.summary(clusters=clusters).rows)
+        times = total["value"] / mean["value"]
+        assert total["standard error"] == pytest.approx(times * mean["standard error"], rel=1e-9)
+    assert table.other_results == [SUM]
+
+
+def test_replicates_have_as_many_queries_as_the_sample():
+    booted = tr.Bootstrapped([MEAN, SUM], replicates=50, seed=3)
+    booted.update(SCORES, GRADES, query_ids=torch.arange(len(SCORES)))
+    found = booted.compute()
+    times = found[SUM] / found[MEAN.label]
+    for end in ("low", "high"):
+        assert found[f"{SUM}/{end}"].item() == pytest.approx((times * found[f"{MEAN.label}/{end}"]).item(), rel=1e-5)
+
+
+def test_compared_asks_for_the_mean_instead():
+    with pytest.raises(ValueError, match="arithmetic means"):
+        tr.Compared(SUM, ["a", "b"])
+
+
+def test_a_function_that_is_named_sum_is_refused():
+    with pytest.raises(ValueError, match="name of its own"):
+        tr.NDCG(aggregation=torch.sum)
+
+
+def test_the_sum_of_a_rank_has_the_slope_of_its_inverse():
+    mean, total = filled_with(tr.MR(inverse=True)), filled_with(tr.MR(inverse=True, aggregation="sum"))
+    count = mean.num_queries - mean.num_empty
+    assert total.compute().item() == pytest.approx(mean.compute().item() / count)
+    assert total.standard_error.item() == pytest.approx(mean.standard_error.item() / count)
+
+
+QRELS = {f"q{n}": {f"d{m}": int(g) for m, g in enumerate(row)} for n, row in enumerate(GRADES)}
+
+
+RUN = {f"q{n}": {f"d{m}": float(s) for m, s in enumerate(row)} for n, row in enumerate(SCORES)}
+
+
+def test_counts_of_an_evaluation_add_up_as_in_ir_measures():
+    ir_measures = pytest.importorskip("ir_measures")
+    names = {"NumQ": "num_q", "NumRet": "num_ret", "NumRel": "num_rel", "NumRelRet": "num_rel_ret"}
+    names |= {"NumRet(rel=2)": "NumRet(rel=2)"}
+    asked = {name: ir_measures.parse_measure(name) for name in names}
+    theirs = ir_measures.calc_aggregate(asked.values(), QRELS, RUN)
+    ours = tr.evaluate(QRELS, RUN, list(names.values())).means["run"]
+    for name, one in asked.items():
+        assert ours[tr.parse(names[name]).label] == theirs[one] > 0, name
+
+
+def test_queries_count_their_weights():
+    assert tr.NumQ().label == "numq"
+    assert filled_with(tr.NumQ()).compute() == len(SCORES)
+    assert filled_with(tr.NumQ(), 2, OF_QUERIES).compute().item() == pytest.approx(OF_QUERIES.sum().item())
+    assert filled_with(tr.NumQ(aggregation="mean")).compute() == 1
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=40), st.integers(0, 40))
+def test_sums_are_exact_and_can_be_taken_apart(values, place):
+    whole = ExactSums.of(np.array(values, dtype=np.float64))
+    first, second = (ExactSums.of(np.array(part, dtype=np.float64)) for part in (values[:place], values[place:]))
+    assert (first + second, whole - second) == (whole, first)
+    assert whole.total == sum(map(Fraction, values))
+    assert whole.squares == sum(Fraction(value) ** 2 for value in values)
+
+
+def test_sums_of_many_values_are_those_of_fsum():
+    values = np.random.default_rng(0).random(9005) ** 30
+    whole = ExactSums.of(values)
+    assert float(whole.total) == math.fsum(values)
+    assert whole.squares == pytest.approx(math.fsum(values**2), rel=1e-12)
