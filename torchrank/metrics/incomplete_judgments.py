@@ -190,7 +190,8 @@ class InfAP(BinaryMetric):
 
 def judged_within(ranking: Ranking, top_k: int | None) -> Tensor:
     """(Expected) number of judged candidates among the first ``top_k``: float64 [query]."""
-    return ranking.sum_up_to(top_k, _judged_numbers)
+    # Shares of tie groups may add up to a rounding error more than all ranks.
+    return ranking.sum_up_to(top_k, _judged_numbers).minimum(ranking.num_within(top_k))
 
 
 def _judged_numbers(ranking: Ranking) -> Tensor:
