@@ -20,8 +20,8 @@ from benchmarks.plan import Data
 #: functions, in the order in which they run; the time of a stage is that of its functions, without stages inside them
 STAGES = {
     "update: checks of values": ("torchrank.retrieval:_binary",),
-    "update: copies in short dtypes": ("torchrank.state.metric:narrowed",),
-    "compute: concatenation": ("torchrank.state.metric:KeepsRows.all_rows",),
+    "update: copies in short dtypes": ("torchrank.retrieval:narrowed",),
+    "compute: concatenation": ("torchrank.retrieval:Retrieval.all_rows",),
     "compute: rows of other metrics": ("torchrank.retrieval:_same",),
     "compute: layout": ("torchrank.retrieval:arrange", "torchrank.engine.rank_layout:plan"),
     "rank: lists of equal length?": ("torchrank.engine.rank_layout:as_matrix",),

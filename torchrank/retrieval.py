@@ -90,11 +90,12 @@ import functools
 import inspect
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
 import torchmetrics.retrieval as stock
 from torch import Tensor
+from torchmetrics.utilities.distributed import gather_all_tensors
 
 from torchrank.engine import rank
 from torchrank.hardware.devices import autocast_off
@@ -109,7 +110,9 @@ from torchrank.metrics.curves import AUROC
 from torchrank.metrics.graded import NDCG
 from torchrank.names.arguments import MOST
 from torchrank.ranking.ranking import Ranking, batch_order
-from torchrank.state.metric import KeepsRows, Rows
+from torchrank.state.metric import SafeMetric
+from torchrank.state.synchronisation import gather_rows
+from torchrank.state.waiting import LOCK
 
 __all__ = [
     "RetrievalAUROC",
@@ -151,11 +154,41 @@ def _in_batch(compute: Callable[..., T]) -> Callable[..., T]:
     return computed
 
 
-class Retrieval(KeepsRows):
-    """Mixin of all classes here. It precedes a class of torchmetrics and keeps the constructor of that class."""
+INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+class Rows(NamedTuple):
+    """Candidates: score, target and index of the query of each, all [row]."""
+
+    preds: Tensor
+    target: Tensor
+    indexes: Tensor
+
+
+# The dtypes of a state without rows.
+EMPTY = (torch.float32, torch.int8, torch.int32)
+
+
+def narrowed(x: Tensor) -> Tensor:
+    """A copy in the smallest signed integer dtype that holds all values; floats keep their dtype. Reads the values."""
+    if x.dtype == torch.bool:
+        return x.to(torch.int8)
+    if x.is_floating_point() or x.dtype == torch.int8:
+        return x.clone()
+    low, high = torch.stack(x.aminmax()).tolist()
+    fitting = (t for t in INTEGERS if torch.iinfo(t).min <= low and high <= torch.iinfo(t).max)
+    return x.to(next(fitting), copy=True)
+
+
+class Retrieval(SafeMetric):
+    """Mixin of all classes here. It precedes a class of torchmetrics and keeps the constructor of that class.
+
+    Its states ``preds``, ``target`` and ``indexes`` are lists of rows.
+    """
 
     if TYPE_CHECKING:  # torch.jit.script would evaluate these annotations
         empty_target_action: str
+        ignore_index: int | None
         aggregation: Literal["mean", "median", "min", "max"] | Callable
         allow_non_binary_target: bool
         _ranked: tuple[Rows, list[Ranking]] | None  # the rows and their rankings, until the next update or reset
@@ -166,6 +199,60 @@ class Retrieval(KeepsRows):
 
     # The metric that has ranked last. Other metrics of its collection have the same rows and take its rankings.
     _latest = None
+
+    def add_state(self, name: str, default: Any, dist_reduce_fx: Any = None, persistent: bool = False) -> None:
+        """Add a state. The name of a state of rows contains ``ignore_index``, which selects the rows."""
+        if name in Rows._fields:
+            # torchmetrics.MetricCollection shares states between metrics if their names are equal, and their values
+            # after the first batch. So the name contains all arguments that select rows, and no others.
+            self._state = "rows" if self.ignore_index is None else f"rows(ignore_index={self.ignore_index})"
+            name, dist_reduce_fx = f"{self._state}:{name}", "cat"
+        super().add_state(name, default, dist_reduce_fx, persistent)
+
+    def _parts(self) -> list[list[Tensor]]:
+        return [getattr(self, f"{self._state}:{field}") for field in Rows._fields]
+
+    def _replace(self, rows: Rows) -> None:
+        for field, x in zip(Rows._fields, rows):
+            self._set(field, [x])
+
+    def keep(self, rows: Rows) -> None:
+        """Add copies of rows."""
+        narrow = [narrowed(x) for x in rows]
+        with LOCK:
+            for parts, x in zip(self._parts(), narrow):
+                parts.append(x)
+
+    def all_rows(self) -> Rows:
+        """All rows as one tensor for each field. The state keeps these tensors in place of the parts."""
+        for parts, dtype in zip(self._parts(), EMPTY):
+            if len(parts) != 1:
+                parts[:] = [torch.cat(parts) if parts else torch.empty(0, dtype=dtype, device=self.device)]
+        return Rows(*(parts[0] for parts in self._parts()))
+
+    def fits(self, name: str, rows: Tensor) -> bool:
+        return rows.dim() == 1
+
+    def joined(self, name: str, earlier: Any, later: Any) -> Any:
+        return [*earlier, *later]
+
+    def moved(self, x: Tensor, device: torch.device) -> Tensor:
+        return x.to(device)
+
+    def restored(self, x: Tensor) -> Tensor:
+        return x.to(self.device)
+
+    def _sync_dist(self, dist_sync_fn: Callable = gather_all_tensors, process_group: Any = None) -> None:
+        rows = self.all_rows()
+        if dist_sync_fn is gather_all_tensors:
+            none = torch.empty(0, dtype=torch.int64, device=self.device)
+            columns = [x.to(self.device).unsqueeze(1) for x in rows]
+            columns, _ = gather_rows(columns, none, process_group or self.process_group)
+            rows = Rows(*(x.squeeze(1) for x in columns))
+        else:  # a function of the user, which gathers one state at a time
+            super()._sync_dist(dist_sync_fn, process_group)
+            rows = Rows(*(getattr(self, f"{self._state}:{field}") for field in Rows._fields))
+        self._replace(rows)
 
     def update(self, preds: Tensor, target: Tensor, indexes: Tensor) -> None:
         """Keep the rows of a batch. A query may have rows in several batches. Reads values, so it waits for a GPU.

@@ -42,8 +42,7 @@ from tests.support.optional import pyplot
 from tests.support.oracle_comparison import IN_TURN, MEASURES, REPRESENTATIVES
 from tests.support.unread import leave_values_unread
 from tests.support.workers import batch as drawn
-from torchrank.retrieval import RetrievalMRR
-from torchrank.state.metric import narrowed
+from torchrank.retrieval import RetrievalMRR, narrowed
 
 
 @every_kind

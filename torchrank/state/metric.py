@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from types import MethodType, NoneType
-from typing import Any, ClassVar, NamedTuple, Self, TypeGuard, dataclass_transform
+from typing import Any, ClassVar, Self, TypeGuard, dataclass_transform
 
 import torch
 import torch.distributed as dist
@@ -24,40 +24,18 @@ from torchrank.hardware.graphs import eager
 from torchrank.layouts.arrange import Batch
 from torchrank.layouts.checks import comparable, explain
 from torchrank.names.arguments import plain, warn
-from torchrank.names.parameters import (
-    REQUIRED,
-    Parameter,
-    constructor,
-    declare,
-    derived,
-    documented,
-    integer,
-    of_torchmetrics,
-)
 from torchrank.names.registry import DATA, KINDS
 from torchrank.ranking.intervals import only
 from torchrank.state.scoring import Status, Values, score_batch
 from torchrank.state.sums import MEANS, Estimate, Interval, Mean, Method, Sum, aggregate, from_sums
-from torchrank.state.synchronisation import State, all_reduce, appended, gather_rows
+from torchrank.state.synchronisation import State, all_reduce, appended
 from torchrank.state.waiting import LOCK, Waiting
 
 
-@dataclass_transform(
-    eq_default=False,
-    kw_only_default=True,
-    field_specifiers=(
-        parameters.parameter,
-        parameters.number,
-        parameters.integer,
-        parameters.cutoff,
-        parameters.one_of,
-        parameters.flag,
-        parameters.described,
-        parameters.of_torchmetrics,
-        parameters.derived,
-        parameters.fixed,
-    ),
-)
+@dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(
+    parameters.parameter, parameters.number, parameters.integer, parameters.cutoff, parameters.one_of, parameters.flag,
+    parameters.described, parameters.of_torchmetrics, parameters.derived, parameters.fixed,
+))  # fmt: skip
 class SafeMetric(Metric):
     """A :class:`torchmetrics.Metric` that a call that raises leaves unchanged, and that no worker waits for forever.
 
@@ -70,7 +48,7 @@ class SafeMetric(Metric):
     #: the dict of its results, for an error message
     results_to_log = "metric.compute()"
     #: the parameters of a measure by name: those of the class itself, then those of its parents
-    declared: ClassVar[Mapping[str, Parameter]] = {}
+    declared: ClassVar[Mapping[str, parameters.Parameter]] = {}
     #: names of attributes that cannot be set any more
     _fixed = frozenset[str]()
     #: the name of the metric, with which those of its states begin
@@ -98,7 +76,7 @@ class SafeMetric(Metric):
         # torch.jit.script of a module with a metric would compile its properties.
         owned = [(name, value) for base in cls.__mro__ for name, value in vars(base).items()]
         cls.__jit_unused_properties__ = [name for name, value in owned if isinstance(value, property)]
-        declare(cls)
+        parameters.declare(cls)
         if cls.declared:
             become_measure(cls)
         if "__init__" in vars(cls):
@@ -454,98 +432,12 @@ def _told(x: object) -> str:
 COUNTS = [Sum.W, Sum.QUERIES, Sum.EMPTY, Sum.W2, *range(Sum.ERRORS, state.SIZE)]
 
 
-INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64)
-
-
-class Rows(NamedTuple):
-    """Candidates: score, target and index of the query of each, all [row]."""
-
-    preds: Tensor
-    target: Tensor
-    indexes: Tensor
-
-
-# The dtypes of a state without rows.
-EMPTY = (torch.float32, torch.int8, torch.int32)
-
-
-class KeepsRows(SafeMetric):
-    """A metric whose states ``preds``, ``target`` and ``indexes`` are lists of rows."""
-
-    ignore_index: int | None
-
-    def add_state(self, name: str, default: Any, dist_reduce_fx: Any = None, persistent: bool = False) -> None:
-        """Add a state. The name of a state of rows contains ``ignore_index``, which selects the rows."""
-        if name in Rows._fields:
-            # torchmetrics.MetricCollection shares states between metrics if their names are equal, and their values
-            # after the first batch. So the name contains all arguments that select rows, and no others.
-            self._state = "rows" if self.ignore_index is None else f"rows(ignore_index={self.ignore_index})"
-            name, dist_reduce_fx = f"{self._state}:{name}", "cat"
-        super().add_state(name, default, dist_reduce_fx, persistent)
-
-    def _parts(self) -> list[list[Tensor]]:
-        return [getattr(self, f"{self._state}:{field}") for field in Rows._fields]
-
-    def _replace(self, rows: Rows) -> None:
-        for field, x in zip(Rows._fields, rows):
-            self._set(field, [x])
-
-    def keep(self, rows: Rows) -> None:
-        """Add copies of rows."""
-        narrow = [narrowed(x) for x in rows]
-        with LOCK:
-            for parts, x in zip(self._parts(), narrow):
-                parts.append(x)
-
-    def all_rows(self) -> Rows:
-        """All rows as one tensor for each field. The state keeps these tensors in place of the parts."""
-        for parts, dtype in zip(self._parts(), EMPTY):
-            if len(parts) != 1:
-                parts[:] = [torch.cat(parts) if parts else torch.empty(0, dtype=dtype, device=self.device)]
-        return Rows(*(parts[0] for parts in self._parts()))
-
-    def fits(self, name: str, rows: Tensor) -> bool:
-        return rows.dim() == 1
-
-    def joined(self, name: str, earlier: Any, later: Any) -> Any:
-        return [*earlier, *later]
-
-    def moved(self, x: Tensor, device: torch.device) -> Tensor:
-        return x.to(device)
-
-    def restored(self, x: Tensor) -> Tensor:
-        return x.to(self.device)
-
-    def _sync_dist(self, dist_sync_fn: Callable = gather_all_tensors, process_group: Any = None) -> None:
-        rows = self.all_rows()
-        if dist_sync_fn is gather_all_tensors:
-            none = torch.empty(0, dtype=torch.int64, device=self.device)
-            columns = [x.to(self.device).unsqueeze(1) for x in rows]
-            columns, _ = gather_rows(columns, none, process_group or self.process_group)
-            rows = Rows(*(x.squeeze(1) for x in columns))
-        else:  # a function of the user, which gathers one state at a time
-            super()._sync_dist(dist_sync_fn, process_group)
-            rows = Rows(*(getattr(self, f"{self._state}:{field}") for field in Rows._fields))
-        self._replace(rows)
-
-
-def narrowed(x: Tensor) -> Tensor:
-    """A copy in the smallest signed integer dtype that holds all values; floats keep their dtype. Reads the values."""
-    if x.dtype == torch.bool:
-        return x.to(torch.int8)
-    if x.is_floating_point() or x.dtype == torch.int8:
-        return x.clone()
-    low, high = torch.stack(x.aminmax()).tolist()
-    fitting = (t for t in INTEGERS if torch.iinfo(t).min <= low and high <= torch.iinfo(t).max)
-    return x.to(next(fitting), copy=True)
-
-
 def become_measure(cls: Any) -> None:
     """Complete the class of a measure: its docstring, constructor, bounds and entry in the registry."""
     if cls.__doc__:
-        cls.__doc__ = documented(cls)
+        cls.__doc__ = parameters.documented(cls)
     if "__init__" not in vars(cls):
-        write = constructor(cls)
+        write = parameters.constructor(cls)
 
         @functools.wraps(write)
         def construct(self: Measure, *args: Any, **kwargs: Any) -> None:
@@ -626,16 +518,16 @@ class Measure(SafeMetric):
     #: candidate should not lower the :meth:`denominator`
     monotone_behind: ClassVar[bool] = False
 
-    top_k: int | None = integer(default=None, least=1, kw_only=False)
+    top_k: int | None = parameters.integer(default=None, least=1, kw_only=False)
     #: the cutoff as a share of each list, "10%", or as a cost, "2000tok"; then ``top_k`` is None
-    relative: str | None = derived(default=None)
-    process_group: Any = of_torchmetrics(default=None)
-    dist_sync_fn: Callable[..., Any] | None = of_torchmetrics(default=None)
-    distributed_available_fn: Callable[[], bool] | None = of_torchmetrics(default=None)
-    sync_on_compute: bool = of_torchmetrics(default=True)
-    dist_sync_on_step: bool = of_torchmetrics(default=False)
-    compute_on_cpu: bool = of_torchmetrics(default=False)
-    compute_with_cache: bool = of_torchmetrics(default=True)
+    relative: str | None = parameters.derived(default=None)
+    process_group: Any = parameters.of_torchmetrics(default=None)
+    dist_sync_fn: Callable[..., Any] | None = parameters.of_torchmetrics(default=None)
+    distributed_available_fn: Callable[[], bool] | None = parameters.of_torchmetrics(default=None)
+    sync_on_compute: bool = parameters.of_torchmetrics(default=True)
+    dist_sync_on_step: bool = parameters.of_torchmetrics(default=False)
+    compute_on_cpu: bool = parameters.of_torchmetrics(default=False)
+    compute_with_cache: bool = parameters.of_torchmetrics(default=True)
 
     def __init__(self) -> None:
         """Check the parameters, which are attributes already, and create an empty state."""
@@ -684,14 +576,8 @@ class Measure(SafeMetric):
     @functools.cache
     def definition(cls) -> dict[str, Any]:
         """The arguments that change the value, with their defaults. The measure's own arguments come first."""
-        declared = {
-            name: declaration
-            for name, declaration in cls.declared.items()
-            if declaration.kw_only and declaration.labelled
-        }
-        return {
-            name: declaration.default for name, declaration in declared.items() if declaration.default is not REQUIRED
-        }
+        shown = {name: param for name, param in cls.declared.items() if param.kw_only and param.labelled}
+        return {name: param.default for name, param in shown.items() if param.default is not parameters.REQUIRED}
 
     @property
     def label(self) -> str:
