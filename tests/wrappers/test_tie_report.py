@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import torchrank as tr
 from tests.support.cases import cases
+from torchrank.names.registry import measures
 from torchrank.state.sums import Sum
 from torchrank.wrappers import tie_report
 
@@ -569,3 +570,10 @@ def test_a_tolerance_is_a_number_from_0_on_and_needs_scores():
 def test_a_generator_of_metrics_is_a_list_of_metrics(made):
     metrics = [tr.MRR(), tr.NDCG(top_k=2)]
     assert str(made(one for one in metrics)) == str(made(metrics))
+
+
+def test_the_largest_tie_is_a_part_of_the_report_and_no_measure_of_its_own():
+    tr.TieReport("mrr")
+    assert "largesttie" not in measures()
+    with pytest.raises(ValueError, match="largesttie"):
+        tr.parse("largesttie")

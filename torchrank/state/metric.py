@@ -450,7 +450,7 @@ def become_measure(cls: Any) -> None:
     if vars(cls).keys() & {"measure", "numerator"} and "monotone_behind" not in vars(cls):
         cls.monotone_behind = "measure" not in vars(cls)
     # A class with its own registry is the base of a kind of measures.
-    if "registry" in vars(cls):
+    if "registry" in vars(cls) and vars(cls).get("listed", True):
         KINDS.append(cls.registry)
     if name := vars(cls).get("name"):
         if not re.fullmatch("[a-z][a-z0-9]*", name):

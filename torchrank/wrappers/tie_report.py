@@ -287,8 +287,9 @@ class LargestTie(RankingMetric):
 
     name = "largesttie"
     value_range = (0.0, math.inf)
-    #: a registry of its own: it is a part of a report, so it is not listed among the measures
+    #: it is a part of a report, so it is not listed among the measures
     registry: ClassVar[dict[str, type[RankingMetric]]] = {}
+    listed = False
 
     def need(self) -> Need:
         return Need(self.top_k, relevant=True)
