@@ -76,7 +76,7 @@ def slow_trec(data, grades):
     """Rows of fields between white space, without a header."""
     rows, width = [], None
     for line in list(lines_of(data)):
-        if not (fields := line.split()):
+        if not (fields := line.split()) or fields[0] == b"#":  # blank lines and comments
             continue
         width = width or len(fields)
         refuse(len(fields) != width or width not in ((2, 4) if grades else (5, 6)))
@@ -84,6 +84,7 @@ def slow_trec(data, grades):
             rows.append((name(fields[0]), name(fields[1]), 1.0))
             continue
         rows.append((name(fields[0]), name(fields[2]), number(fields[3 if grades else 4])))
+    refuse(not rows)
     return rows
 
 
