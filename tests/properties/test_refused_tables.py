@@ -246,29 +246,29 @@ def test_files_from_a_size_on_are_read_in_pieces_compressed_ones_from_a_smaller_
     assert (sources.LARGE, sources.LARGE_COMPRESSED) == (64 << 20, 16 << 20)
     for data, size in ((lines, "LARGE"), (gzip.compress(lines), "LARGE_COMPRESSED")):
         path.write_bytes(data)
-        assert sources.of_large(path) is None
+        assert sources.chunks_of_large(path) is None
         for more in (-1, 0, 1):
             with monkeypatch.context() as changed:
                 changed.setattr(sources, size, len(data) + more)
-                assert (sources.of_large(path) is None) == (more > 0)
+                assert (sources.chunks_of_large(path) is None) == (more > 0)
 
 
 def test_small_compressed_and_blank_files_are_not_read_in_pieces(tmp_path, monkeypatch):
     path = tmp_path / "a.run"
     path.write_text("q1 Q0 a 1 2 t\n" * 1)
-    assert sources.of_large(path) is None
+    assert sources.chunks_of_large(path) is None
     monkeypatch.setattr(sources, "LARGE_COMPRESSED", 1)
-    assert sources.of_large(path) is None
+    assert sources.chunks_of_large(path) is None
     monkeypatch.setattr(sources, "LARGE", 1)
-    assert sources.of_large(path).automatic
-    assert sources.of_large(str(path)).automatic
+    assert sources.chunks_of_large(path).automatic
+    assert sources.chunks_of_large(str(path)).automatic
     assert not tr.read_chunks(path).automatic
-    assert sources.of_large({"q": {}}) is None
-    assert sources.of_large(tmp_path) is None
-    assert sources.of_large(tmp_path / "none") is None
+    assert sources.chunks_of_large({"q": {}}) is None
+    assert sources.chunks_of_large(tmp_path) is None
+    assert sources.chunks_of_large(tmp_path / "none") is None
     for text in ("\n\n  \n", '{"q": {"a": 1.0}}'):
         path.write_text(text)
-        assert sources.of_large(path) is None
+        assert sources.chunks_of_large(path) is None
 
 
 def test_masked_arrays_and_tensors_are_columns():
@@ -347,7 +347,7 @@ def test_hashes_of_similar_ids_are_different_in_all_their_bits():
     texts = [f"{'x' * (size - 5)}{n:05}{'y' * (n % 3)}" for size in (5, 8, 13, 21) for n in range(2500)]
     powers = [sign << power for power in range(61) for sign in (1, -1, 3, 5)]
     for ids in (texts, [text[::-1] for text in texts], list(range(-5000, 5000)), powers):
-        column = pair_tables.of_objects(ids)
+        column = pair_tables.ids_of(ids)
         for query in (np.zeros(len(ids), np.int32), np.arange(len(ids))):
             for hashes in (column.hashes(), pair_tables.pair_hashes(query, column)):
                 assert len(np.unique(hashes)) == len(set(ids))
@@ -398,7 +398,7 @@ def test_grades_and_scores_are_those_that_were_given():
     assert tr.read_run({"q": {"a": 2.5, "b": -1}}).scores.tolist() == [2.5, -1]
 
 
-def test_a_line_of_the_largest_length_is_read_also_behind_an_empty_one(monkeypatch):
+def test_a_line_of_the_largest_length_is_read_also_after_an_empty_one(monkeypatch):
     monkeypatch.setattr("torchrank.tables.files.LONGEST_LINE", 13)
     monkeypatch.setattr("torchrank.tables.files.PIECE", 13)
     lines = b"q1 Q0 b 1 3 t\n\nq1 Q0 a 1 2 t"

@@ -370,7 +370,7 @@ def test_grades_are_finite(grade):
         tr.read_qrels([("q", "a", grade)])
 
 
-def test_lines_are_counted_behind_a_byte_order_mark_a_header_and_many_chunks(tmp_path):
+def test_lines_are_counted_after_a_byte_order_mark_a_header_and_many_chunks(tmp_path):
     lines = [f"q{n // 1000} Q0 d{n} 0 1.5 {'t' * 40}" for n in range(60_000)]
     lines[45_000] = "q45 Q0 half"
     with pytest.raises(tr.ReadingError, match=r"line 45001: .*got 3: 'q45 Q0 half'"):
@@ -592,7 +592,7 @@ def test_types_and_docstrings_name_every_format():
 def test_an_entry_of_the_registry_is_recognised_read_and_written(monkeypatch, tmp_path):
     def read(text, reading):
         rows = json.loads(text.data)
-        return columns.of_tuples([tuple(row) for row in rows], reading.value, reading.columns, text.name)
+        return columns.rows_of_tuples([tuple(row) for row in rows], reading.value, reading.columns, text.name)
 
     def write(run):
         yield json.dumps([[query, item, score] for query, pairs in run.items() for item, score in pairs])

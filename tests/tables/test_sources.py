@@ -110,8 +110,8 @@ def test_pieces_may_cut_a_query(whole, kind, size):
 
 def test_a_query_in_many_pieces_is_joined_once(monkeypatch):
     joined = []
-    of_objects = sources.of_objects
-    monkeypatch.setattr(sources, "of_objects", lambda names: joined.append(len(names)) or of_objects(names))
+    ids_of = sources.ids_of
+    monkeypatch.setattr(sources, "ids_of", lambda names: joined.append(len(names)) or ids_of(names))
     pieces = [[("q", f"{piece} {number}", piece) for number in range(2)] for piece in range(300)]
     (found,) = read(pieces)
     assert (len(found), joined) == (600, [600])

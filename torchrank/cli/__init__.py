@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _joined(arguments: Sequence[str]) -> list[str]:
-    """Arguments in which the names behind ``-m`` are one argument, whether they were quoted or not."""
+    """Arguments in which the names after ``-m`` are one argument, whether they were quoted or not."""
     joined: list[str] = []
     names = False  # whether the argument before is a name of a measure, and not the only one that must be one
     for text in map(str, arguments):

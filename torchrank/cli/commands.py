@@ -31,7 +31,7 @@ from torchrank.display import Table, printable
 from torchrank.statistics.comparison import Comparison, Gate, Verdict, WrongDataError
 from torchrank.tables.files import WRITERS, progress
 from torchrank.tables.pair_tables import NothingInCommonError, Qrels, ReadingError, decode, encode
-from torchrank.tables.sources import of_large, read_qrels, read_run, stem
+from torchrank.tables.sources import chunks_of_large, read_qrels, read_run, stem
 from torchrank.version import __version__
 
 if TYPE_CHECKING:
@@ -410,7 +410,7 @@ def _read(options: argparse.Namespace) -> tuple[Qrels, dict[str, Any]]:
     qrels = read_qrels(options.qrels_source, duplicates=options.duplicates, expansion=options.expansion)
     sources: dict[str, Any] = {name: source_of(path) for name, path in runs.items()}
     name, first = next(iter(sources.items()))
-    chunks = of_large(first, options.duplicates)
+    chunks = chunks_of_large(first, options.duplicates)
     if chunks is None:
         sources[name] = read_run(first, ties=options.ties, duplicates=options.duplicates, expansion=options.expansion)
     else:

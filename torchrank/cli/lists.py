@@ -53,19 +53,19 @@ def formula(latex: str) -> str:
     # Unbrace simple indexes first, so that the braces that remain belong to fractions, roots and groups.
     latex = re.sub(r"([_^])\{(\w+)\}", r"\1\2", latex)
     while match := re.search(r"\\frac(?={)", latex):
-        above, behind = _group(latex, match.end())
-        below, behind = _group(latex, behind)
+        above, after = _group(latex, match.end())
+        below, after = _group(latex, after)
         over = "/" if re.fullmatch(r"\w+", above) and re.fullmatch(r"\w+", below) else " / "
-        latex = f"{latex[: match.start()]}{_factor(above)}{over}{_factor(below)}{latex[behind:]}"
+        latex = f"{latex[: match.start()]}{_factor(above)}{over}{_factor(below)}{latex[after:]}"
     while match := re.search(r"\\sqrt(?={)", latex):
-        inside, behind = _group(latex, match.end())
-        latex = f"{latex[: match.start()]}√({inside}){latex[behind:]}"
+        inside, after = _group(latex, match.end())
+        latex = f"{latex[: match.start()]}√({inside}){latex[after:]}"
     latex = re.sub(r"(?<!\\)\{", "(", re.sub(r"(?<!\\)\}", ")", latex))
     return " ".join(re.sub(r"\\([a-z]+|.)", lambda command: SYMBOLS.get(command[1], command[1]), latex).split())
 
 
 def _group(text: str, start: int) -> tuple[str, int]:
-    """The inside of a group that begins with a brace at ``start``, and the position behind the group."""
+    """The inside of a group that begins with a brace at ``start``, and the position after the group."""
     depth = 0
     for position in range(start, len(text)):
         depth += {"{": 1, "}": -1}.get(text[position], 0) * (text[position - 1] != "\\")

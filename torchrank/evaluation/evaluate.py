@@ -41,10 +41,10 @@ from torchrank.tables.pair_tables import (
     ReadingError,
     Run,
     Ties,
+    ids_of,
     no_common_query,
-    of_objects,
 )
-from torchrank.tables.sources import Chunks, QueryReturnsError, of_large, read_pairs, read_qrels, read_run, stem
+from torchrank.tables.sources import Chunks, QueryReturnsError, chunks_of_large, read_pairs, read_qrels, read_run, stem
 from torchrank.wrappers.compared import rectified_tables
 from torchrank.wrappers.per_query import QueryTable
 from torchrank.wrappers.suite_metric import Suite, collection_of, measures_of, values_of
@@ -268,7 +268,7 @@ class Evaluator:
                 done(len(part.query_numbers))
 
         try:
-            chunks = source if isinstance(source, Chunks) else of_large(source, self.options.duplicates)
+            chunks = source if isinstance(source, Chunks) else chunks_of_large(source, self.options.duplicates)
             return list(read([source] if chunks is None else chunks))
         except QueryReturnsError:
             if isinstance(source, Chunks) and not source.automatic:
@@ -645,7 +645,7 @@ def _named(run: Any, judged: Container[Any]) -> dict[str, Any]:
     """
     if isinstance(run, Mapping) and run and all(isinstance(docs, Mapping) and not docs for docs in run.values()):
         # Empty runs by name, or queries without documents.
-        queries = of_objects(list(run)).to_keys()
+        queries = ids_of(list(run)).to_keys()
         return {"run": run} if any(query in judged for query in queries) else {str(name): {} for name in run}
     if isinstance(run, Mapping) and not _is_table(run):
         # an empty run, or a query without documents, tells nothing about the depth of the dictionary

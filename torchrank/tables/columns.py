@@ -21,9 +21,9 @@ from torchrank.tables.pair_tables import (
     Rows,
     TextIds,
     factorise,
+    ids_of,
     is_missing,
     keep_order,
-    of_objects,
     refuse_missing,
     shown,
     subtopics_of,
@@ -281,7 +281,7 @@ def id_column(values: Any, what: str, error: RowError) -> TextIds | NumberIds:
     texts = {kind for kind in kinds if issubclass(kind, str)}
     if texts == set(kinds) or all(kinds.values()):
         try:
-            column = of_objects(listed)
+            column = ids_of(listed)
         except ValueError as large:
             row = next(row for row, value in enumerate(listed) if not -(2**63) <= value < 2**63)
             raise error(str(large), row) from None
@@ -333,7 +333,7 @@ def float_column(values: Any, what: str, error: RowError, or_missing: bool = Fal
     return column
 
 
-def of_lists(tables: Mapping[Any, Any], value: str, source: str) -> Rows:
+def rows_of_lists(tables: Mapping[Any, Any], value: str, source: str) -> Rows:
     """Rows of ``{query: [documents]}`` or ``{query: [(document, value), ...]}``; another query may have a dictionary.
 
     The documents of a run are ranked, the best first. Those of judgments have the grade 1.
@@ -369,22 +369,22 @@ def of_lists(tables: Mapping[Any, Any], value: str, source: str) -> Rows:
 
     item = id_column([item for item, _ in pairs], "document ids", error)
     values = float_column([number for _, number in pairs], value, error)
-    return Rows(of_objects(list(tables)), np.array(query, np.int32), item, values, source, error)  # type: ignore[arg-type]
+    return Rows(ids_of(list(tables)), np.array(query, np.int32), item, values, source, error)  # type: ignore[arg-type]
 
 
-def of_tuples(tuples: Iterable[Any], value: str, chosen: Columns, source: str) -> Rows:
+def rows_of_tuples(tuples: Iterable[Any], value: str, chosen: Columns, source: str) -> Rows:
     """Rows of an iterable of tuples (query, document, value), named tuples or dictionaries.
 
     Tuples of four, (query, iteration, document, grade), are judgments as in a file, those of two have the grade 1.
     """
     rows = _objects(tuples).tolist() if hasattr(tuples, "tolist") else list(tuples)
     if not rows:
-        return of_columns({"query": [], "item": [], value: []}, value, source)
+        return rows_of_columns({"query": [], "item": [], value: []}, value, source)
     if isinstance(rows[0], np.ndarray) and len({np.shape(row) for row in rows}) == 1:
         rows = _objects(rows).tolist()
     first = rows[0]
     if isinstance(first, Mapping):
-        return of_dictionaries(rows, value, chosen, source)
+        return rows_of_dictionaries(rows, value, chosen, source)
     fields = getattr(first, "_fields", None)
     if not isinstance(first, Sequence) or isinstance(first, str | bytes):
         raise ReadingError(
@@ -411,7 +411,7 @@ def of_tuples(tuples: Iterable[Any], value: str, chosen: Columns, source: str) -
             raise ReadingError(
                 f"Expected {len(first)} fields, as in the first row", source, row + 1, shown(entry), "row"
             )
-    return of_columns({name: [entry[number] for entry in rows] for name, number in numbers.items()}, value, source)
+    return rows_of_columns({name: [entry[number] for entry in rows] for name, number in numbers.items()}, value, source)
 
 
 def array_of(values: Any) -> np.ndarray:
@@ -488,7 +488,7 @@ def _cell(column: Any, row: int) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def of_columns(columns: Mapping[str, Any], value: str, source: str, error: RowError | None = None) -> Rows:
+def rows_of_columns(columns: Mapping[str, Any], value: str, source: str, error: RowError | None = None) -> Rows:
     """Rows of the columns query, item, value or rank or none of both, and subtopic.
 
     Args:
@@ -520,7 +520,9 @@ def of_columns(columns: Mapping[str, Any], value: str, source: str, error: RowEr
     return Rows(queries, codes, items, values, source, error, subtopics_of(codes, subtopics))
 
 
-def of_dictionaries(rows: list[Any], value: str, chosen: Columns, source: str, error: RowError | None = None) -> Rows:
+def rows_of_dictionaries(
+    rows: list[Any], value: str, chosen: Columns, source: str, error: RowError | None = None
+) -> Rows:
     """Rows that are dictionaries with the same keys, as in JSON lines."""
     keys = list(rows[0])
     numbers = find_columns(chosen, keys, value, source, has_lists=lambda number: has_lists([rows[0][keys[number]]]))
@@ -529,7 +531,9 @@ def of_dictionaries(rows: list[Any], value: str, chosen: Columns, source: str, e
         if not isinstance(values, Mapping) or any(key not in values for key in wanted.values()):
             message = f"Expected the keys {', '.join(map(repr, wanted.values()))}"
             raise error(message, row) if error else ReadingError(message, source, row + 1, shown(values), "row")
-    return of_columns({name: [values[key] for values in rows] for name, key in wanted.items()}, value, source, error)
+    return rows_of_columns(
+        {name: [values[key] for values in rows] for name, key in wanted.items()}, value, source, error
+    )
 
 
 #: libraries whose objects are data frames
@@ -631,25 +635,25 @@ def frame_of(source: Any, name: str) -> Frame:
     return frame
 
 
-def of_frame(source: Any, value: str, chosen: Columns, name: str) -> Rows:
+def rows_of_frame(source: Any, value: str, chosen: Columns, name: str) -> Rows:
     """Rows of a data frame with the columns query, document and value."""
     frame = frame_of(source, name)
     numbers = find_columns(chosen, frame.labels, value, name, has_lists=frame.has_lists)
-    return of_columns({name: frame[number] for name, number in numbers.items()}, value, name)
+    return rows_of_columns({name: frame[number] for name, number in numbers.items()}, value, name)
 
 
-def of_dictionary(
+def rows_of_dictionary(
     tables: Mapping[Any, Any], value: str, chosen: Columns, name: str
 ) -> Rows | tuple[Mapping[Any, Any], str]:
     """The rows of columns or of lists of documents by query; dictionaries by query as they are, with their name."""
     if is_columns(tables, chosen):
-        return of_frame(tables, value, chosen, name or f"<{type(tables).__name__}>")
+        return rows_of_frame(tables, value, chosen, name or f"<{type(tables).__name__}>")
     if all(isinstance(table, Mapping) for table in tables.values()):
         return tables, name
-    return of_lists(tables, value, name)
+    return rows_of_lists(tables, value, name)
 
 
-def of_both(source: Any, chosen: Mapping[str, str | None], items: bool) -> tuple[Any, Any, Any, Any, Any, Any]:
+def columns_of_both(source: Any, chosen: Mapping[str, str | None], items: bool) -> tuple[Any, Any, Any, Any, Any, Any]:
     """The columns of one frame with scores and grades; ``items`` says whether items must be there.
 
     Returns:

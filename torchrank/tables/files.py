@@ -639,7 +639,7 @@ def json_lines(text: Text, reading: Reading) -> Rows:
     for row, values in enumerate(rows):
         if not isinstance(values, dict):
             raise error("Expected a dictionary in each line", row)
-    return names.of_dictionaries(rows, reading.value, reading.columns, text.name, error)
+    return names.rows_of_dictionaries(rows, reading.value, reading.columns, text.name, error)
 
 
 def json_tables(text: Text, reading: Reading) -> Content:
@@ -660,7 +660,7 @@ def json_tables(text: Text, reading: Reading) -> Content:
         elif asked is not None and _depth(tables) <= 2:
             got = "{query: {document: number}}"
             raise ReadingError(f"Expected a file with a {name} {asked!r}, got {got}", text.name)
-    return (names.of_tuples if isinstance(tables, list) else names.of_dictionary)(
+    return (names.rows_of_tuples if isinstance(tables, list) else names.rows_of_dictionary)(
         tables, value, reading.columns, text.name
     )
 
@@ -722,7 +722,7 @@ def parquet(text: Text, reading: Reading) -> Rows:
         way_out = names.reading_with(reading.value, f"expansion={-(-size // text.end)}")
         got = f"got {size:,}; if you trust it, {way_out}"
         raise ReadingError(f"Expected a parquet file of at most {most:,} bytes, decompressed, {got}", text.name)
-    return names.of_frame(frame, reading.value, reading.columns, text.name)
+    return names.rows_of_frame(frame, reading.value, reading.columns, text.name)
 
 
 #: the rows of a source, or its dictionaries by query and its name

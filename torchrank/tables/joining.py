@@ -17,7 +17,7 @@ from torchrank.layouts.canonical import IN_THE_POOL, OUTSIDE_THE_POOL
 from torchrank.layouts.checks import no_errors
 from torchrank.names.arguments import one_of, warn
 from torchrank.ranking.ranking import QueryNames, Ranking, Rankings, depth_of
-from torchrank.tables.columns import error_of, of_both
+from torchrank.tables.columns import columns_of_both, error_of
 from torchrank.tables.pair_tables import (
     Duplicates,
     KeyIds,
@@ -340,7 +340,7 @@ def tables_of_frame(
     """
     one_of("ties", ties, get_args(Ties))
     one_of("duplicates", duplicates, get_args(Duplicates))
-    ids, groups, row, items, scores, grades = of_both(frame, columns, item or ties == "document")
+    ids, groups, row, items, scores, grades = columns_of_both(frame, columns, item or ties == "document")
     number, queries = factorise(ids)
     names = QueryNames(queries)
     if groups is not None:

@@ -42,7 +42,7 @@ class TextIds:
     """Ids that are text: places in a buffer of bytes.
 
     Args:
-        buffer: uint8, with :data:`PADDING` bytes behind the last id.
+        buffer: uint8, with :data:`PADDING` bytes after the last id.
         start: integer [row], the place of the first byte.
         length: integer [row], the number of bytes.
     """
@@ -81,7 +81,7 @@ class TextIds:
         return [bytes(view[start : start + n]) for start, n in zip(self.start.tolist(), self.length.tolist())]
 
     def words(self, number: int) -> Array:
-        """uint64 [row]: the bytes 8 * number to 8 * number + 7 of each id as an integer, zeros behind its end.
+        """uint64 [row]: the bytes 8 * number to 8 * number + 7 of each id as an integer, zeros after its end.
 
         Every id must have 8 * number bytes or more.
         """
@@ -182,7 +182,7 @@ class KeyIds:
         query = np.searchsorted(self.start, rows, side="right") - 1
         names = {number: list(self.tables[number]) for number in np.unique(query).tolist()}
         places = (rows - self.start[query]).tolist()
-        return of_objects([names[number][place] for number, place in zip(query.tolist(), places)])
+        return ids_of([names[number][place] for number, place in zip(query.tolist(), places)])
 
     def tolist(self) -> list[Hashable]:
         return list(chain.from_iterable(self.tables))
@@ -196,7 +196,7 @@ class KeyIds:
         return np.array([rows[query].get(name, -1) for query, name in zip(queries, ids)], dtype=np.int64)
 
 
-def of_objects(values: list[Any]) -> Ids:
+def ids_of(values: list[Any]) -> Ids:
     """The column of Python objects.
 
     Raises:
@@ -518,7 +518,7 @@ class PairTable:
     @cached_property
     def columns(self) -> Self:
         """This table with its documents as a column, also if they are keys of dictionaries."""
-        return replace(self, items=of_objects(self.items.tolist())) if isinstance(self.items, KeyIds) else self
+        return replace(self, items=ids_of(self.items.tolist())) if isinstance(self.items, KeyIds) else self
 
     def with_rows(self, rows: Array) -> Self:
         """The chosen rows, int64 [n], with all queries."""
@@ -538,7 +538,7 @@ class PairTable:
         number = {one: n for n, one in enumerate(dict.fromkeys(parents))}
         pair = self.query.astype(np.int64) * len(number) + np.array([number[one] for one in parents], dtype=np.int64)
         first, row = _distinct(pair)
-        items, value = of_objects([parents[place] for place in first.tolist()]), _largest(self.value, row, len(first))
+        items, value = ids_of([parents[place] for place in first.tolist()]), _largest(self.value, row, len(first))
         parts = self, parents
         return replace(self, query=self.query[first], items=items, value=value, known_hashes=None, parts=parts)
 
@@ -594,7 +594,7 @@ class PairTable:
                         raise ReadingError(f"Expected {cls.value_name} to be {cls.expected}, got {got}", source)
         numbers = chain.from_iterable(table.values() for table in inner)
         changed = keep_order(value, lambda rows: list(map(list(numbers).__getitem__, rows.tolist())))
-        queries = of_objects(list(tables))
+        queries = ids_of(list(tables))
         query = np.repeat(np.arange(len(inner), dtype=np.int32), sizes)
         made = cls(queries, query, KeyIds(inner), value, source)
         return made.columns if changed else made  # the numbers of the dictionaries are not read again

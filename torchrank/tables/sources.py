@@ -18,7 +18,7 @@ import numpy as np
 
 from torchrank.names.arguments import imported, integer, one_of, with_hints, with_texts
 from torchrank.tables import files
-from torchrank.tables.columns import Columns, error_of, is_frame, of_dictionary, of_frame, of_tuples
+from torchrank.tables.columns import Columns, error_of, is_frame, rows_of_dictionary, rows_of_frame, rows_of_tuples
 from torchrank.tables.files import Format
 from torchrank.tables.pair_tables import (
     Duplicates,
@@ -29,7 +29,7 @@ from torchrank.tables.pair_tables import (
     Rows,
     Run,
     Ties,
-    of_objects,
+    ids_of,
 )
 
 T = TypeVar("T", bound=PairTable)
@@ -176,7 +176,7 @@ def content_of(source: Any, reading: files.Reading) -> files.Content:
         wanted = "qrels" if value == "grade" else "scoreddocs"
         if not getattr(dataset, f"has_{wanted}", lambda: True)():
             raise ReadingError(f"Expected a dataset with {wanted}, got one without", source)
-        return of_tuples(getattr(dataset, f"{wanted}_iter")(), value, None, source)
+        return rows_of_tuples(getattr(dataset, f"{wanted}_iter")(), value, None, source)
     if isinstance(source, str | Path) or hasattr(source, "read"):
         if isinstance(source, str | Path) and source != "-" and Path(source).is_dir():
             if value == "grade":
@@ -191,13 +191,13 @@ def content_of(source: Any, reading: files.Reading) -> files.Content:
         text = files.open_text(source, value, reading.expansion)
         return files.FORMATS[files.format_of(text, reading)].read(text, reading)
     if isinstance(source, Mapping):
-        return of_dictionary(source, value, columns, "")
+        return rows_of_dictionary(source, value, columns, "")
     if is_frame(source):
-        return of_frame(source, value, columns, f"<{type(source).__name__}>")
+        return rows_of_frame(source, value, columns, f"<{type(source).__name__}>")
     if hasattr(source, "to_dict") and not hasattr(source, "shape"):
         return source.to_dict(), ""  # Qrels and Run of ranx
     if isinstance(source, Iterable) and not isinstance(source, bytes):
-        return of_tuples(source, value, columns, f"<{type(source).__name__}>")
+        return rows_of_tuples(source, value, columns, f"<{type(source).__name__}>")
     raise TypeError(f"Expected a path, a data frame, a dictionary or tuples, got {type(source).__name__}")
 
 
@@ -298,7 +298,7 @@ def read_chunks(
     return Chunks("", pieces, duplicates, ties)
 
 
-def of_large(source: Any, duplicates: Duplicates = "error") -> Chunks | None:
+def chunks_of_large(source: Any, duplicates: Duplicates = "error") -> Chunks | None:
     """The chunks of a path, if it is a file of lines that needs much memory to be read as a whole; else None."""
     if not isinstance(source, str | Path) or not (path := Path(source)).is_file():
         return None
@@ -440,7 +440,7 @@ def _joined(pieces: list[Rows]) -> Rows:
     if len(pieces) == 1:
         return first
     starts = np.cumsum([0, *(len(piece.value) for piece in pieces)])
-    item = of_objects([name for piece in pieces for name in piece.item.tolist()])
+    item = ids_of([name for piece in pieces for name in piece.item.tolist()])
     value = np.concatenate([piece.value for piece in pieces])
 
     def error(message: str, row: int) -> ReadingError:
