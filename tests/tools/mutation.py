@@ -48,7 +48,7 @@ from mutants import Mutant, drawn, with_calls  # noqa: E402
 TESTS = {
     "hardware": ["hardware", "engine/test_products.py"],
     "names": ["names", "properties/test_complete.py"],
-    "layouts": ["layouts", "metrics/test_generated.py"],
+    "layouts": ["layouts", "properties/test_layouts.py", "properties/test_arrays.py", "metrics/test_generated.py"],
     "ranking": [
         "ranking",
         "metrics",
@@ -57,13 +57,13 @@ TESTS = {
         "wrappers/test_tie_report.py",
         "tables/test_frames.py",
     ],
-    "engine": ["engine", "layouts/test_streams.py", "hardware/test_sorting.py", "tables/test_subtopics.py"],
+    "engine": ["engine", "properties/test_streams.py", "hardware/test_sorting.py", "tables/test_subtopics.py"],
     "formulas": [
         "formulas",
         "metrics",
         "properties",
         "engine/test_sizes.py",
-        "ranking/test_judged.py",
+        "properties/test_judged.py",
         "wrappers/test_sampled_ranks.py",
     ],
     "display": ["test_display.py", "collection/test_plots.py"],
@@ -80,9 +80,9 @@ TESTS = {
     "metrics": [
         "metrics",
         "properties",
-        "ranking/test_intents.py",
-        "ranking/test_judged.py",
-        "ranking/test_semantics.py",
+        "properties/test_intents.py",
+        "properties/test_judged.py",
+        "properties/test_semantics.py",
         "engine/test_sizes.py",
     ],
     "collection": ["collection", "properties/test_workers.py"],

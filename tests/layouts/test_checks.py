@@ -240,25 +240,6 @@ def test_a_kind_of_tensor_that_torch_cannot_compare_is_refused_with_a_way_out(do
     assert any(way in str(caught.value) for way in WAYS[kind]), str(caught.value)
 
 
-@cases("kind", ["numpy", "lists"])
-@cases("door", DOORS)
-def test_arrays_and_lists_count_as_the_tensors_that_they_hold(door, kind):
-    good, call = DOORS[door]
-    if kind == "numpy":
-        given = good.numpy()
-        given.flags.writeable = False  # as those of pandas and of files are
-    elif door in ("labels", "relevant", "grades", "queries", "items"):
-        pytest.skip("a list has ids for each query, and embeddings of one dtype")
-    else:
-        given = good.double().tolist() if good.is_floating_point() else good.tolist()
-    want, found = call(good), call(given)
-    if isinstance(want, tr.Ranking):
-        assert torch.equal(found.first, want.first)
-        assert torch.equal(found.grade, want.grade)
-    else:
-        torch.testing.assert_close(found, want)
-
-
 # (arguments, keywords, pattern of the message: number and kind; the query that is named)
 VALUES = {
     "NaN scores, dense": ((tensor([[0, 1, 2.0], [NAN, 1, NAN]]), GRADES), {}, "1 query with NaN", 1),

@@ -1,10 +1,7 @@
 """The meaning of each special case."""
 
-import itertools
 import math
-import random
 import warnings
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -15,10 +12,7 @@ import torchrank as tr
 from tests.support import oracles
 from tests.support.cases import cases
 from tests.support.optional import sklearn_metrics
-from tests.support.unread import Elsewhere
-from torchrank.hardware.devices import running_sum
 from torchrank.metrics.rank_correlation import ComparingMetric
-from torchrank.ranking.intervals import BLOCK, NEAR, lost_digits, prefix_differences, prefix_sums
 
 NAN, INF = float("nan"), float("inf")
 
@@ -679,23 +673,6 @@ def test_positives_against_sampled_negatives():
     )
 
 
-@pytest.mark.parametrize("similarity", ["dot", "cosine"])
-def test_embeddings_are_ranked_as_their_scores(similarity):
-    torch.manual_seed(0)
-    queries, items = torch.randn(50, 6).round(), torch.randn(400, 6).round()
-    queries, items = queries + (queries == 0).all(-1, keepdim=True), items + (items == 0).all(-1, keepdim=True)
-    relevant = [torch.randperm(400)[: 1 + i % 5] for i in range(50)]
-    exclude = torch.randint(50, (300,)), torch.randint(400, (300,))
-    a, b = queries, items
-    if similarity == "cosine":
-        a, b = (torch.nn.functional.normalize(x, dim=-1) for x in (a, b))
-    expected = tr.Ranking.from_scores(a @ b.T, relevant, exclude=exclude)
-    got = tr.Ranking.from_embeddings(queries, items, relevant, exclude=exclude, similarity=similarity)
-    for field in ("first", "tied", "num_candidates", "valid"):
-        torch.testing.assert_close(getattr(got, field), getattr(expected, field))
-    assert (got.tied > 1).any()
-
-
 def test_runs_break_ties_by_document_id_descending():
     ranking = tr.Ranking.from_run(
         {"q": {"d1": 1, "d2": 0, "d9": 2}}, {"q": {"d1": 0.5, "d2": 0.5, "d3": 0.5}, "x": {"d": 1}}
@@ -872,30 +849,3 @@ def test_a_wrong_measure_of_ones_own_is_refused():
     finally:
         for name in ("wide", "undefined"):
             tr.RankingMetric.registry.pop(name, None)
-
-
-@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 9, 33])
-def test_running_sums_on_an_accelerator_are_those_of_the_cpu(length):
-    x = torch.arange(2.0 * length).view(2, length)
-    assert running_sum(x.as_subclass(Elsewhere)).tolist() == x.cumsum(-1).tolist()
-
-
-@pytest.mark.parametrize("discount", [torch.reciprocal, lambda rank: 1 / torch.log2(rank + 1)], ids=["1/r", "log2"])
-def test_sums_of_discounts_of_a_few_ranks_far_down_have_all_digits(discount):
-    limit = BLOCK + 1000
-    starts = torch.tensor([NEAR, BLOCK - 3, BLOCK - 1, BLOCK, BLOCK + 1, limit - 2])
-    sums = prefix_differences(discount, limit, torch.stack([starts, starts + 2]), torch.float64)
-    want = [sum(discount(torch.tensor([n + 1.0, n + 2.0], dtype=torch.float64)).tolist()) for n in starts.tolist()]
-    assert sums.tolist() == pytest.approx(want, rel=1e-14)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_digits_that_running_sums_lose_are_those_of_exact_sums(seed):
-    draw = random.Random(seed)
-    values = [draw.random() * 2.0 ** (rank + draw.randint(-30, 30)) for rank in range(NEAR + 50)]
-    limit, discount = len(values), lambda rank: torch.tensor(values, dtype=torch.float64)[rank.long() - 1]
-    table = prefix_sums(discount, limit, torch.float64, torch.device("cpu")).tolist()
-    exact = [Fraction(0), *itertools.accumulate(map(Fraction, values))]
-    lost = [float(whole - Fraction(rounded)) for whole, rounded in zip(exact, table)]
-    found = lost_digits(discount, limit, torch.float64, torch.device("cpu"))
-    assert found[NEAR:].tolist() == pytest.approx([x - lost[NEAR] for x in lost[NEAR:]], rel=1e-9)
