@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -325,18 +325,11 @@ class PRCurve(Precision):
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...  # type: ignore[override]
 
 
-def _nearest(x: Tensor) -> Tensor:
-    """The nearest integer, halves up, as C's lround rounds numbers >= 0."""
+def _rounded(x: Tensor, rounding: str) -> Tensor:
+    """The nearest integer, halves up, as C's lround rounds numbers >= 0; or "up", as trec_eval up to 9."""
     floor = x.floor()
-    return floor + (x - floor >= 0.5)  # the sum x + 0.5 could itself be rounded up to an integer
-
-
-def _up(x: Tensor) -> Tensor:
-    """The integer part of x + 0.9, by which trec_eval up to 9 rounds up."""
-    return (x + 0.9).floor()
-
-
-ROUNDINGS: dict[str, Callable[[Tensor], Tensor]] = {"nearest": _nearest, "up": _up}
+    # The sum x + 0.5 could itself be rounded up to an integer.
+    return (x + 0.9).floor() if rounding == "up" else floor + (x - floor >= 0.5)
 
 
 def interpolated(ranking: Ranking, level: float, hits: Tensor) -> Tensor:
@@ -391,7 +384,7 @@ class InterpolatedPrecision(BinaryMetric):
     rounding: Literal["nearest", "up"] = one_of(default="nearest")
 
     def measure(self, ranking: Ranking) -> Tensor:
-        wanted = ROUNDINGS[self.rounding](self.recall * ranking.num_relevant(self.relevance_level))
+        wanted = _rounded(self.recall * ranking.num_relevant(self.relevance_level), self.rounding)
         return interpolated(ranking, self.relevance_level, wanted.unsqueeze(-1)).squeeze(-1)
 
 
@@ -443,8 +436,8 @@ class ElevenPoint(BinaryMetric):
     rounding: Literal["nearest", "up"] = one_of(default="nearest")
 
     def measure(self, ranking: Ranking) -> Tensor:
-        relevant, rounded = ranking.num_relevant(self.relevance_level), ROUNDINGS[self.rounding]
-        wanted = torch.stack([rounded(recall * relevant) for recall in self.points], -1)
+        relevant = ranking.num_relevant(self.relevance_level)
+        wanted = torch.stack([_rounded(recall * relevant, self.rounding) for recall in self.points], -1)
         return interpolated(ranking, self.relevance_level, wanted).mean(-1)
 
 
@@ -492,10 +485,6 @@ class RecallAtPrecision(BinaryMetric):
             best = torch.where(enough, torch.maximum(best, hits / n), best)
         best = only(ranking.hit(self.relevance_level) & (inside > 0), best)
         return ratio(best.amax(-1), ranking.num_relevant(self.relevance_level))
-
-
-# Up to this level a pass for each level is faster than one for each of its digits, which sorts.
-FEW_LEVELS = 8
 
 
 class LRAP(BinaryMetric):
@@ -774,14 +763,8 @@ def _ascents(level: Tensor, counted: Tensor, worth: Tensor) -> Tensor:
     The levels of such a pair agree in their upper binary digits. At the first digit that differs, the earlier element
     has 0 and the later one 1. So one pass for each digit counts all pairs, over elements grouped by the digits above.
     """
-    highest = greatest(level, level.shape[1] - 1)  # most data has few grades
     total = torch.zeros_like(worth[:, 0])
-    if highest <= FEW_LEVELS:
-        for lower in range(highest):
-            so_far = running_sum(only(level == lower, worth))
-            total = total + only(counted & (level > lower), so_far).sum(-1)
-        return total
-    for digit in range(highest.bit_length()):
+    for digit in range(greatest(level, level.shape[1] - 1).bit_length()):
         upper = level >> (digit + 1)
         # Stable: within a group the elements stay in the order of the row.
         order = by_key(upper)

@@ -159,9 +159,7 @@ class Recommended:
     def rows(self, start: int, stop: int) -> Recommended:
         """The lists of consecutive queries."""
         names = ("ids", "is_item", "rank", "grade", "from_target", "ignored")
-        cut: dict[str, Any] = {name: getattr(self, name) for name in names}
-        cut = {name: None if x is None else x[start:stop] for name, x in cut.items()}
-        return replace(self, **cut)
+        return replace(self, **{name: x[start:stop] for name in names if (x := getattr(self, name)) is not None})
 
     def mean(self, x: Tensor) -> Tensor:
         """Mean of ``x`` [query, position] over each list: float64 [query]; NaN for an empty list."""
