@@ -4,18 +4,28 @@ import collections.abc
 import copy
 import math
 import pickle
+import re
 
 import pytest
 import torch
 import torchmetrics
 from torch import nn
-from torchmetrics import MeanAbsoluteError, MeanSquaredError, MetricCollection
-from torchmetrics.classification import BinaryAccuracy
+from torchmetrics import (
+    MeanAbsoluteError,
+    MeanMetric,
+    MeanSquaredError,
+    MetricCollection,
+    MinMaxMetric,
+    PearsonCorrCoef,
+)
+from torchmetrics.classification import BinaryAccuracy, MulticlassAccuracy
 from torchmetrics.retrieval import RetrievalMRR
 
 import torchrank as tr
 from tests.support import layout_cases
+from torchrank.collection.collection import RankingCollection
 from torchrank.engine.rank_layout import plan
+from torchrank.retrieval import RetrievalMRR as Drop
 from torchrank.state import scoring
 
 CLASSES = list(tr.RankingMetric.registry.values())
@@ -911,3 +921,413 @@ def test_a_query_that_is_cut_by_two_updates_of_a_collection_is_noticed_once():
 def test_a_key_is_of_one_metric(several):
     with pytest.raises(ValueError, match="Expected one metric for key 'own', got 2: "):
         tr.RankingCollection({"own": several})
+
+
+# ---- plain keys ----------------------------------------------------------------------------------------------------
+
+
+KEYED = ["ndcg@10", "rbp(p=0.8)@5", "rbp(p=0.85)", "mae"]
+KEYS = {
+    "label": KEYED,
+    "plain": ["ndcg_at_10", "rbp_p_0.8_at_5", "rbp_p_0.85", "mae"],
+    "identifier": ["ndcg_at_10", "rbp_p_0p8_at_5", "rbp_p_0p85", "mae"],
+}
+BATCH = (torch.tensor([[0.1, 0.9, 0.5], [0.4, 0.3, 0.2]]), torch.tensor([[0, 0, 1], [1, 0, 0]]))
+IDS = torch.tensor([7, 8])
+
+
+def build(style, **kwargs):
+    return RankingCollection(KEYED, prefix="val/", postfix="!", keys=style, **kwargs)
+
+
+@pytest.mark.parametrize("style", KEYS)
+def test_all_results_have_the_keys_of_the_collection_and_the_values_of_labels(style):
+    suite, labelled = build(style), build("label")
+    keys = [f"val/{key}!" for key in KEYS[style]]
+    for one in (suite, labelled):
+        one.update(*BATCH)
+    assert list(suite.keys()) == [key for key, _ in suite.items()] == list(suite.metric_state) == keys
+    assert list(suite.intervals()) == suite.summary()["measure"] == list(suite.score(*BATCH)) == keys[:-1]
+    assert suite.compute() == dict(zip(keys, labelled.compute().values()))
+    assert list(suite(*BATCH)) == keys
+
+
+@pytest.mark.parametrize("style", KEYS)
+def test_a_metric_is_found_by_its_key_without_prefix_and_by_its_label(style):
+    suite = build(style)
+    for label, key in zip(KEYED, KEYS[style]):
+        assert suite[f"val/{key}!"] is suite[key] is suite[label]
+        assert key in suite
+        assert label in suite
+    assert list(suite.keys(keep_base=True)) == KEYED
+    del suite["ndcg@10"]
+    assert list(suite.keys()) == [f"val/{key}!" for key in KEYS[style][1:]]
+    with pytest.raises(KeyError, match=re.escape(KEYS[style][1])):
+        suite["ndcg@10"]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x)), lambda x: x.clone()])
+def test_a_copy_has_the_same_keys(copied):
+    assert list(copied(build("plain")).keys()) == list(build("plain").keys())
+    assert next(iter(build("plain").clone(prefix="test/"))) == "test/ndcg_at_10!"
+
+
+def test_a_pickle_of_a_collection_without_a_spelling_has_labels():
+    suite = build("label")
+    del suite.__dict__["_style"]
+    assert list(pickle.loads(pickle.dumps(suite)).keys()) == [f"val/{name}!" for name in KEYED]
+
+
+def test_a_checkpoint_fits_collections_of_any_spelling():
+    suite = build("label")
+    suite.update(*BATCH)
+    suite.persistent(True)
+    saved = suite.state_dict()
+    for style in KEYS:
+        twin = build(style)
+        twin.persistent(True)
+        assert list(twin.state_dict()) == list(saved)
+        twin.load_state_dict(saved)
+        assert list(twin.compute().values()) == list(suite.compute().values())
+
+
+def test_collections_of_different_spellings_merge():
+    first, second = build("plain"), build("label")
+    for one in (first, second):
+        one.update(*BATCH)
+    before = first.compute()
+    first.merge_state(second)
+    assert first.compute() == before
+    assert first["ndcg@10"].num_queries == 4
+
+
+@pytest.mark.parametrize("style", ["plain", "identifier"])
+def test_two_keys_with_one_spelling_are_refused_by_name(style):
+    with pytest.raises(ValueError, match=r"'ndcg@10' and 'ndcg_at_10', both 'ndcg_at_10'"):
+        RankingCollection({"ndcg@10": "ndcg@10", "ndcg_at_10": "mrr"}, keys=style)
+    assert len(RankingCollection({"ndcg@10": "ndcg@10", "ndcg_at_10": "mrr"})) == 2
+
+
+def test_two_labels_that_a_callable_makes_alike_are_refused():
+    def exponential_at_10(grade):
+        return grade
+
+    metrics = ["ndcg(gain=exponential)@10", tr.NDCG(gain=exponential_at_10)]
+    with pytest.raises(ValueError, match=r"'ndcg\(gain=exponential\)@10' and 'ndcg\(gain=exponential_at_10\)'"):
+        RankingCollection(metrics, keys="plain")
+    assert len(RankingCollection(metrics)) == 2
+
+
+@pytest.mark.parametrize("more", [["mrr", "ndcg@10"], {"mrr": "mrr", "rbp_p_0.85": "map"}])
+def test_metrics_that_do_not_fit_are_not_added(more):
+    suite = build("plain")
+    with pytest.raises(ValueError, match=r"ndcg@10|rbp_p_0\.85"):
+        suite.add_metrics(more)
+    assert list(suite.keys(keep_base=True)) == KEYED
+    suite.add_metrics("recall@1,2")
+    assert list(suite.keys())[-2:] == ["val/recall_at_1!", "val/recall_at_2!"]
+
+
+def test_keys_of_a_dict_of_other_libraries_and_of_contained_collections_are_spelled_too():
+    inside = RankingCollection("map(normalize=min)@3", keys="plain")
+    given = {"NDCG@10": "ndcg@10", "train/a b": MeanAbsoluteError(), "in": MetricCollection({"x@y": tr.MRR()})}
+    keys = ["NDCG_at_10", "train/a b", "in_x_at_y", "map_normalize_min_at_3"]
+    suite = RankingCollection(given, inside, keys="plain")
+    assert list(suite.keys()) == keys
+    assert list(RankingCollection(inside).keys()) == ["map_normalize_min_at_3"]
+
+
+def test_an_unknown_spelling_is_refused():
+    with pytest.raises(ValueError, match="one of 'label', 'plain', 'identifier', got 'simple'"):
+        RankingCollection("mrr", keys="simple")
+
+
+def test_wrappers_and_evaluations_have_the_keys_of_their_collection():
+    suite = RankingCollection(KEYED[:3], prefix="val/", keys="plain")
+    ours = list(suite.keys())
+    sliced, booted = tr.Sliced(suite, ["new", "old"]), tr.Bootstrapped(suite, replicates=5, seed=0)
+    kept, paired = tr.PerQuery(suite), tr.Compared(suite, ["a", "b"])
+    sliced.update(*BATCH, slices=torch.tensor([0, 1]))
+    booted.update(*BATCH, query_ids=IDS)
+    kept.update(*BATCH, query_ids=IDS)
+    paired.update({"a": BATCH[0], "b": -BATCH[0]}, BATCH[1])
+    for wrapper in (sliced, booted, paired):
+        assert {re.sub(r"/(new|old|macro|low|high|a|b|b-a)$", "", key) for key in wrapper.compute()} == set(ours)
+    assert kept.compute().summary()["measure"] == ours
+    result = tr.evaluate({"q": {"d": 1}, "r": {"d": 1}}, {"run": {"q": {"d": 0.5}, "r": {"e": 0.5, "d": 0.2}}}, suite)
+    assert list(result.means["run"]) == ours
+
+
+def test_lines_over_cutoffs_are_the_same_for_plain_keys():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    suite = RankingCollection("ndcg@1-3", keys="plain")
+    suite.update(*BATCH)
+    figure, axes = suite.plot(over_k=True)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["ndcg@k"]
+    pyplot.close(figure)
+
+
+# ---- metrics of single scores beside rankings: torchmetrics computes, and never sees padding -----------------------
+
+
+OF_SCORES = ["ndcg@3", "mae", "rmse", "mse"]
+NAN = float("nan")
+
+
+def masked_batch(seed, queries=6, items=7):
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randn(queries, items, generator=generator)
+    target = torch.randint(0, 4, (queries, items), generator=generator).float()
+    return scores, target, torch.rand(queries, items, generator=generator) < 0.6
+
+
+MASKED = [masked_batch(seed) for seed in range(3)]
+
+
+def test_names_of_both_kinds_can_be_in_one_text():
+    assert list(tr.RankingCollection("mae rmse, ndcg@3")) == ["mae", "rmse", "ndcg@3"]
+    assert list(tr.RankingCollection("mae rmse")) == ["mae", "rmse"]
+
+
+def members():
+    return [*OF_SCORES, MeanSquaredError(squared=False), PearsonCorrCoef()]
+
+
+def hidden(preds, target, mask):
+    """Masked candidates have nonsense for scores."""
+    return preds.masked_fill(~mask, NAN), target.masked_fill(~mask, 10**6)
+
+
+def expected(batches=MASKED):
+    preds, target = (torch.cat([b[i][b[2]] for b in batches]).double() for i in (0, 1))
+    error = preds - target
+    pearson = torch.corrcoef(torch.stack([preds, target]))[0, 1]
+    mse = error.square().mean()
+    return {"mae": error.abs().mean(), "rmse": mse.sqrt(), "mse": mse, "MeanSquaredError": mse.sqrt()} | {
+        "PearsonCorrCoef": pearson
+    }
+
+
+def check(values, batches=MASKED):
+    for key, want in expected(batches).items():
+        torch.testing.assert_close(values[key].double(), want, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_masked_scores_are_not_seen(flat):
+    suite = tr.RankingCollection([*OF_SCORES, RetrievalMRR()] if flat else members())
+    reference = RetrievalMRR()
+    for number, (preds, target, mask) in enumerate(MASKED):
+        arguments, keywords = hidden(preds, target, mask), {"mask": mask}
+        if flat:
+            target = (target > 2).long()  # as torchmetrics' retrieval wants it
+            arguments = hidden(preds, target, mask)
+            indexes = torch.arange(len(preds))[:, None].expand_as(preds) + 10 * number
+            reference.update(preds[mask].sigmoid(), target[mask], indexes=indexes[mask])
+            arguments = tuple(x.flatten() for x in (arguments[0].sigmoid(), arguments[1]))
+            keywords = {"mask": mask.flatten(), "indexes": indexes.flatten()}
+        suite.update(*arguments, **keywords)
+    values = suite.compute()
+    if flat:
+        assert values["RetrievalMRR"] == reference.compute()
+        assert values["mae"].isfinite()
+    else:
+        check(values)
+    assert list(values)[:4] == ["ndcg@3", "mae", "rmse", "mse"]
+
+
+def test_without_a_mask_all_is_seen_as_it_is():
+    suite, alone = tr.RankingCollection(["mae", "mrr"]), MeanAbsoluteError()
+    for preds, target, _ in MASKED:
+        suite.update(preds, target)
+        alone.update(preds, target)
+    assert suite.compute()["mae"] == alone.compute()
+
+
+def test_forward_reset_clone_and_checkpoint():
+    suite = tr.RankingCollection(members(), prefix="val/")
+    for batch in MASKED:
+        values = suite(*hidden(*batch), mask=batch[2])
+        check({key.removeprefix("val/"): value for key, value in values.items()}, [batch])
+    for copied in (suite, suite.clone(), copy.deepcopy(suite), pickle.loads(pickle.dumps(suite))):
+        check({key.removeprefix("val/"): value for key, value in copied.compute().items()})
+    suite.persistent(True)
+    twin = tr.RankingCollection(members(), prefix="val/")
+    twin.persistent(True)
+    twin.load_state_dict(suite.state_dict())
+    assert twin.compute()["val/mae"] == suite.compute()["val/mae"]
+    suite.reset()
+    suite.update(*hidden(*MASKED[0]), mask=MASKED[0][2])
+    check({key.removeprefix("val/"): value for key, value in suite.compute().items()}, MASKED[:1])
+
+
+def test_states_beside_metrics_of_single_scores_merge():
+    suite, other = tr.RankingCollection(OF_SCORES), tr.RankingCollection(OF_SCORES)
+    suite.update(*hidden(*MASKED[0]), mask=MASKED[0][2])
+    other.update(*hidden(*MASKED[1]), mask=MASKED[1][2])
+    suite.merge_state(other)
+    values = suite.compute()
+    assert values["mae"].item() == pytest.approx(expected(MASKED[:2])["mae"].item(), rel=1e-5)
+
+
+def test_nothing_but_padding():
+    suite = tr.RankingCollection(["mae", "mrr"])
+    preds, target, mask = MASKED[0]
+    suite.update(preds, target, mask=mask)
+    before = suite.compute()["mae"]
+    suite.update(preds, target, mask=mask & False)
+    assert suite.compute()["mae"] == before
+
+
+@pytest.mark.parametrize("method", ["update", "forward"])
+@pytest.mark.parametrize(
+    ("error", "target"),
+    [
+        (ValueError, torch.tensor([1, 2, 0, 0, 1, 3])),
+        (ValueError, (torch.tensor([0]), torch.tensor([1]))),
+        (ValueError, [torch.tensor([1])] * 6),
+    ],
+)
+def test_layouts_without_a_value_for_each_score_are_refused(method, error, target):
+    suite = tr.RankingCollection(["mrr", "mae"])
+    with pytest.raises(error, match=r"Expected target of preds' shape \[6, 7\], a value for each.*MeanAbsoluteError"):
+        getattr(suite, method)(MASKED[0][0], target)
+    assert suite["mrr"].num_queries == 0
+
+
+def test_ids_are_no_scores():
+    suite = tr.RankingCollection(["mrr", "mae"])
+    with pytest.raises(TypeError, match="floating point scores for MeanAbsoluteError"):
+        suite.update(torch.tensor([[1, 2]]), torch.tensor([[2, 3]]))
+
+
+@pytest.mark.parametrize("wrong", [{"mask": torch.ones(6, dtype=torch.bool)}, {"mask": [True]}])
+def test_a_mask_of_another_shape(wrong):
+    with pytest.raises(ValueError, match="mask of preds' shape"):
+        tr.RankingCollection(["mae"]).update(*MASKED[0][:2], **wrong)
+
+
+def test_others_get_the_arguments_that_they_take():
+    """Class labels beside scores, wrappers, and metrics that know of masks themselves."""
+
+    class Masked(MeanMetric):
+        def update(self, preds, target, mask):
+            super().update((preds == 0) & mask)
+
+    label = MASKED[0][1].argmax(-1)
+    suite = tr.RankingCollection({"accuracy": MulticlassAccuracy(7, average="micro"), "mrr": "mrr"})
+    suite.update(MASKED[0][0], label)
+    assert suite.compute()["accuracy"] == (MASKED[0][0].argmax(-1) == label).float().mean()
+    with pytest.raises(ValueError, match="with a mask for MulticlassAccuracy"):
+        suite.update(MASKED[0][0], label, mask=MASKED[0][2])
+
+    preds, target, mask = MASKED[0]
+    suite = tr.RankingCollection([Masked(), MinMaxMetric(tr.MRR())])
+    suite.update(preds * 0, target, mask=mask)
+    values = suite.compute()
+    assert values["Masked"] == mask.float().mean()
+    alone = tr.MRR()
+    alone.update(preds * 0, target, mask=mask)
+    assert values["MinMaxMetric_raw"] == alone.compute()
+
+
+def test_names_are_case_insensitive_and_given_once():
+    assert list(tr.RankingCollection(["MAE", "Rmse"]).keys()) == ["mae", "rmse"]
+    assert list(tr.RankingCollection({"error": "mae", "mae": MeanAbsoluteError()}).keys()) == ["error", "mae"]
+    with pytest.raises(ValueError, match="twice"):
+        tr.RankingCollection(["mae", "mae"])
+
+
+def test_targets_of_bool_are_0_and_1_to_metrics_of_single_scores():
+    scores, target = torch.tensor([[0.25, 1.0]]), torch.tensor([[True, False]])
+    suite = tr.RankingCollection(["map", "mae"])
+    suite.update(scores, target)
+    assert {name: value.item() for name, value in suite.compute().items()} == {"map": 0.5, "mae": 0.875}
+
+
+# ---- arguments that others do not have -------------------------------------------------------------------------------
+
+SCORES, TARGET = torch.tensor([[0.9, 0.8, 0.2, 0.1], [0.3, 0.6, 0.7, 0.4]]), torch.tensor([[0, 1, 0, 0], [1, 0, 0, 1]])
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_excluded_candidates_are_hidden_as_by_a_mask_unless_they_are_relevant(listed):
+    pairs = torch.tensor([0, 0, 0, 1, 1, 1]), torch.tensor([0, 0, 1, 2, 3, 3])  # one twice; (0, 1), (1, 3) are relevant
+    exclude = [pairs[1][pairs[0] == query] for query in range(2)] if listed else pairs
+    mask = torch.tensor([[True, True, True, False], [True, True, True, True]])
+    hidden = torch.tensor([[True, False, False, False], [False, False, True, False]])
+    members = {"mrr": "mrr", "accuracy": BinaryAccuracy(), "error": "mae"}
+    for given in (None, mask):
+        both, alone = tr.RankingCollection(members).clone(), tr.RankingCollection(members).clone()
+        both.update(SCORES, TARGET, exclude=exclude, mask=given)
+        alone.update(SCORES, TARGET, mask=~hidden if given is None else ~hidden & given)
+        assert both.compute() == alone.compute()
+    assert alone.compute()["accuracy"] == pytest.approx(2 / 5)
+    with pytest.raises(ValueError, match="a value for each score, with exclude for BinaryAccuracy"):
+        both.update(SCORES, torch.tensor([1, 0]), exclude=exclude)
+    assert both["mrr"].num_queries == 2
+
+
+def test_a_batch_without_queries_excludes_nothing():
+    suite, nothing = tr.RankingCollection("mrr, mae"), torch.zeros(0, dtype=torch.int64)
+    suite.update(SCORES, TARGET)
+    before = suite.compute()
+    suite.update(SCORES[:0], TARGET[:0], exclude=(nothing, nothing))
+    assert suite.compute() == before
+
+
+def test_excluded_pairs_outside_of_the_batch_raise_in_compute_only():
+    suite, target = tr.RankingCollection({"mrr": "mrr", "accuracy": BinaryAccuracy()}), torch.zeros_like(TARGET)
+    target[0, 0] = 1
+    suite.update(SCORES, target, exclude=(torch.tensor([0, 5]), torch.tensor([9, 0])))
+    assert suite["accuracy"].compute() == BinaryAccuracy()(SCORES, target)
+    with pytest.raises(ValueError, match="out of range"):
+        suite.compute()
+
+
+def test_rows_have_no_exclude_beside_a_metric_of_torchmetrics():
+    suite, pairs = tr.RankingCollection({"error": MeanAbsoluteError()}), (torch.tensor([0]), torch.tensor([1]))
+    with pytest.raises(ValueError, match="Expected no exclude for flat rows, got exclude; leave the rows out, or pass"):
+        suite.update(SCORES.flatten(), TARGET.flatten(), exclude=pairs)
+    suite.update(SCORES.flatten(), TARGET.flatten(), mask=torch.arange(8) != 1)
+
+
+@pytest.mark.parametrize("metric", [MeanAbsoluteError, BinaryAccuracy, RetrievalMRR])
+def test_weights_for_a_metric_that_takes_none_are_an_error(metric):
+    suite = tr.RankingCollection({"mrr": "mrr", "other": metric()})
+    indexes = torch.arange(2)[:, None].expand(2, 4)
+    with pytest.raises(ValueError, match=f"Expected no weights for {metric.__name__}, whose update takes none"):
+        suite.update(SCORES.flatten(), TARGET.flatten(), indexes=indexes.flatten(), weights=torch.tensor([1.0, 2.0]))
+    assert suite["mrr"].num_queries == 0
+
+
+def test_weights_reach_a_metric_that_takes_them():
+    class Weighted(MeanMetric):
+        def update(self, preds, target, weights=None):
+            super().update(preds.amax(-1), 1.0 if weights is None else weights)
+
+    suite = tr.RankingCollection({"mrr": "mrr", "best": Weighted()})
+    suite.update(SCORES, TARGET, weights=torch.tensor([1.0, 3.0]))
+    assert suite.compute()["best"].item() == pytest.approx((0.9 + 3 * 0.7) / 4)
+
+
+@pytest.mark.parametrize("method", ["update", "forward"])
+def test_calls_that_do_not_fit_a_metric_of_torchmetrics_say_so(method):
+    for target in ((torch.tensor([0]), torch.tensor([1])), [torch.tensor([1]), torch.tensor([2])]):
+        suite = tr.RankingCollection({"mrr": "mrr", "other": BinaryAccuracy()})
+        with pytest.raises(ValueError, match=r"target to be a tensor for BinaryAccuracy, got a (tuple|list)"):
+            getattr(suite, method)(SCORES, target)
+    for metric in (RetrievalMRR(), Drop()):
+        suite = tr.RankingCollection({"mrr": "mrr", "other": metric})
+        with pytest.raises(ValueError, match="indexes for RetrievalMRR, got none; pass flat rows preds, target"):
+            getattr(suite, method)(SCORES, TARGET)
+        assert suite["mrr"].num_queries == 0
+        rows = {"indexes": torch.arange(2).repeat_interleave(4)}
+        getattr(suite, method)(SCORES.flatten(), TARGET.flatten(), **rows)
+        torch.testing.assert_close(suite.compute()["other"], suite.compute()["mrr"])
+
+
+def test_a_wrapper_of_our_metric_takes_the_targets_of_our_metric():
+    suite = tr.RankingCollection({"mrr": "mrr", "range": MinMaxMetric(tr.MRR())})
+    suite.update(SCORES, (torch.tensor([0, 1]), torch.tensor([1, 3])))
+    assert suite.compute()["range_raw"] == suite.compute()["mrr"]

@@ -66,7 +66,7 @@ TESTS = {
         "properties/test_judged.py",
         "wrappers/test_sampled_ranks.py",
     ],
-    "display": ["test_display.py", "collection/test_plots.py"],
+    "display": ["test_display.py", "properties/test_plots_of_collections.py"],
     "statistics": ["statistics", "properties/test_confidence_sequences.py"],
     "state": [
         "state",
@@ -85,7 +85,7 @@ TESTS = {
         "properties/test_semantics.py",
         "engine/test_sizes.py",
     ],
-    "collection": ["collection", "properties/test_workers.py"],
+    "collection": ["collection", "properties/test_workers.py", "properties/test_plots_of_collections.py"],
     "wrappers": ["wrappers", "properties/test_judges.py", "properties/test_workers.py"],
     "tables": ["tables"],
     "evaluation": ["evaluation", "properties"],
