@@ -31,9 +31,9 @@ LOOKUPS = ("gather", "take", "index", "index_select")
 
 #: names of functions, and the stage that each begins; "One batch" in torchrank/README.md explains the stages
 STAGES = {
-    "arrange": "arrange",
-    "rank_chunks": "rank",
-    "rank_dense": "rank",
+    "arrange_batch": "arrange",
+    "rank_judged": "rank",
+    "rank_lists": "rank",
     "per_query": "measure",
     "settled": "reduce",
     "reduce": "reduce",
