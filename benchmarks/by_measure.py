@@ -33,11 +33,11 @@ class Timed(dict[Any, Any]):
         self.spent = spent
         self._running: list[float] = []
 
-    def get(self, key: Any, default: Any = None) -> Any:
-        if key in self:
-            return self[key]
-        self._running.append(time.perf_counter())  # `cached` computes a missing quantity and sets it
-        return default
+    def __contains__(self, key: Any) -> bool:
+        known = super().__contains__(key)
+        if not known:
+            self._running.append(time.perf_counter())  # `cached` computes a missing quantity and sets it
+        return known
 
     def __setitem__(self, key: Any, value: Any) -> None:
         seconds = time.perf_counter() - self._running.pop()
