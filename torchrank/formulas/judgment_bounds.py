@@ -17,7 +17,7 @@ The measure is evaluated once for m = 0, and twice for each further m up to the 
 40 candidates, half of them unjudged, this takes 50 to 100 times as long as one evaluation. If every rank matters, lists
 of more than LONGEST candidates raise ValueError.
 
-Long lists need a cutoff k. For most measures only the number of relevant candidates behind the cutoff matters, and a
+Long lists need a cutoff k. For most measures only the number of relevant candidates after the cutoff matters, and a
 larger number never raises the value: recall falls, and precision stays as it is. Assume that t unjudged candidates can
 be among the first k; with ties at the cutoff, t can be more than k. The smallest value has all candidates behind the
 cutoff relevant. The largest one has none of them relevant, or the first one, so that the query is not empty. So 2 t + 3
@@ -157,7 +157,7 @@ def _extremes(unjudged: Tensor, least: Tensor | None, inside: Tensor | None) -> 
     def each() -> Iterator[Tensor]:
         for best in (True, False):
             # The last of the worst-ranked choices is no extreme: none is relevant, as in the first choice of all, or
-            # one behind the cutoff is not.
+            # one after the cutoff is not.
             for n in range(total if best else total - 1):
                 chosen = n if least is None else n // step % size
                 yield unjudged & (number <= chosen if best else number > chosen)
@@ -166,7 +166,7 @@ def _extremes(unjudged: Tensor, least: Tensor | None, inside: Tensor | None) -> 
 
 
 def _sets(unjudged: Tensor, tied: Tensor) -> Iterator[Tensor]:
-    """All sets of unjudged candidates of a tie group, with all before the group or all behind it: [query, entry]."""
+    """All sets of unjudged candidates of a tie group, with all before the group or all after it: [query, entry]."""
     place, behind = (unjudged & tied).cumsum(-1), tied.cumsum(-1) > 0
     for chosen in range(2 ** int(place.max())):
         some = tied & (chosen >> (place - 1).clamp_min(0) & 1 == 1)

@@ -360,7 +360,7 @@ def _first_group(ranking: Ranking, level: float) -> FirstGroup:
 def first_rank(ranking: Ranking, level: float) -> Tensor:
     r"""Expected rank of the first candidate at or above ``level``, infinite if none is retrieved: float64 [query].
 
-    The first of r relevant candidates in a tie group of n candidates behind a others is at rank
+    The first of r relevant candidates in a tie group of n candidates after a others is at rank
     :math:`a + \frac{n + 1}{r + 1}` on average: the mean of the smallest of r numbers drawn from 1 ... n.
     """
     before, beside = ranking.relevant_before_and_in_tie(level)

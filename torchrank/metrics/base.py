@@ -357,7 +357,7 @@ class RankingMetric(Measure):
                 candidates, not groups: if you have grades [query, group], pass ``target[:, groups]``. Pass all relevant
                 candidates, including those that were not retrieved: without them, recall is always 1.
             repeats: the treatment of an id that occurs again in the same list: "error"; "first" = later copies are left
-                out, and the ids behind them move up; "hold" = later copies keep their ranks and are not relevant.
+                out, and the ids after them move up; "hold" = later copies keep their ranks and are not relevant.
             weights: [query], finite and >= 0; a query of weight 0 is ignored.
 
         Raises:

@@ -398,7 +398,7 @@ class ConfusionMetric(BinaryMetric):
 class Accuracy(ConfusionMetric):
     r"""Accuracy at k, :math:`\frac{TP + TN}{N}`: the share of all N candidates on the right side of the cutoff.
 
-    Relevant candidates in the first k ranks and irrelevant ones behind them are on the right side. N counts the list
+    Relevant candidates in the first k ranks and irrelevant ones after them are on the right side. N counts the list
     and the relevant candidates that were not retrieved; these are on the wrong side. Lists of ids contain no other
     candidates, so pass ``collection_size`` with them. Without ``top_k`` the whole list is chosen, so only its relevant
     candidates are on the right side. Under ``ties="expected"`` it is the exact expectation.
@@ -521,7 +521,7 @@ class Utility(ConfusionMetric):
 
 
 # Up to this rank, the expected precision of tied candidates is computed from differences, which lose a digit each time
-# that the rank grows by a factor of ten. The sums that are used behind it lose none, and take longer.
+# that the rank grows by a factor of ten. The sums that are used after it lose none, and take longer.
 FAR = 2**15
 
 
@@ -633,7 +633,7 @@ def precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     # The sum over the ranks j of the group, up to the cutoff.
     harmonic, rising = _sums_over_ties(ranking, top_k)
     total = (before + 1) * harmonic + c * rising
-    # Each of the n ranks is equally likely, also a rank behind the cutoff, which contributes 0.
+    # Each of the n ranks is equally likely, also a rank after the cutoff, which contributes 0.
     return ranking.hit_numbers(level) * total / ranking.tied.clamp_min(1)
 
 
@@ -746,7 +746,7 @@ class PositionMetric(BinaryMetric):
         self.reports(self.adjustments[self.adjusted], self.higher_is_better or self.adjusted != "ratio")
 
     def need(self) -> Need:
-        # A candidate behind the cutoff can be within it once the list is filtered. The values by chance depend on the
+        # A candidate after the cutoff can be within it once the list is filtered. The values by chance depend on the
         # number of relevant candidates in the whole list.
         return Need(relevant=True) if self.filtered or self.adjusted else super().need()
 
@@ -829,7 +829,7 @@ class PositionMetric(BinaryMetric):
 class MR(PositionMetric):
     r"""Mean rank of the relevant candidates: :math:`\frac{1}{R} \sum_{i \in rel} rank_i`. Lower is better.
 
-    A relevant candidate that was not retrieved has the rank behind the list. Queries without relevant candidates are
+    A relevant candidate that was not retrieved has the rank after the list. Queries without relevant candidates are
     skipped by default, and queries for which nothing was retrieved always.
 
     With ``aggregation="geometric"`` or "harmonic", the mean over the positives of a query is of the same kind. Together
@@ -998,9 +998,9 @@ class FirstRank(BinaryMetric):
     r"""Rank of the first relevant candidate: :math:`\min_{i \in rel} rank_i`. Lower is better.
 
     Under ``ties="expected"`` it is the exact expectation. If the first tie group with relevant candidates has n
-    candidates, r of them relevant, behind a others, this is :math:`a + \frac{n + 1}{r + 1}`. It is not 1 over the
+    candidates, r of them relevant, after a others, this is :math:`a + \frac{n + 1}{r + 1}`. It is not 1 over the
     :class:`MRR`: with four tied candidates, two of them relevant, it is 5/3, and the mean of 1 / rank is 13/18. If no
-    relevant candidate was retrieved, the rank is the one behind the list; NaN if its length is unknown. Queries without
+    relevant candidate was retrieved, the rank is the one after the list; NaN if its length is unknown. Queries without
     relevant candidates are skipped by default, and queries for which nothing was retrieved always.
 
     Source:

@@ -87,7 +87,7 @@ class AUROC(BinaryMetric):
             return (cut.chance * _partial_area(ranking, level, top_k, cut, length, self.max_fpr)).sum(-1)
         retrieved, share = ranking.hit(level), ranking.prob_in_top_k(top_k)
         before, beside = ranking.relevant_before_and_in_tie(level)
-        # For each relevant entry that is certainly in the first k: the irrelevant candidates behind its tie group, and
+        # For each relevant entry that is certainly in the first k: the irrelevant candidates after its tie group, and
         # half of the irrelevant ones in it. The h hits of the tie group at the cutoff count as irrelevant here ...
         behind = length - (ranking.first + ranking.tied - 1) - (cut.before - before - beside)
         pairs = only(retrieved & (share == 1), behind + (ranking.tied - beside) / 2).sum(-1, keepdim=True)

@@ -388,7 +388,7 @@ class ExpectedExposureMetric(RankDiscount, RankingMetric):
     Several sampled rankings of one query are not ties. Their mean exposure goes into ``of_exposure``.
 
     Args:
-        top_k: count only the first ``top_k`` ranks: ranks behind it have no exposure, in the target too.
+        top_k: count only the first ``top_k`` ranks: ranks after it have no exposure, in the target too.
         kwargs: ``ties``, ``empty_target_action`` ("skip" by default), ``aggregation``, ``validate_args``: as
             :class:`RankingMetric`.
 

@@ -219,7 +219,7 @@ class ARP(GradedMetric):
     r"""Average relevance position: :math:`\sum_i gain_i \, rank_i \,/\, \sum_i gain_i`. Lower is better.
 
     The mean rank of the candidates, weighted by their gains. As in :class:`MR`, a candidate that was not retrieved has
-    the rank behind the list. Queries without gains are skipped by default, and queries for which nothing was retrieved
+    the rank after the list. Queries without gains are skipped by default, and queries for which nothing was retrieved
     always.
 
     Source:
@@ -297,7 +297,7 @@ class NormalizedGain(GradedMetric):
         before, beside = ranking.before_and_in_tie(gains)
         best = ranking.ideal_order(self.gain_function, None)
         above_first = torch.nn.functional.pad(running_sum((best - 1).clamp_min(0)), (1, 0))
-        middle = only(ranking.retrieved(), ranking.mean_rank())  # the rank behind a list may be unknown
+        middle = only(ranking.retrieved(), ranking.mean_rank())  # the rank after a list may be unknown
         between = (
             above_first.gather(-1, rank.long().clamp_max(best.shape[1])) for rank in (middle.floor(), middle.ceil())
         )
@@ -338,7 +338,7 @@ class RNDCG(GradedMetric):
         ranks = torch.arange(1, best.shape[1] + 1, dtype=best.dtype, device=best.device)
         ideal = running_sum(best * discount(ranks))
         reached = running_sum(ranking.gains_by_rank(gain, best.shape[1]) * discount(ranks))
-        # R_j are the ranks behind which the ideal order has a smaller gain.
+        # R_j are the ranks after which the ideal order has a smaller gain.
         fall = best - torch.nn.functional.pad(best[:, 1:], (0, 1))
         ends = fall > ROUNDING * best  # a gain function can differ in the last digit for equal grades
         longer = ranking.num_candidates > (best > 0).sum(-1) + 1

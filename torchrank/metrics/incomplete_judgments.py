@@ -71,7 +71,7 @@ class Bpref(BinaryMetric):
         since version 8; ``normalize="relevant"``: as in the paper.
 
     Args:
-        top_k: relevant candidates behind rank ``top_k`` count 0; None = no such rank.
+        top_k: relevant candidates after rank ``top_k`` count 0; None = no such rank.
         normalize: the denominator of each term: "min", min(N, R), as in trec_eval; "relevant", R, as in the paper.
         relevance_level: a grade at or above it is relevant, one from 0 up to it is irrelevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``unjudged``, ``validate_args``: as

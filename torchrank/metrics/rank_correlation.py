@@ -44,7 +44,7 @@ BUCKET_BITS = 5
 class Orders:
     """The candidates of each query in the order of the other ranking; its ties in the order of the first ranking.
 
-    Places and numbers are int64; places count from 0. Candidates that are not retrieved form one tie group behind all
+    Places and numbers are int64; places count from 0. Candidates that are not retrieved form one tie group after all
     others. Padding is at the end.
     """
 
@@ -98,13 +98,13 @@ class Orders:
 
     @functools.cached_property
     def overtaken(self) -> Tensor:
-        """int64 [query, entry]: number of candidates before an entry here and behind it in the first ranking."""
+        """int64 [query, entry]: number of candidates before an entry here and after it in the first ranking."""
         return larger_before(self.place)
 
     @property
     def discordant(self) -> Tensor:
         """int64 [query, entry]: number of candidates that form a discordant pair with an entry."""
-        # Of the `place` smaller places, other_place - overtaken stand before the entry, and the others behind it. So it
+        # Of the `place` smaller places, other_place - overtaken stand before the entry, and the others after it. So it
         # has overtaken + place - (other_place - overtaken) discordant pairs.
         return (2 * self.overtaken).add_(self.place).sub_(self.other_place)
 
@@ -169,7 +169,7 @@ def orders(ranking: Ranking) -> Orders:
     other_beside = _ones(entry) if distinct else stop - start
     if all_valid and ranking.untied and surely(ranking.tied > 0):
         return Orders(entry, there, all_valid, number, entry, _ones(entry), start.expand_as(entry), other_beside)
-    # Candidates that are not retrieved have tied = 0 in a ranking; here they are one tie group behind the list.
+    # Candidates that are not retrieved have tied = 0 in a ranking; here they are one tie group after the list.
     missing = (number - ranking.num_candidates.long()).unsqueeze(-1)
     tied = torch.where(ranking.tied > 0, ranking.tied.long(), missing).gather(-1, entry)
     above = (ranking.first.gather(-1, entry) - 1).long()
@@ -542,7 +542,7 @@ class RankedList:
         return ratio(p ** (self.first - 1) * (1 - p**self.tied), self.tied)
 
     def interval(self) -> tuple[Tensor, Tensor]:
-        """First rank and number of ranks of each entry; the rank behind the list for an entry outside of it."""
+        """First rank and number of ranks of each entry; the rank after the list for an entry outside of it."""
         outside = self.tied == 0
         return torch.where(outside, self.length.unsqueeze(-1) + 1, self.first), self.tied + outside
 
@@ -937,7 +937,7 @@ class PMRR(ComparingMetric):
 
     o is the rank of a document before, by ``target``, and r its rank after, by ``preds``. The mean is over the changed
     documents of a query, which the instruction makes irrelevant. So 0 is no change, positive values are ranks that
-    fell, as they should, and negative ones ranks that rose. A document outside of a list has the rank behind it.
+    fell, as they should, and negative ones ranks that rose. A document outside of a list has the rank after it.
     :meth:`torchrank.Ranking.from_rankings` takes the changed documents as ``changed``; all documents of either list
     count in any other layout. A query without changed documents is skipped by default.
 
@@ -962,7 +962,7 @@ class PMRR(ComparingMetric):
     def measure(self, ranking: Ranking) -> Tensor:
         after, before = two_lists(ranking)
         change, share = _mean_change(*before.interval(), *after.interval()), _changed(ranking)
-        # Changed documents outside of both lists have the ranks behind them.
+        # Changed documents outside of both lists have the ranks after them.
         old, new = before.length.unsqueeze(-1) + 1, after.length.unsqueeze(-1) + 1
         behind = _mean_change(old, torch.ones_like(old), new, torch.ones_like(new)).squeeze(-1)
         return (change * share).sum(-1) + (1 - share.sum(-1)) * behind
@@ -989,7 +989,7 @@ def _falls(old: Tensor, number: Tensor, new: Tensor, new_number: Tensor) -> Tens
     """Sum of 1 - o / r over o < r, without pairs of ranks that both intervals have."""
     before = torch.minimum(new - old, number).clamp_min(0)  # ranks of o before all r
     start = torch.maximum(new, old + number)
-    after = (new + new_number - start).clamp_min(0)  # ranks of r behind all o
+    after = (new + new_number - start).clamp_min(0)  # ranks of r after all o
     rest, first_rest = number - before, old + before
     low = before * new_number - before * (old + (before - 1) / 2) * reciprocal_sums(new, new_number)[0]
     return low + rest * after - rest * (first_rest + (rest - 1) / 2) * reciprocal_sums(start, after)[0]

@@ -145,7 +145,7 @@ class NERR(ERR):
 # The last rank that users of C/W/L see by default, as in cwl_eval.
 DEEPEST = 1000
 
-# The largest `top_k` of C/W/L. Memory grows with it, because users can go on behind the end of a list.
+# The largest `top_k` of C/W/L. Memory grows with it, because users can go on after the end of a list.
 SEEN = 2**18
 
 #: users of C/W/L whose attention does not depend on gains
@@ -234,7 +234,7 @@ class RBP(UserMetric):
 class RBPResidual(RetrievedMetric):
     r"""Residual of rank-biased precision: :math:`p^n + (1 - p) \sum_{i \le n, unjudged} p^{i - 1}`.
 
-    The increase of :class:`RBP` if all unjudged candidates in a list of n, and all candidates behind it, were relevant.
+    The increase of :class:`RBP` if all unjudged candidates in a list of n, and all candidates after it, were relevant.
     It is 1 minus the weight of the judged candidates. With ``top_k``, n is at most ``top_k``. Candidates that a layout
     does not name are unjudged. Lower is better, because less is unknown. A query for which nothing was retrieved has
     no value. trec_eval omits the first term if all candidates of the list are judged.
@@ -264,7 +264,7 @@ class RBPResidual(RetrievedMetric):
         return Need(self.top_k)
 
     def measure(self, ranking: Ranking) -> Tensor:
-        # The discounts of all ranks add up to 1 / (1 - p), also behind the list. All but the judged weight is residual.
+        # The discounts of all ranks add up to 1 / (1 - p), also after the list. All but the judged weight is residual.
         weight = only(ranking.judged(), ranking.mean_discount(Geometric(self.p), self.top_k)).sum(-1)
         return (1 - (1 - self.p) * weight).clamp_min(0)
 
@@ -592,7 +592,7 @@ class CWLCost(UserModel, BoundedGain, CostMetric):
         top_k: number of ranks that a user can see, at most 262,144; None = 1000.
         costs: [item], the cost of each item; >= 0.
         of: the number to report: "cost" or "total_cost".
-        behind: the cost of a rank behind the end of the list, >= 0.
+        behind: the cost of a rank after the end of the list, >= 0.
         user: a name from the table of :class:`CWL`, or a callable with a name.
         p: probability to go on for "rbp" and "nerr10", > 0 and < 1.
         target: the total gain that is the aim of "insq", "inst", "bpm" and "nerr11", > 0.
@@ -618,7 +618,7 @@ class CWLCost(UserModel, BoundedGain, CostMetric):
     cost: float = fixed(0.0, "which cuts lists at top_k")
 
     def width(self, lists: Recommended) -> int:
-        # A user can go on behind the end of the list: there are some tables [query, rank].
+        # A user can go on after the end of the list: there are some tables [query, rank].
         return 4 * -(-self.ranks // lists.ids.shape[1])
 
     def measure(self, lists: Recommended) -> Tensor:
@@ -663,7 +663,7 @@ class Tail:
             last = greatest(depth.clamp_max(last), last)
         ranks = torch.arange(1, last + 1, dtype=depth.dtype, device=depth.device)
         terms = self.p ** (ranks - 1) / ranks
-        # The terms behind the table are the whole series less the terms in it.
+        # The terms after the table are the whole series less the terms in it.
         rest = (-math.log1p(-self.p) / self.p - terms.sum()).clamp_min(0) if last < self.last else 0.0
         sums = running_sum(terms.flip(-1)).flip(-1) + rest
         return torch.nn.functional.pad(sums, (0, 1)).take(depth.ceil().clamp_max(last + 1).long() - 1)
@@ -791,7 +791,7 @@ class Compat(RankingMetric):
         value = torch.where(inside, tail(depth) - behind, 0.0)
         if ranking.untied:
             return value.sum(-1)
-        # An entry ranks behind its ideal rank in every order of its class, unless more candidates precede the class in
+        # An entry ranks after its ideal rank in every order of its class, unless more candidates precede the class in
         # the ideal ranking than in the list. So its m is its own rank.
         spread = ranking.mean_discount(tail, self.top_k) - ranking.prob_in_top_k(self.top_k) * behind
         tied = gaining & (ranking.tied > 1)
