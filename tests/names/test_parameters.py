@@ -20,35 +20,6 @@ from torchrank.names.parse import Named
 from torchrank.names.registry import measures
 
 
-@pytest.mark.parametrize(
-    ("args", "kwargs"),
-    [
-        ((), {}),
-        ((1, 2), {}),
-        ((1, 2, 3), {"alpha": 1}),
-        ((1,), {"top_k": 2}),
-        ((1,), {"top_k": None, "alpha": 1}),
-    ],
-)
-def test_a_wrong_call_has_the_error_of_python(args, kwargs):
-    class Two(tr.extend.BinaryMetric):
-        name = "twoparameters"
-        alpha: float = tr.extend.number(above=0)
-        beta: float = tr.extend.number(above=0)
-
-    def written(self, top_k=None, *, alpha, beta, **others):
-        pass
-
-    written.__qualname__ = "Two.__init__"
-    with pytest.raises(TypeError) as wanted:
-        written(None, *args, **kwargs)
-    with pytest.raises(TypeError) as found:
-        Two(*args, **kwargs)
-    # Python counts self, and arguments by name, in another way
-    texts = [str(error.value).split(" were given")[0].split(" was given")[0] for error in (wanted, found)]
-    assert texts[0].split(" positional argument")[0] == texts[1].split(" positional argument")[0]
-
-
 def test_a_declaration_has_a_type_and_one_of_has_values():
     with pytest.raises(TypeError, match="Expected Untyped to give the parameter 'share' a type, as share: float"):
         type("Untyped", (tr.extend.BinaryMetric,), {"name": "untyped", "share": tr.extend.number(default=1)})
@@ -59,16 +30,6 @@ def test_a_declaration_has_a_type_and_one_of_has_values():
 
     with pytest.raises(TypeError, match=r"Expected values for one_of\(\), or a Literal type, got "):
         Open(kind="b")
-
-
-def test_a_signature_is_of_the_class_and_that_of_its_init_has_self():
-    for cls in (tr.NDCG, tr.MAP, tr.Coverage):
-        of_class, of_init = inspect.signature(cls), inspect.signature(cls.__init__)
-        assert list(of_init.parameters) == ["self", *of_class.parameters]
-    metric = tr.NDCG()
-    assert not hasattr(metric, "__signature__")
-    assert inspect.signature(tr.NDCG).parameters["top_k"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
-    assert inspect.signature(tr.NDCG).parameters["gain"].kind is inspect.Parameter.KEYWORD_ONLY
 
 
 def test_a_fixed_parameter_is_refused_with_its_reason():

@@ -149,8 +149,10 @@ def resolve(name: str, registry: Mapping[str, Any] | None = None) -> list[Label]
     joined = lower if lower in registry else re.sub("[_-]", "", lower)  # hit_rate, R-precision
     if joined in registry:
         return [Label(joined, label.parameters, label.cutoff)]
-    cut = _CUT.fullmatch(label.name)
-    if cut and _is_cutoff(cut, label):
+    if cut := _CUT.fullmatch(label.name):  # ndcg_10, ndcg_at_10; or a placeholder: ndcg_at_k@10
+        link, placeholder = (cut["link"] or "").lower(), cut["k"].lower() == "k"
+        is_parameter = "at" not in link and cut["name"].lower() in _NUMBERED
+    if cut and link and placeholder == bool(label.cutoff) and not is_parameter:
         try:
             return resolve(write(cut["name"], label.parameters, None) + f"@{label.cutoff or cut['k']}", registry)
         except ValueError:
@@ -158,12 +160,6 @@ def resolve(name: str, registry: Mapping[str, Any] | None = None) -> list[Label]
     near = _suggestions(label, cut, spellings, registry)
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     raise ValueError(f"Expected the name of a measure, got {name!r}: {hint}`torchrank measures` lists them")
-
-
-def _is_cutoff(cut: re.Match[str], label: Label) -> bool:
-    """Whether a name ends with a cutoff: ``ndcg_10``, ``ndcg_at_10``; or with its placeholder: ``ndcg_at_k@10``."""
-    link, placeholder = (cut["link"] or "").lower(), cut["k"].lower() == "k"
-    return link != "" and placeholder == bool(label.cutoff) and ("at" in link or cut["name"].lower() not in _NUMBERED)
 
 
 def _suggestions(
@@ -188,7 +184,8 @@ def _suggestions(
 @functools.lru_cache(maxsize=8)  # a new measure makes a new list
 def _ordered(measures: tuple[Any, ...]) -> list[_Spelling]:
     """The spellings of all measures, those first that win if several fit."""
-    return sorted((x for measure in measures for x in _spellings(measure)), key=lambda x: x.rank)
+    named = ((measure, entry) for measure in measures for entry in known(measure) if entry.same and entry.theirs)
+    return sorted((_Spelling.of(measure, entry) for measure, entry in named), key=lambda x: x.rank)
 
 
 #: the most characters of a name, with its parameters and cutoffs; and without them
@@ -345,11 +342,6 @@ def _pattern(text: str) -> str:
 _WORD = re.compile(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|-")
 
 
-@functools.cache
-def _spellings(measure: Any) -> list[_Spelling]:
-    return [_Spelling.of(measure, entry) for entry in known(measure) if entry.same and entry.theirs]
-
-
 # ---- presets ---------------------------------------------------------------------------------------------------------
 
 #: libraries with a preset, and the versions that were compared
@@ -472,7 +464,12 @@ def preset(name: str, *k: int, num_items: int | None = None, interactions: Array
         if ours is not None:
             for cutoff in k if "{k}" in ours and (k or "[" not in ours) else (None,):
                 label = _fill(ours, cutoff)
-                labels[_fill(theirs, cutoff)] = parse(label, **catalogue) if catalogue else _with(label, always)
+                if catalogue:
+                    labels[_fill(theirs, cutoff)] = parse(label, **catalogue)
+                    continue
+                parts = read(label)  # parameters of every measure do not replace its own
+                top_k = parts.cuts[0] if parts.cuts else None
+                labels[_fill(theirs, cutoff)] = write(parts.name, parts.parameters | always | parts.parameters, top_k)
     if not labels:
         raise ValueError(f"Expected at least one cutoff for {name}, as in preset({name!r}, 10), got none")
     return labels
@@ -493,10 +490,3 @@ def _fill(text: str, k: int | None) -> str:
     if k is None:
         return without_optional(text)
     return re.sub(r"[][]", "", text).replace("{k}", str(k))
-
-
-def _with(text: str, always: dict[str, Any]) -> str:
-    """A label with further parameters, which do not replace its own."""
-    label = read(text)
-    more = {key: value for key, value in always.items() if key not in label.parameters}
-    return write(label.name, {**label.parameters, **more}, label.cuts[0] if label.cuts else None)
