@@ -98,9 +98,7 @@ from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 from torchrank.engine import rank
-from torchrank.hardware.devices import autocast_off
-from torchrank.hardware.graphs import eager
-from torchrank.hardware.threads import in_batch
+from torchrank.hardware.devices import autocast_off, eager, in_batch
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.canonical import BLOCK, Need, buckets
 from torchrank.layouts.checks import explain, tensor_of

@@ -7,7 +7,7 @@ import torch
 
 import torchrank as tr
 from torchrank import retrieval
-from torchrank.hardware import costs, devices, graphs
+from torchrank.hardware import costs, devices
 
 CPU, CUDA, MPS = map(torch.device, ("cpu", "cuda", "mps"))
 
@@ -118,7 +118,7 @@ def test_a_tile_takes_half_of_a_large_second_level_cache():
 
 def test_a_metric_is_outside_of_graphs_only_in_a_process_that_compiles(monkeypatch):
     called = []
-    function = graphs.eager(lambda: called.append("called"))
+    function = devices.eager(lambda: called.append("called"))
     monkeypatch.setattr(torch.compiler, "disable", lambda function: lambda: called.append("outside"))
     monkeypatch.setitem(sys.modules, "torch._dynamo", sys)
     function()

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import torchrank as tr
-from torchrank.hardware import threads
+from torchrank.hardware import devices as threads
 from torchrank.retrieval import RetrievalMAP, RetrievalPrecisionRecallCurve
 
 

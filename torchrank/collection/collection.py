@@ -17,7 +17,7 @@ from torchmetrics import MeanAbsoluteError, MeanSquaredError, Metric, MetricColl
 from torchmetrics.metric import jit_distributed_available
 
 from torchrank.display import COLUMN, Table, axes_of, draw_lines, log_axis, plainly, room_for, style
-from torchrank.hardware.graphs import eager
+from torchrank.hardware.devices import eager
 from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.layouts.checks import excluded_pairs
 from torchrank.metrics.base import RankingMetric

@@ -17,8 +17,15 @@ from torch import Tensor
 
 from torchrank.engine.sorting import descending
 from torchrank.hardware import costs
-from torchrank.hardware.devices import ascending, best, keeps_denormals, largest, scalar, widest_float
-from torchrank.hardware.threads import keep_number_of_threads
+from torchrank.hardware.devices import (
+    ascending,
+    best,
+    keep_number_of_threads,
+    keeps_denormals,
+    largest,
+    scalar,
+    widest_float,
+)
 from torchrank.layouts.arrange import Shard
 from torchrank.layouts.canonical import CatalogueLayout, Judged, Pairs, RankedIds
 from torchrank.layouts.checks import Problem, count

@@ -18,8 +18,7 @@ from torchrank.engine.judged import rank_ids, rank_judged
 from torchrank.engine.lists import rank_flat, rank_lists
 from torchrank.engine.streams import rank_embedded, rank_fused, rank_in_groups, rank_streamed, why_not_fused
 from torchrank.hardware import costs
-from torchrank.hardware.devices import autocast_off
-from torchrank.hardware.threads import in_batch
+from torchrank.hardware.devices import autocast_off, in_batch
 from torchrank.layouts.canonical import (
     ALL,
     CatalogueLayout,

@@ -1,4 +1,4 @@
-"""What depends on a device: float types, the cost of reading values, and the tensors that are made once for each.
+"""What depends on a device: float types, constants, the cost of reading values, sorting, threads, and compilation.
 
 An accelerator runs behind the program, and reading a value waits until the accelerator has caught up. So every shortcut
 that depends on values (no ties, few grades, nothing to do) is taken only if ``x.is_cpu``, or where it is
@@ -7,19 +7,24 @@ that depends on values (no ties, few grades, nothing to do) is taken only if ``x
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
+import os
+import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy
 import torch
 from torch import Tensor
 
 from torchrank.hardware import costs
+from torchrank.names.arguments import explained
 
 P = ParamSpec("P")
 
@@ -189,6 +194,9 @@ def scalar(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.full((), value, dtype=dtype, device=device)
 
 
+# ---- sorting ---------------------------------------------------------------------------------------------------------
+
+
 def ascending(x: Tensor) -> Tensor:
     """Sort each row in ascending order, NaN last. Not for bfloat16, which numpy does not have."""
     return torch.from_numpy(numpy.sort(x.numpy(), axis=-1)) if by_numpy(x.device) else x.sort(dim=-1).values
@@ -230,3 +238,118 @@ def order_of(numbers: Tensor) -> Tensor:
     if numbers.is_cpu and len(numbers) and int(numbers.max()) == len(numbers) - 1:
         return torch.empty_like(numbers).scatter_(0, numbers, torch.arange(len(numbers), device="cpu"))
     return numbers.argsort()
+
+
+# ---- compilation -----------------------------------------------------------------------------------------------------
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def eager(function: F) -> F:
+    """Exclude a function from the graphs of torch.compile and torch.jit.script, and explain wrong calls.
+
+    Like torch.compiler.disable, but without its import, which takes seconds.
+    """
+    disabled = functools.cache(lambda: torch.compiler.disable(function))
+
+    @functools.wraps(function)
+    def outside(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if "torch._dynamo" not in sys.modules:  # no function is compiled in this process
+                return function(*args, **kwargs)
+            return disabled()(*args, **kwargs)
+        except (TypeError, AttributeError) as error:
+            raise explained(error, function, args, kwargs)  # noqa: B904
+
+    outside._torchdynamo_disable = True  # type: ignore[attr-defined]
+    outside.eager = outside  # type: ignore[attr-defined]
+    return cast(F, torch.jit.unused(outside))
+
+
+# ---- threads ---------------------------------------------------------------------------------------------------------
+#
+# A batch has as many threads of torch as there are cores that no other process wants. torch cuts every operation into
+# as many pieces as it has threads, and waits for all pieces. A batch is hundreds of operations. Beside a process that
+# keeps a core busy, each wait can be for a thread that has lost its core, which costs milliseconds. One thread waits
+# for nobody. The results are the same.
+
+#: seconds for which a count of threads holds, because the system takes a tenth of a millisecond for it
+HOLDS = 0.01
+
+#: when threads were counted, and how many of other processes wanted a core
+_counted = -math.inf, 0
+
+
+def free_cores() -> float:
+    """Number of cores that this process may use and that no thread of another process wants; may be below 1."""
+    global _counted
+    now = time.monotonic()
+    if now - _counted[0] > HOLDS:
+        running = _running()
+        # The threads of this process include those of torch, which spin for milliseconds after an operation.
+        _counted = now, max(0, running - _own()) if running > 1 else 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores - _counted[1], _quota())
+
+
+@functools.cache
+def _quota() -> float:
+    """The quota of a Linux container in cores, read once; inf if there is none."""
+    with contextlib.suppress(OSError, ValueError), open("/sys/fs/cgroup/cpu.max") as file:
+        quota, period = map(int, file.read().split())  # without a quota, the first word is "max"
+        return quota / period
+    return math.inf
+
+
+def _running() -> int:
+    """Number of threads of the machine that run or wait for a core; 0 if the system does not tell."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/loadavg", "rb", buffering=0) as file:
+        return int(file.read(64).split()[3].partition(b"/")[0])
+    return 0
+
+
+def _own() -> int:
+    """Number of such threads of this process, at least 1."""
+    running = 0
+    with contextlib.suppress(OSError):
+        for thread in os.listdir("/proc/self/task"):
+            # A thread may end between the listing and the reading.
+            with contextlib.suppress(OSError), open(f"/proc/self/task/{thread}/stat", "rb", buffering=0) as file:
+                running += file.read(256).rpartition(b") ")[2][:1] == b"R"  # behind the name, which may be anything
+    return max(1, running)
+
+
+# torch cuts an operation into pieces if it has more elements than this.
+GRAIN = 2**15
+
+# Whether a batch may run with another number of threads than that of the caller.
+_flexible = True
+
+
+def keep_number_of_threads(keep: bool) -> None:
+    """Run all batches with the caller's number of threads, also on a busy machine."""
+    global _flexible
+    _flexible = not keep
+
+
+def in_batch(device: torch.device, size: int) -> AbstractContextManager[None]:
+    """Context of a batch, with fewer threads of torch if fewer cores are free.
+
+    Args:
+        device: the device of the batch. Accelerators need no threads.
+        size: number of elements of the batch. Operations with few elements are not cut into pieces.
+    """
+    number = torch.get_num_threads()
+    if device.type != "cpu" or size <= GRAIN or number < 2 or not _flexible or (free := free_cores()) >= number:
+        return contextlib.nullcontext()
+    return _with_threads(max(1, int(free)))
+
+
+@contextlib.contextmanager
+def _with_threads(fewer: int) -> Iterator[None]:
+    number = torch.get_num_threads()
+    torch.set_num_threads(fewer)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(number)

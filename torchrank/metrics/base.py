@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.judgment_bounds import MOST_TIED, bound
-from torchrank.hardware.devices import scalar
-from torchrank.hardware.graphs import eager
+from torchrank.hardware.devices import eager, scalar
 from torchrank.layouts.arrange import Batch
 from torchrank.layouts.canonical import Need
 from torchrank.names.labels import quantity_of

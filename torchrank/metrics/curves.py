@@ -14,8 +14,7 @@ from torchmetrics.utilities.plot import plot_curve
 from torchrank.engine.sorting import by_key, descending
 from torchrank.formulas.gains import POSITIVE, checked_weighing, gain_of
 from torchrank.formulas.random_ranking import CutoffTie
-from torchrank.hardware.devices import greatest, running_sum
-from torchrank.hardware.graphs import eager
+from torchrank.hardware.devices import eager, greatest, running_sum
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import NONLINEAR, RankingMetric
 from torchrank.metrics.binary import BinaryMetric, Precision, nothing_irrelevant, precisions, uncounted

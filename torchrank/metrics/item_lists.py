@@ -13,9 +13,7 @@ from torch import Tensor
 import torchrank.state.sums as state
 from torchrank.engine.rank_layout import chunks, cut
 from torchrank.formulas.gains import Geometric, discount_of
-from torchrank.hardware.devices import ascending, widened, widest_float
-from torchrank.hardware.graphs import eager
-from torchrank.hardware.threads import in_batch
+from torchrank.hardware.devices import ascending, eager, in_batch, widened, widest_float
 from torchrank.layouts.arrange import Batch, arrange
 from torchrank.layouts.canonical import ALL, BLOCK, RankedIds
 from torchrank.layouts.checks import Problem, check_tensor, count, tensor_of, type_of

@@ -18,6 +18,7 @@ from torchrank.hardware import costs
 from torchrank.hardware.devices import (
     autocast_off,
     constant,
+    eager,
     every,
     largest,
     order_of,
@@ -25,7 +26,6 @@ from torchrank.hardware.devices import (
     scalar,
     widest_float,
 )
-from torchrank.hardware.graphs import eager
 from torchrank.layouts.arrange import Shard, arrange, embedded, priced, progress_bar, streamed
 from torchrank.layouts.canonical import ALL, BLOCK, Layout, Need, buckets
 from torchrank.layouts.checks import Problem, check_tensor, count, integer_ids, judged_items, tensor_of

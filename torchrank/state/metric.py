@@ -20,7 +20,7 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 import torchrank.names.labels as labels
 import torchrank.names.parameters as parameters
 import torchrank.state.sums as state
-from torchrank.hardware.graphs import eager
+from torchrank.hardware.devices import eager
 from torchrank.layouts.arrange import Batch
 from torchrank.layouts.checks import comparable, explain
 from torchrank.names.arguments import plain, warn

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine import rank
-from torchrank.hardware.devices import autocast_off, constant, order_of, scalar
-from torchrank.hardware.threads import in_batch
+from torchrank.hardware.devices import autocast_off, constant, in_batch, order_of, scalar
 from torchrank.layouts.arrange import Batch, arrange_batch, notice_scores
 from torchrank.layouts.canonical import FlatRows, RankedIds
 from torchrank.layouts.checks import Problem, check_tensor, count

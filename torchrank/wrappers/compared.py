@@ -15,7 +15,7 @@ from torch import Tensor
 
 import torchrank.state.sums as state
 from torchrank.display import Table
-from torchrank.hardware.graphs import eager
+from torchrank.hardware.devices import eager
 from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.layouts.checks import check_tensor
 from torchrank.names.arguments import did_you_mean, warn

@@ -16,8 +16,7 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 
 from torchrank.collection.collection import plot_values
 from torchrank.display import Table
-from torchrank.hardware.devices import widest_float
-from torchrank.hardware.graphs import eager
+from torchrank.hardware.devices import eager, widest_float
 from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.layouts.checks import Problem
 from torchrank.names.arguments import did_you_mean, imported

@@ -15,8 +15,7 @@ from torch import Tensor
 
 import torchrank.names.arguments as arguments
 import torchrank.state.sums as state
-from torchrank.hardware.graphs import eager
-from torchrank.hardware.threads import in_batch
+from torchrank.hardware.devices import eager, in_batch
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.layouts.checks import check_tensor
 from torchrank.metrics.base import RankingMetric

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.display import Table
-from torchrank.hardware.devices import widest_float
-from torchrank.hardware.graphs import eager
+from torchrank.hardware.devices import eager, widest_float
 from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.layouts.checks import tensor_of
 from torchrank.names.arguments import did_you_mean, integer, one_of

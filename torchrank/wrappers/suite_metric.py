@@ -16,9 +16,7 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 import torchrank.state.sums as state
 from torchrank.collection.collection import Metrics, RankingCollection, plot_results
 from torchrank.display import Table, plot_ends
-from torchrank.hardware.devices import scalar
-from torchrank.hardware.graphs import eager
-from torchrank.hardware.threads import in_batch
+from torchrank.hardware.devices import eager, in_batch, scalar
 from torchrank.layouts.arrange import Batch
 from torchrank.layouts.checks import tensor_of
 from torchrank.metrics.base import RankingMetric

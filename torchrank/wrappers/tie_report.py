@@ -28,8 +28,7 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 import torchrank.state.sums as state
 from torchrank.collection.collection import Metrics
 from torchrank.display import Table, plot_ends
-from torchrank.hardware.devices import running_sum, widest_float
-from torchrank.hardware.graphs import eager
+from torchrank.hardware.devices import eager, running_sum, widest_float
 from torchrank.layouts.arrange import Batch, Options, arrange_batch, with_options
 from torchrank.layouts.canonical import BLOCK, DenseLayout, Need
 from torchrank.layouts.checks import explain
