@@ -301,6 +301,7 @@ def counting_one_too_many(name):
     """A function that adds nothing but a wrong count of one kind, for one query, to the right counts."""
 
     def count(queries, items, judged, precision, counts):
+        counts = ScoreCounts(*counts)
         scores = queries.double() @ items.double().T
         right = (scores > judged).sum(-1), (scores == judged).sum(-1), (scores > -math.inf).sum(-1)
         for kind, x in zip(("greater", "equal", "retrieved"), right):
@@ -369,6 +370,7 @@ def test_a_kernel_that_counts_one_score_too_many_counts_wrong(fused, monkeypatch
     count_scores = fused.count_scores
 
     def faulty(scores, judged, mask, counts):
+        counts = ScoreCounts(*counts)
         count_scores(scores, judged, mask, counts)
         count = getattr(counts, kind)
         count[-1] = count[-1] + 1
@@ -384,6 +386,7 @@ def test_products_that_do_not_equal_themselves_are_found(fused, monkeypatch, apa
         return (queries @ items.T)[query, item] + apart
 
     def count_products(queries, items, judged, precision, counts):
+        counts = ScoreCounts(*counts)
         counts.equal.add_((queries @ items.T == judged).sum(-1, keepdim=True))
 
     monkeypatch.setattr(fused, "score_pairs", score_pairs)
