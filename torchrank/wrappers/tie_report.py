@@ -346,7 +346,7 @@ def _under_each_policy(metric: Any) -> tuple[RankingMetric, ...]:
 
 
 def _width(optimistic: Values, pessimistic: Values) -> tuple[Tensor, Tensor]:
-    """The own sums [OWN] of a metric for a batch, and its largest width []."""
+    """The sums [TIE_SUMS] of a metric for a batch, besides those under each policy, and its largest width []."""
     # Breaking ties can make a query empty, or not, but the same under both policies.
     weights = torch.where(pessimistic.final_weights > 0, optimistic.final_weights, 0.0)
     width = torch.where(weights > 0, (optimistic.values - pessimistic.values).abs(), 0.0)
