@@ -5,6 +5,7 @@ In a random order of n candidates the rank of each is uniform on 1, 2, ..., n.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.checks import check_tensor, tensor_of
 from torchrank.names.arguments import one_of
 from torchrank.names.types import Array
-from torchrank.ranking.intervals import marked_rows, only, ratio
+from torchrank.ranking.intervals import marked_rows, only, ratio, row_sum
 from torchrank.ranking.ranking import Ranking, cached
 
 EULER = 0.57721566490153286  # 1 + 1/2 + ... + 1/n = digamma(n + 1) + EULER
@@ -318,10 +319,64 @@ def hypergeometric(h: Tensor, n: Tensor, r: Tensor, s: Tensor) -> Tensor:
     return weight / weight.sum(-1, keepdim=True)
 
 
+@dataclass(frozen=True, eq=False)
+class RelevantRanks:
+    """The relevant candidates at each rank, if the columns of a ranking are its ranks: float64 [query, rank] each.
+
+    A rank belongs to a tie group of n candidates, r of them relevant, whose orders are equally likely. So no value
+    decides what is computed, and an accelerator is not waited for.
+    """
+
+    #: number of relevant candidates before the group
+    before: Tensor
+    #: r; 0 in padding
+    relevant: Tensor
+    #: n; 0 in padding
+    tied: Tensor
+    #: number of ranks of the group before each rank
+    passed: Tensor
+    #: 1, 2, ...: [rank]
+    ranks: Tensor
+
+    @functools.cached_property
+    def missed(self) -> Tensor:
+        """Probability that no candidate up to each rank is relevant."""
+        left = (self.tied - self.passed).clamp_min(1)
+        return ((left - self.relevant) / left).clamp_min(0).cumprod(-1)
+
+    def reciprocal(self, top_k: int | None) -> Tensor:
+        """Expected 1 / rank of the first relevant candidate, 0 beyond ``top_k``: float64 [query]."""
+        missed = self.missed[:, :top_k]
+        missed_before = torch.nn.functional.pad(missed[:, :-1], (1, 0), value=1.0)
+        return ((missed_before - missed) / self.ranks[:top_k]).sum(-1)
+
+    def precisions(self, top_k: int | None) -> Tensor:
+        """Expected sum of the precisions at the relevant ranks up to ``top_k``: float64 [query].
+
+        If the candidate at a rank is relevant, each of the n - 1 others is with probability (r - 1) / (n - 1).
+        """
+        fields = (self.before, self.relevant, self.tied, self.passed)
+        before, relevant, tied, passed = (x[:, :top_k] for x in fields)
+        up_to = torch.addcmul(before + 1, (relevant - 1) / (tied - 1).clamp_min(1), passed)
+        # Rounded as for a query without ties, which may be in a batch with ties or not.
+        return row_sum(up_to * (1 / self.ranks[:top_k]) * (relevant / tied.clamp_min(1)), top_k)
+
+
+@cached
+def relevant_ranks(ranking: Ranking, level: float) -> RelevantRanks | None:
+    """The expected relevant candidates at each rank, if there are ties and the columns are ranks; else None."""
+    if ranking.untied or not ranking.complete or not ranking.first.shape[1]:
+        return None
+    ranks = torch.arange(1, ranking.first.shape[1] + 1, dtype=ranking.first.dtype, device=ranking.first.device)
+    return RelevantRanks(*ranking.relevant_before_and_in_tie(level), ranking.tied, ranks - ranking.first, ranks)
+
+
 def hit(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     """Probability that a candidate graded at or above ``level`` is among the first ``top_k``: float64 [query]."""
     if ranking.untied or ranking.first.shape[1] == 1:
         return ranking.hits(level, top_k).clamp_max(1)
+    if (expected := relevant_ranks(ranking, level)) is not None:
+        return 1 - expected.missed[:, :top_k][:, -1]
     first = _first_group(ranking, level)
     n, r, s = first.tied, first.relevant, first.places(top_k)
     value = s / n.clamp_min(1)
@@ -375,6 +430,8 @@ def reciprocal_rank(ranking: Ranking, level: float, top_k: int | None) -> Tensor
         return anywhere if top_k is None else only(ranking.hits(level, top_k) > 0, anywhere)
     if ranking.first.shape[1] == 1:
         return _alone(ranking, level, top_k)
+    if (expected := relevant_ranks(ranking, level)) is not None:
+        return expected.reciprocal(top_k)
     first = _first_group(ranking, level)
     value = ranking.discount_sum_of(first.above + 1, first.tied, RECIPROCAL, top_k) / first.tied.clamp_min(1)
     value = only(first.relevant == 1, value)

@@ -20,6 +20,7 @@ from torchrank.formulas.random_ranking import (
     reciprocal_rank,
     reciprocal_rank_moments,
     reciprocal_sums,
+    relevant_ranks,
 )
 from torchrank.hardware.devices import scalar
 from torchrank.layouts.canonical import Need
@@ -612,6 +613,8 @@ def _sum_of_precisions(ranking: Ranking, level: float, top_k: int | None) -> Ten
     """Expected sum of :func:`precisions`: float64 [query]."""
     if ranking.untied:
         return ranking.sum_up_to(top_k, precisions, level, None)
+    if (expected := relevant_ranks(ranking, level)) is not None:
+        return expected.precisions(top_k)
     return row_sum(precisions(ranking, level, top_k), top_k)
 
 
