@@ -75,7 +75,7 @@ def test_every_public_name_has_a_page_and_every_plot_is_in_the_gallery(site):
     assert set(tr.__all__) <= set(addresses)
     assert len(set(addresses.values())) == len(addresses)
     assert "ndcg_cut_{k}" in pages.measure_page("NDCG")
-    things = [thing for name in tr.__all__ for thing in vars(getattr(tr, name)).values() if callable(thing)]
-    plots = [thing.__name__ for thing in things if getattr(thing, "__name__", "").startswith("plot")]
-    assert {"plot", "plot_ranks"} <= set(plots)
+    things = [(key, getattr(thing, key)) for thing in map(tr.__getattr__, tr.__all__) for key in dir(thing)]
+    plots = {key for key, method in things if key.startswith("plot") and callable(method)}
+    assert {"plot", "plot_ranks"} <= plots
     assert {plot for plot in plots if f".{plot}(" not in gallery} == set()
