@@ -54,30 +54,29 @@ def rank_lists(layout: DenseLayout, reach: int | None) -> Iterator[Ranking]:
         if on_cpu:  # unretrieved candidates are not tied; an accelerator saves this kernel
             begins = begins | ~retrieved
     untied = on_cpu and every(begins)
-    if on_cpu and not untied and len(scores) > 1 and scores.numel() > costs.now.tied:
-        half = (len(scores) + 1) // 2
-        rest = replace(layout.rows(half, len(scores)), errors=torch.zeros_like(errors))
-        parts: list[Any] = [layout.rows(0, half), rest]
-        for part in parts:
-            yield from rank_lists(part, reach)
-        return
     if untied and retrieved is None:  # else columns after ``reach`` are needed: ties with this rank, or not retrieved
         order = order[:, :reach]
-    yield Ranking(
-        *_ranks(begins[:, : order.shape[1]], retrieved, lengths, untied, widest_float(order.device)),
-        grade.gather(-1, order),
-        order.new_ones((), dtype=torch.bool).expand(order.shape) if mask is None else mask.gather(-1, order),
-        lengths.to(widest_float(order.device)),
-        errors,
-        depth=1 if untied else order.shape[1],
-        reach=reach,
-        pool=None if reach is None else grade if mask is None else grade.masked_fill(~mask, 0),
-        complete=True,
-        all_candidates=reach is None,
-        subtopics=None if layout.subtopics is None else reordered(layout.subtopics, order),
-        partly_judged=None if layout.partly_judged is None else reordered(layout.partly_judged, order),
-        costs=None if layout.costs is None else reordered(layout.costs, order),
-    )
+    begins = begins[:, : order.shape[1]]
+    step = max(1, costs.now.tied // scores.shape[1]) if on_cpu and not untied else max(1, len(scores))
+    for start in range(0, max(1, len(scores)), step):
+        place = slice(start, min(start + step, len(scores)))
+        part: Any = layout if step >= len(scores) else layout.rows(place.start, place.stop)
+        kept, columns, counts = mask if mask is None else mask[place], order[place], lengths[place]
+        yield Ranking(
+            *_ranks(begins[place], retrieved if retrieved is None else retrieved[place], counts, untied),
+            part.grade.gather(-1, columns),
+            order.new_ones((), dtype=torch.bool).expand(columns.shape) if kept is None else kept.gather(-1, columns),
+            counts.to(widest_float(order.device)),
+            errors if start == 0 else torch.zeros_like(errors),
+            depth=1 if untied else order.shape[1],
+            reach=reach,
+            pool=None if reach is None else part.grade if kept is None else part.grade.masked_fill(~kept, 0),
+            complete=True,
+            all_candidates=reach is None,
+            subtopics=None if part.subtopics is None else reordered(part.subtopics, columns),
+            partly_judged=None if part.partly_judged is None else reordered(part.partly_judged, columns),
+            costs=None if part.costs is None else reordered(part.costs, columns),
+        )
 
 
 def _sorted(scores: Tensor, tie_break: Tensor | None, reach: int | None, finite: bool) -> Descending:
@@ -98,9 +97,7 @@ def _sorted(scores: Tensor, tie_break: Tensor | None, reach: int | None, finite:
     return Descending(values[:, :width], order[:, :width], begins[:, :width])
 
 
-def _ranks(
-    begins: Tensor, retrieved: Tensor | None, lengths: Tensor, untied: bool, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
+def _ranks(begins: Tensor, retrieved: Tensor | None, lengths: Tensor, untied: bool) -> tuple[Tensor, Tensor]:
     """The first rank, and the number of ranks, of sorted entries, in a floating dtype.
 
     Args:
@@ -108,9 +105,8 @@ def _ranks(
         retrieved: bool [query, entry]; None = all entries are retrieved.
         lengths: int64 [query], number of retrieved candidates.
         untied: whether no entry is known to be tied.
-        dtype: the dtype of the ranks.
     """
-    lengths = lengths.unsqueeze(-1)
+    lengths, dtype = lengths.unsqueeze(-1), widest_float(lengths.device)
     if not untied:
         bounds = run_bounds(begins)
         before, last = bounds if retrieved is None else torch.where(retrieved, bounds, lengths)
