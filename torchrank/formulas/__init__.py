@@ -1,3 +1,3 @@
-"""Formulas that several measures share: gains, discounts, cascades, concordance, random rankings."""
+"""Formulas that several measures share: gains, discounts, cascades, bounds by what is judged, random rankings."""
 
 from __future__ import annotations
