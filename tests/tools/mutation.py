@@ -44,54 +44,22 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(Path(__file__).parent))
 from mutants import Mutant, drawn, with_calls  # noqa: E402
 
-#: the folders of tests of each folder of ``torchrank``
+#: tests of a folder or file of ``torchrank`` beside those of the folder with its name and ``tests/properties``
+FURTHER = {
+    "display": ["test_display.py"],
+    "engine": ["hardware/test_sorting.py"],
+    "formulas": ["metrics", "engine/test_sizes.py", "wrappers/test_sampled_ranks.py"],
+    "hardware": ["engine/test_products.py"],
+    "layouts": ["metrics/test_generated.py"],
+    "metrics": ["engine/test_sizes.py"],
+    "ranking": ["metrics", "wrappers/test_sampled_ranks.py", "wrappers/test_tie_report.py"],
+    "retrieval": ["engine/test_sizes.py"],
+    "state": ["retrieval", "wrappers/test_sampled_ranks.py"],
+}
 TESTS = {
-    "hardware": ["hardware", "engine/test_products.py"],
-    "names": ["names", "properties/test_complete.py"],
-    "layouts": ["layouts", "properties/test_layouts.py", "properties/test_arrays.py", "metrics/test_generated.py"],
-    "ranking": [
-        "ranking",
-        "metrics",
-        "properties/test_oracle.py",
-        "wrappers/test_sampled_ranks.py",
-        "wrappers/test_tie_report.py",
-        "tables/test_frames.py",
-    ],
-    "engine": ["engine", "properties/test_streams.py", "hardware/test_sorting.py", "tables/test_subtopics.py"],
-    "formulas": [
-        "formulas",
-        "metrics",
-        "properties",
-        "engine/test_sizes.py",
-        "properties/test_judged.py",
-        "wrappers/test_sampled_ranks.py",
-    ],
-    "display": ["test_display.py", "properties/test_plots_of_collections.py"],
-    "statistics": ["statistics", "properties/test_confidence_sequences.py"],
-    "state": [
-        "state",
-        "properties/test_intervals.py",
-        "properties/test_complete.py",
-        "properties/test_extend.py",
-        "wrappers/test_sampled_ranks.py",
-        "retrieval",
-        "properties/test_workers.py",
-    ],
-    "metrics": [
-        "metrics",
-        "properties",
-        "properties/test_intents.py",
-        "properties/test_judged.py",
-        "properties/test_semantics.py",
-        "engine/test_sizes.py",
-    ],
-    "collection": ["collection", "properties/test_workers.py", "properties/test_plots_of_collections.py"],
-    "wrappers": ["wrappers", "properties/test_judges.py", "properties/test_workers.py"],
-    "tables": ["tables"],
-    "evaluation": ["evaluation", "properties"],
-    "integrations": ["integrations"],
-    "retrieval": ["retrieval", "engine/test_sizes.py", "properties/test_workers.py"],
-    "cli": ["cli", "properties/test_judges.py"],
+    path.stem: [path.stem] * (ROOT / "tests" / path.stem).is_dir() + ["properties", *FURTHER.get(path.stem, [])]
+    for path in sorted((ROOT / "torchrank").iterdir())
+    if (path / "__init__.py").exists() or path.stem in ("display", "retrieval")
 }
 #: folders of tests that are not tried on mutants of others: they take long, or read the code without executing it
 NOT_TRIED = {"tests/notebooks", "tests/types"}
