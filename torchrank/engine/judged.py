@@ -384,7 +384,7 @@ def count_by_sorting(
     """Count as :func:`count_by_comparing`, for many entries per query: sort the scores, and look up each entry.
 
     With tie breaks [query, candidate], the larger of which rank first among equal scores, pass ``column``, the columns
-    of the entries: int64 [query, entry].
+    of the entries: int64 [query, entry]. Then few entries are compared.
     """
     total = ScoreCounts.nothing(judged.shape, judged.device)
     step = max(1, costs.now.room(scores) // scores.shape[1])
@@ -395,9 +395,16 @@ def count_by_sorting(
         # NaN would mislead the binary search.
         tile = tile.nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf)
         if tie_break is not None and column is not None:
-            _, order, begins = descending(tile, tie_break[rows])
+            breaks, entries = tie_break[rows], column[rows]
+            if 0 < entries.shape[1] <= costs.now.few[1]:  # two stable sorts take longer than comparisons
+                pairs = ((tile.gather(-1, entry), breaks.gather(-1, entry)) for entry in entries.split(1, -1))
+                each = [[x.sum(-1) for x in ahead_and_tied(tile, breaks, *pair)] for pair in pairs]
+                ahead, tied = (torch.stack(sums, dim=-1) for sums in zip(*each))
+                total.add(ScoreCounts(ahead, tied, retrieved, has_nan), rows)
+                continue
+            _, order, begins = descending(tile, breaks)
             start, stop = run_bounds(begins)
-            place = order.argsort(dim=-1).gather(-1, column[rows])
+            place = order.argsort(dim=-1).gather(-1, entries)
             start, stop = start.gather(-1, place), stop.gather(-1, place)
             total.add(ScoreCounts(start, stop - start, retrieved, has_nan), rows)
             continue
