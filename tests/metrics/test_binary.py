@@ -15,11 +15,9 @@ from torch import nn
 import torchrank as tr
 from tests.support.cases import cases
 from tests.support.optional import pyplot, sklearn_metrics
-from tests.support.oracle_comparison import scored
 from tests.support.oracles_binary import of_pairs, ordered_pairs
-from tests.support.peer_queries import by_trec_eval, collection, collections, dense
+from tests.support.peer_queries import collection
 from tests.support.tie_orders import Query
-from torchrank.names.parse import parse_all
 
 INF = math.inf
 TENTHS = [tenths / 10 for tenths in range(11)]
@@ -62,16 +60,6 @@ def test_halves_are_rounded_away_from_zero():
     assert of(tr.InterpolatedPrecision(recall=below), 0, 1) == 0.5
 
 
-def test_interpolated_precision_of_ties_is_that_of_the_expected_curve():
-    scores, target = torch.tensor([[2.0, 1, 1, 1, 1]]), torch.tensor([[0, 1, 0, 0, 1]])
-    # Expected hits 0, 1/2, 1, 3/2, 2: precision rises all the way.
-    assert tr.InterpolatedPrecision(recall=0.5).score(scores, target).item() == pytest.approx(2 / 5)
-    # Behind a hit it falls: expected hits 1, 4/3, 5/3, 2, of which at least 1.5 are wanted ... at rank 3.
-    scores, target = torch.tensor([[2.0, 1, 1, 1]]), torch.tensor([[1, 1, 0, 0]])
-    assert tr.InterpolatedPrecision(recall=1).score(scores, target).item() == pytest.approx(2 / 4)
-    assert tr.InterpolatedPrecision(recall=0.5).score(scores, target).item() == 1
-
-
 def test_recall_at_a_precision():
     flags = (1, 0, 1, 1, 0, 0, 1)  # precision 1, 1/2, 2/3, 3/4, 3/5, 1/2, 4/7
     for asked, hits in [(1, 1), (0.75, 3), (0.76, 1), (0.6, 3), (0.57, 4), (0.1, 4)]:
@@ -81,38 +69,6 @@ def test_recall_at_a_precision():
     assert of(tr.RecallAtPrecision(min_precision=2 / 3), 1, 1, 0, missing=1) == 2 / 3
     # A precision that is exactly the one asked for suffices, though no float is 1/10.
     assert of(tr.RecallAtPrecision(min_precision=0.1), *[0] * 9, 1) == 1
-
-
-def test_contingency():
-    flags = (1, 0, 1, 0, 0, 1)
-    assert of(tr.Accuracy(top_k=2), *flags) == 3 / 6
-    assert of(tr.Accuracy(top_k=2), *flags, missing=2) == 3 / 8
-    assert of(tr.Accuracy(), *flags) == 3 / 6
-    assert of(tr.MCC(top_k=3), *flags) == pytest.approx((2 * 2 - 1 * 1) / 9)
-    assert of(tr.MCC(top_k=2), 1, 1, 0) == 1
-    assert of(tr.MCC(top_k=1), 0, 1) == -1
-    assert of(tr.MCC(), 1, 0) == 0
-    worth = {"hit": 3, "false_alarm": -2, "miss": -0.5, "rejection": 0.25}
-    assert of(tr.Utility(top_k=2, **worth), *flags, missing=1) == 3 - 2 - 1.5 + 0.5
-    assert of(tr.Utility(top_k=2, **worth, collection_size=100), *flags, missing=1) == 3 - 2 - 1.5 + 0.25 * 95
-    assert of(tr.Utility(), 0, 0, 0) == -3
-
-
-def test_precision_at_a_multiple_of_r():
-    flags = (1, 0, 1, 0, 0)
-    for multiple, want in [(1, 1 / 2), (0.5, 1), (0.6, 1 / 2), (1.5, 2 / 3), (5, 2 / 10), (0.04, 0)]:
-        assert of(tr.RPrecision(multiple=multiple), *flags) == want
-    of_trec_eval = [metric.multiple for metric in parse_all("Rprec_mult")]
-    assert of_trec_eval == [0.2, 0.4, 0.6, 0.8, 1, 1.2, 1.4, 1.6, 1.8, 2]
-
-
-def test_coverage_and_loss():
-    assert of(tr.CoverageError(), 1, 0, 1, 0) == 3
-    assert of(tr.CoverageError(), 1, 0, 1, 0, missing=1) == 5
-    assert of(tr.RankingLoss(), 1, 0, 1, 0) == 1 / 4
-    assert of(tr.RankingLoss(), 1, 0, 1, 0, missing=1) == 3 / 6
-    assert of(tr.RankingLoss(), 1, 1, missing=1) == 0
-    assert of(tr.RankingLoss(empty_target_action="pos"), 1, 1, missing=1) == 1
 
 
 BAD = [
@@ -145,16 +101,6 @@ def test_arguments_that_have_no_meaning(cls, kwargs):
 # ---- ordered pairs -----------------------------------------------------------------------------------------------
 
 
-def test_ordered_pairs_by_hand():
-    # Grades 1, 2, 0: of three pairs the first is wrong.
-    assert of(tr.OPA(), 1, 2, 0) == pytest.approx(2 / 3)
-    assert [of(tr.OPA(), *grades) for grades in ((1, 2), (2, 1), (1, 3, 2))] == [0, 1, pytest.approx(1 / 3)]  # no 0
-    assert of(tr.OPA(), 1, -1, 0) == 1  # the unjudged are no better than irrelevant
-    assert of(tr.OPA(), 0, missing=1) == 0
-    assert of(tr.OPA(empty_target_action="skip"), missing=1) == 0
-    assert math.isnan(of(tr.OPA(empty_target_action="skip"), 1, 1))
-
-
 @cases("dtype", [torch.int64, torch.float32, torch.uint8, torch.bool])
 @cases("ties", ["expected", "optimistic", "pessimistic"])
 def test_ordered_pairs_of_long_lists_with_many_grades(dtype, ties):
@@ -173,48 +119,6 @@ def test_ordered_pairs_of_long_lists_with_many_grades(dtype, ties):
     pairs = (grades > 0).nonzero()
     labels = (*pairs.T, grades[grades > 0])
     same(metric.score(scores, labels), want)
-
-
-def test_ordered_pairs_of_flags_are_the_rest_of_the_ranking_loss():
-    generator = torch.Generator().manual_seed(1)
-    scores = torch.randint(0, 20, (30, 50), generator=generator).double()
-    scores[torch.rand(scores.shape, generator=generator) < 0.1] = -INF
-    target = (torch.rand(scores.shape, generator=generator) < 0.3).long()
-    same(tr.OPA().score(scores, target), 1 - tr.RankingLoss().score(scores, target))
-    whole = torch.where(scores > -INF, scores, -1.0)
-    same(tr.OPA().score(whole, target), tr.AUROC().score(whole, target))
-
-
-# ---- trec_eval ---------------------------------------------------------------------------------------------------
-
-CUTS = (1, 2, 3, 5, 10, 30)
-TREC = {
-    **{f"relative_P_{k}": f"relprecision@{k}" for k in CUTS},
-    **{f"Rprec_mult_{m:.2f}": f"rprecision(multiple={m})" for m in (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)},
-    **{f"iprec_at_recall_{recall:.2f}": f"iprec(recall={recall},rounding=up)" for recall in TENTHS},
-    "11pt_avg": "elevenpoint(rounding=up)",
-    "set_P": "precision",
-    "set_recall": "recall",
-    "set_F": "f1",
-    "set_map": "setap",
-    "set_relative_P": "relprecision",
-    "utility": "utility",
-}
-
-
-@pytest.mark.parametrize("level", [1, 2])
-@pytest.mark.parametrize("tied", [False, True])
-def test_trec_eval(tied, level):
-    qrels, run = collections(tied)
-    theirs = by_trec_eval(qrels, run, TREC, level)
-    metrics = {name: tr.parse(label, relevance_level=level) for name, label in TREC.items()}
-    arguments = [(tr.Ranking.from_run(qrels, run),)]
-    if not tied:
-        arguments.append(dense(qrels, run, 0))
-    for argument in arguments:
-        values = scored(metrics.values(), *argument)
-        for name, metric in metrics.items():
-            same(values[metric.label], [query[name] for query in theirs], label=metric.label)
 
 
 # ---- ranx --------------------------------------------------------------------------------------------------------

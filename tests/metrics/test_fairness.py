@@ -277,12 +277,6 @@ def test_a_population_can_leave_out_a_group_without_items():
     assert metric.score(lists).tolist() == two.score(lists).tolist()
 
 
-def test_items_without_a_group_keep_their_rank():
-    metric = tr.AWRF(groups=torch.tensor([0, 1, -1]), discount="reciprocal", distance="tv")
-    value = metric.score(torch.tensor([[0, 2, 1]]))  # attention 1 and 1/3, of 1/2 each
-    assert value.item() == pytest.approx(1 - (3 / 4 - 1 / 2))
-
-
 def test_the_jensen_shannon_divergence_is_that_of_scipy():
     distance = pytest.importorskip("scipy.spatial.distance")
     lists, _ = draw(7)
@@ -315,12 +309,6 @@ def test_equal_to_fairranktune(count):
     if count == 1:
         value = tr.NDKL(groups=groups).score(torch.tensor(orders)).item()
         assert value == pytest.approx(peer.NDKL(frame, known), abs=1e-5)
-
-
-def test_the_state_of_exposure_parity_has_one_number_for_each_group():
-    metric = tr.ExposureParity(groups=ONE)
-    metric.update(torch.tensor([[0, 2], [3, 9]]))
-    assert metric.sums.numel() == tr.Popularity(interactions=torch.ones(3)).sums.numel() + 3
 
 
 def test_parity_of_no_exposure_is_undefined():
@@ -366,14 +354,6 @@ def test_other_groups_and_populations_never_share_a_state():
     assert len({tuple(metric.metric_state) for metric in metrics}) == len(metrics)
     assert tr.AWRF(5, groups=ONE).label == "awrf@5"
     assert tr.AWRF(groups=ONE, population=WANTED * 7).metric_state.keys() == metrics[2].metric_state.keys()
-
-
-def test_beside_measures_of_rankings():
-    suite = tr.RankingCollection(["recall@3", tr.AWRF(3, groups=ONE), tr.ExposureParity(3, groups=ONE)])
-    lists, histories = draw(1)
-    suite.update(*tensors(lists, histories))
-    close(total(suite["awrf@3"]), METRICS["awrf"][1]([found[:3] for found in lists], histories))
-    assert list(suite.compute()) == ["recall@3", "awrf@3", "exposureparity@3"]
 
 
 def test_wrong_arguments_are_refused():

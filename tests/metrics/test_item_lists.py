@@ -211,23 +211,6 @@ def test_a_lorenz_curve_is_the_share_of_the_least_exposed_items_and_gini_its_are
     assert between == pytest.approx(gini.compute().item(), abs=1e-6)
 
 
-def test_a_lorenz_curve_is_a_metric_among_metrics():
-    suite = tr.RankingCollection([tr.LorenzCurve(num_items=10), tr.Gini(num_items=10)])
-    suite.update(padded(LISTS))
-    other = suite.clone()
-    suite.merge_state(other)
-    items, shares = suite.compute()["lorenzcurve"]
-    assert shares.tolist() == other.compute()["lorenzcurve"][1].tolist()
-    assert len(items) == 11
-    empty = tr.LorenzCurve(num_items=10)
-    empty.update(padded([[], []]))
-    assert empty.compute()[1].isnan().all()
-    pyplot = pytest.importorskip("matplotlib.pyplot")
-    figure, axes = suite["lorenzcurve"].plot()
-    assert axes.get_xlabel() == "Share of items"
-    pyplot.close(figure)
-
-
 # ---- the examples in the documentation of peers ----------------------------------------------------------------------
 
 

@@ -27,13 +27,6 @@ from tests.support.recommended_lists import (
 )
 
 
-def test_scores_are_refused():
-    for metric in (tr.Coverage(3, num_items=4), tr.Popularity(interactions=COUNTS)):
-        with pytest.raises(TypeError, match=r"scores.topk\(k\).indices"):
-            metric.update(torch.rand(2, 3))
-        assert metric.num_queries == 0
-
-
 def test_a_collection_takes_a_batch_as_a_whole_or_not_at_all():
     suite = tr.RankingCollection(["mrr", tr.Coverage(3, num_items=4), tr.Popularity(interactions=COUNTS)])
     for method in (suite.update, suite.forward):
@@ -56,18 +49,6 @@ def test_parameters_in_the_name_of_the_state_are_fixed():
             metric.top_k = 5
     with pytest.raises(AttributeError, match="make a new metric"):
         metric.normalize = True
-
-
-def test_a_measure_of_ones_own_has_a_name():
-    class Longest(tr.metrics.item_lists.PerUserMetric):
-        """The length of a list."""
-
-        name = "longest"
-
-        def measure(self, lists):
-            return lists.length
-
-    assert tr.parse("longest@2").score(torch.tensor([[1, 2, 3], [1, -1, -1]])).tolist() == [2, 1]
 
 
 def test_bad_values_raise_in_compute_and_all_can_go_on():

@@ -35,15 +35,6 @@ def value(config, query, **more):
     return oracles.value(config.name, query, **config.for_oracle, **more)
 
 
-@cases("config", ADJUSTED, ids=str)
-@cases("layout", ["dense_masked", "flat", "catalogue_triples", "labels", "ids_masked"])
-def test_values_equal_the_oracle(layout, config):
-    queries, batch = layout_cases.batch(layout, 120)
-    want = torch.tensor([value(config, query) for query in queries], dtype=torch.float64)
-    got = config.metric().score(*batch.args, **batch.kwargs)
-    torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-9, equal_nan=True)
-
-
 # ---- compute adjusts the mean of all
 
 
@@ -184,13 +175,6 @@ def test_moments_in_many_pieces(monkeypatch):
             torch.testing.assert_close(torch.stack(one), torch.stack(other), rtol=1e-12, atol=1e-14)
 
 
-def test_harmonic_numbers():
-    n = torch.tensor([0, 1, 2, 3, 10, 10**6], dtype=torch.float64)
-    for power, got in ((1, chance.harmonic(n)), (2, chance.harmonic_of_squares(n))):
-        want = [math.fsum(1 / j**power for j in range(1, int(x) + 1)) for x in n]
-        assert got.tolist() == pytest.approx(want, rel=1e-14, abs=1e-15)
-
-
 # ---- means and inverses
 
 
@@ -210,18 +194,6 @@ def test_the_mean_of_all_positives(how, ties):
             ranks.append(1 + ahead + (tied / 2 if ties == "realistic" else 0))
     want = (statistics.geometric_mean if how == "geometric" else statistics.harmonic_mean)(ranks)
     assert metric.compute().item() == pytest.approx(want, rel=2e-7)
-
-
-def test_one_over_the_harmonic_mean_rank_is_the_mean_reciprocal_rank():
-    queries, batch = layout_cases.batch("dense_masked", 200)
-    queries = [all(grade < 1 for grade in query.missing) for query in queries]
-    weights = torch.tensor(queries, dtype=torch.float64)  # candidates not retrieved have a rank, and no reciprocal one
-    for ties in tr.MR.policies:
-        settings = {"filtered": True, "average": "positive", "ties": ties}
-        one, other = tr.MR(aggregation="harmonic", inverse=True, **settings), tr.MRR(**settings)
-        for metric in (one, other):
-            metric.update(*batch.args, **batch.kwargs, weights=weights)
-        assert one.compute().item() == pytest.approx(other.compute().item(), rel=2e-7)
 
 
 def test_inverse():
@@ -265,21 +237,6 @@ def test_midpoint(ranks, weights, expected):
 # ---- labels and ranges
 
 
-def test_labels():
-    for label in (
-        "mr(adjusted=index)",
-        "mr(adjusted=ratio)",
-        "mrr(adjusted=z)",
-        "hitrate(adjusted=index)@10",
-        "mr(inverse=True,aggregation=geometric)",
-        "mr(filtered=True,average=positive,adjusted=z,ties=realistic)",
-        "mr(aggregation=midpoint)",
-    ):
-        metric = tr.parse(label)
-        assert tr.parse(metric.label).label == metric.label
-        assert tr.parse(metric.label).definition() == metric.definition()
-
-
 @pytest.mark.parametrize(
     ("label", "low", "high", "higher_is_better"),
     [
@@ -299,17 +256,6 @@ def test_range(label, low, high, higher_is_better):
         assert metric.plot_lower_bound == (low if math.isfinite(low) else None)
         assert metric.plot_upper_bound == (high if math.isfinite(high) else None)
         assert metric.higher_is_better is higher_is_better
-
-
-def test_values_stay_in_range():
-    _, batch = layout_cases.batch("dense_masked", 500)
-    for ties in tr.MR.policies:
-        for how in ("ratio", "index"):
-            metric = tr.MR(adjusted=how, ties=ties)
-            values = metric.score(*batch.args, **batch.kwargs)
-            values = values[~values.isnan()]
-            assert values.min() >= metric.value_range[0] - 1e-12
-            assert values.max() <= metric.value_range[1] + 1e-12
 
 
 def test_parameters_that_exclude_each_other_are_refused():
@@ -335,15 +281,6 @@ def test_other_aggregations_take_each_query_once():
     assert tr.MR(adjusted="z", aggregation="median")(ranking).item() == pytest.approx(values.median().item())
 
 
-def test_adjusted_on_the_wide():
-    """Many candidates and many relevant ones, in bounded pieces."""
-    generator = torch.Generator().manual_seed(0)
-    scores = torch.rand(4, 30_000, generator=generator)
-    target = (torch.rand(scores.shape, generator=generator) < 0.2).long()
-    for label in ("mrr(adjusted=z)", "mrr(adjusted=z)@20", "hitrate(adjusted=index)@20", "mr(adjusted=z)"):
-        assert tr.parse(label).score(scores, target).isfinite().all()
-
-
 @pytest.mark.parametrize("sizes", [[1], [5], [2, 3], [2, 4, 7], [3, 3, 5, 2], [4, 4, 4, 4, 4], [9, 1, 1]])
 def test_the_expected_median_rank_is_the_mean_over_all_ranks(sizes):
     every = list(itertools.product(*(range(1, size + 1) for size in sizes)))
@@ -367,17 +304,3 @@ def test_the_expected_median_rank_refuses_what_are_no_numbers_of_candidates():
             tr.expected_median_rank(bad)
     with pytest.raises(ValueError, match="'midpoint', 'median'"):
         tr.expected_median_rank([3], "mean")
-
-
-@pytest.mark.parametrize("relevant", [0, 1, 2, 3, 5])
-@pytest.mark.parametrize("top_k", [None, 1, 2, 4])
-def test_moments_of_few_relevant_candidates_are_those_of_all_their_places(relevant, top_k):
-    for n in range(max(1, relevant), 7):
-        for name in ("hit", "reciprocal_rank"):
-            first = [min(places) + 1 if places else math.inf for places in itertools.combinations(range(n), relevant)]
-            hits = [1 / rank if rank <= (top_k or n) else 0.0 for rank in first]
-            values = hits if name == "reciprocal_rank" else [float(value > 0) for value in hits]
-            numbers = (torch.tensor([float(x)], dtype=torch.float64) for x in (n, relevant))
-            found = getattr(chance, f"{name}_moments")(*numbers, top_k or n if name == "hit" else top_k, relevant)
-            assert found.mean.item() == pytest.approx(statistics.fmean(values), abs=1e-12)
-            assert found.variance.item() == pytest.approx(statistics.pvariance(values), abs=1e-12)

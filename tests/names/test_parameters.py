@@ -15,7 +15,7 @@ import torchmetrics
 import torchrank as tr
 from torchrank.names import arguments
 from torchrank.names.arguments import with_texts
-from torchrank.names.labels import check_different, name_of, namesake, read, write
+from torchrank.names.labels import check_different, name_of, namesake
 from torchrank.names.parse import Named
 from torchrank.names.registry import measures
 
@@ -140,11 +140,6 @@ def test_a_callable_has_another_name_than_the_known_values():
     assert arguments.plain("x") == "x"
 
 
-def test_a_label_writes_tuples_mappings_and_whole_numbers_as_they_are_read():
-    assert write("a", {"x": (0.5, 2.0), "y": {1: 2.0, 3: 0.5}, "z": 2.0}, None) == "a(x={0.5,2},y={1:2,3:0.5},z=2)"
-    assert read("a(x=1,y=true,z=none)@3").parameters == {"x": 1, "y": True, "z": "none"}
-
-
 def test_a_warning_is_at_the_line_of_the_user():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -188,17 +183,6 @@ def test_equal_keys_and_equal_spellings_of_keys_are_told_apart():
         check_different(["a", "b", "a"], "label")
     with pytest.raises(ValueError, match=r"Expected keys with different plain spellings, got '.*' and '.*', both"):
         check_different(["a_at_1", "a@1"], "plain")
-
-
-def test_presets_have_measures_of_the_catalogue_if_it_is_given():
-    counts = torch.tensor([3, 1, 2])
-    without = tr.preset("recbole", 5)
-    more = tr.preset("recbole", 5, num_items=3, interactions=counts)
-    some = tr.preset("recbole", 5, num_items=3)
-    assert set(without) < set(some) < set(more)
-    assert {metric.name for key, metric in more.items() if key not in without} >= {"coverage", "popularity"}
-    for key in set(more) - set(without):
-        assert getattr(more[key], "num_items", 3) == 3
 
 
 def test_a_package_that_is_not_there_is_named_with_the_ways_out(monkeypatch):

@@ -1,7 +1,6 @@
 """Plain spellings of labels: which characters they have, and that they can be read in one way only."""
 
 import re
-from fractions import Fraction
 from typing import get_args
 
 import pytest
@@ -160,12 +159,6 @@ def test_spellings(label, plain, identifier):
     assert tr.plain(label) == plain
     assert tr.plain(label, identifier=True) == identifier
     assert [spell(label, style) for style in ("label", "plain", "identifier")] == [label, plain, identifier]
-
-
-def test_spellings_of_metrics():
-    assert tr.plain(tr.RBP(p=1e-05, top_k=3).label) == "rbp_p_1e-05_at_3"
-    assert tr.plain(tr.RBP(p=Fraction(1, 2)).label, identifier=True) == "rbp_p_1_2"
-    assert tr.plain(tr.NDCG(gain={0: 0.5, 1: 2.5}).label) == "ndcg_gain_0_0.5_1_2.5"
 
 
 def test_a_metric_is_no_label():

@@ -116,29 +116,6 @@ def test_weights(seed):
     assert_all_equal(suite, ranks[there], n[there], weights[there])
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("one_each", [False, True])
-def test_every_positive_of_scores_with_ties(one_each, seed):
-    """Each positive against the irrelevant candidates of its query, at the middle of its ties."""
-    generator = torch.Generator().manual_seed(seed)
-    scores = torch.randint(0, 9, (40, 30), generator=generator).double()
-    target = (torch.rand(scores.shape, generator=generator) < 0.15).long()
-    if one_each:
-        target = torch.nn.functional.one_hot(torch.arange(40) % 30, 30)
-    ranks, n = [], []
-    for row, flags in zip(scores, target):
-        others = row[flags == 0]
-        for score in row[flags == 1]:
-            ranks.append(1 + (others > score).sum().item() + (others == score).sum().item() / 2)
-            n.append(len(others) + 1)
-    # No list is as long as 50, so that nobody can miss. The midpoint is that of queries.
-    names = [name for name in pairs() if "@50" not in name and ("midpoint" in name) == one_each]
-    suite = all_of(names, filtered=True, average="positive", ties="realistic")
-    suite.update(scores[:17], target[:17])
-    suite.update(scores[17:], target[17:])
-    assert_all_equal(suite, np.array(ranks), np.array(n))
-
-
 def test_a_large_catalogue():
     rng = np.random.default_rng(0)
     n = rng.integers(10**5, 2 * 10**6, 300)

@@ -98,6 +98,7 @@ def test_the_rounding_of_a_recall_is_that_of_the_library(name, number):
 # ---- ir_measures -----------------------------------------------------------------------------------------------------
 
 IR_MEASURES = """AP AP@1 AP@5 AP(rel=2) AP(rel=2)@3 MAP@3 nDCG nDCG@3 NDCG@30 nDCG(gains={1:3,2:5})@3 RR RR@3 MRR@10
+    nDCG(gains={0:1,1:4})@2 nDCG(gains={0:1,1:4})
     RR(rel=2) P@1 P@5 P@30 Precision@3 P(rel=2)@3 R@3 Recall@30 R(rel=2)@3 Rprec RPrec(rel=2) Bpref BPref(rel=2) infAP
     SetP SetP(rel=2) SetP(relative=True) SetRelP SetR SetR(rel=2) SetF SetF(beta=2.0) SetF(rel=2,beta=0.5) SetAP
     Success@1 Success@5 Success(rel=2)@3 IPrec@0.0 IPrec@0.1 IPrec@0.4 IPrec@0.45 IPrec@0.9 IPrec@1.0 IPrec(rel=2)@0.4

@@ -38,7 +38,6 @@ from tests.support.metric_kinds import (
     spread,
     with_cutoff,
 )
-from tests.support.optional import pyplot
 from tests.support.oracle_comparison import IN_TURN, MEASURES, REPRESENTATIVES
 from tests.support.unread import leave_values_unread
 from tests.support.workers import batch as drawn
@@ -69,24 +68,6 @@ def test_values_that_are_not_read_give_the_same_result(kind, monkeypatch):
     metric.update(*BAD)
     with pytest.raises(ValueError, match="1 query with NaN"):
         metric.compute()
-
-
-def test_a_collection_of_which_no_value_is_read_has_the_results_intervals_and_counts_of_one_that_is_read(monkeypatch):
-    names = ["ndcg@3", "mrr", "mr", "map", "recall@1,2", "mr(adjusted=index)", "mrr(aggregation=median)", "auroc"]
-    labels = [(scores, target.argmax(-1).where(torch.arange(len(target)) % 4 < 3, -100)) for scores, target in BATCHES]
-
-    def results(batches, **kwargs):
-        suite = tr.RankingCollection(names)
-        steps = [suite(*batch, **kwargs) for batch in batches]
-        return [*steps, suite.compute(), suite.summary().rows, {key: m.num_queries for key, m in suite.items()}]
-
-    want = [results(BATCHES), results(labels)]
-    leave_values_unread(monkeypatch)
-    for found, values in zip((results(BATCHES), results(labels)), want):
-        torch.testing.assert_close(found[:-2], values[:-2], equal_nan=True, rtol=1e-6, atol=1e-7)
-        assert repr(found[-1]) == repr(values[-1])
-        for row, wanted in zip(found[-2], values[-2]):
-            assert row == pytest.approx(wanted, nan_ok=True, rel=1e-9)
 
 
 @every_kind
@@ -683,21 +664,6 @@ def test_parameters_of_the_label_are_fixed(cls):
     metric.validate_args = False
 
 
-@pytest.mark.parametrize("cls", [tr.NDCG, tr.MR, tr.FallOut], ids=lambda cls: cls.name)
-def test_tracker(cls):
-    tracker = torchmetrics.MetricTracker(with_cutoff(cls))
-    for arguments in BATCHES:
-        tracker.increment()
-        tracker.update(*arguments)
-    values = [aggregated(with_cutoff(cls), [arguments]) for arguments in BATCHES]
-    best = (max if cls.higher_is_better else min)(v for v in values if not math.isnan(v))
-    if not any(math.isnan(v) for v in values):
-        value, step = tracker.best_metric(return_step=True)
-        assert value == pytest.approx(best)
-        assert values[step] == pytest.approx(best)
-    check(tracker.compute_all(), values)
-
-
 def test_tracker_of_a_collection():
     names = ["ndcg@3", "mr", "fallout@2", "map(relevance_level=1.5)"]
     tracker = torchmetrics.MetricTracker(tr.RankingCollection(names, prefix="val/"))
@@ -711,31 +677,6 @@ def test_tracker_of_a_collection():
         expected = (max if tr.parse(name).higher_is_better else min)(values)
         assert best["val/" + name] == pytest.approx(expected)
         assert values[step["val/" + name]] == pytest.approx(expected)
-
-
-@each_state
-@pytest.mark.needs("matplotlib")
-def test_plot(kind):
-    metric = filled(kind)
-    _, axes = metric.plot()
-    assert metric.label in axes.get_ylabel()
-    assert metric.plot([metric(*arguments).mean() for arguments in BATCHES])[1] is not axes
-    assert metric.plot(metric.compute(), ax=axes)[1] is axes
-    pyplot.close("all")
-
-
-@pytest.mark.needs("matplotlib")
-def test_plot_of_a_collection():
-    suite = tr.RankingCollection(["ndcg@3", "mr", "map(relevance_level=1.5)", "f1@1,2"], prefix="val/")
-    values = [suite(*arguments) for arguments in (BATCHES[0], BATCHES[2])]
-    for given in (None, values):
-        plots = suite.plot(given, together=False)
-        assert [axes.get_ylabel() for _, axes in plots] == [
-            "ndcg@3", "mr", "map(relevance_level=1.5)", "f1@1", "f1@2"
-        ]  # fmt: skip
-        several = [axes for _, axes in plots]
-        assert [axes for _, axes in suite.plot(given, several)] == several
-    pyplot.close("all")
 
 
 def test_arithmetic():
@@ -823,14 +764,6 @@ def test_batches_of_one_flat_row_are_whole_queries():
 
 
 TWO_BATCHES = [drawn(seed) for seed in range(7)]
-
-
-def test_a_state_of_another_size_is_refused_and_changes_nothing():
-    metric = fill(tr.MRR(), TWO_BATCHES)
-    metric.persistent(True)
-    with pytest.raises(RuntimeError, match=r"to be a tensor \[20\] of torch.float64, got a tensor \[15\]"):
-        metric.load_state_dict({"mrr:sums": torch.ones(15, dtype=torch.float64)})
-    assert metric.compute() == fill(tr.MRR(), TWO_BATCHES).compute()
 
 
 def test_a_value_beyond_float32_is_float64_and_any_other_float32():
@@ -1177,16 +1110,6 @@ def test_a_metric_with_a_state_of_another_is_not_warned_of(way):
         assert metric.compute() == 0.5
 
 
-def test_a_wrong_state_is_told_in_words():
-    metric = tr.MRR()
-    for wrong, told in (
-        ([torch.zeros(2)] * 2, r"a list of a tensor \[2\] of torch.float32, a tensor"),
-        ([], "a list of nothing"),
-    ):
-        with pytest.raises(ValueError, match=f"got {told}"):
-            metric.merge_state({next(iter(metric.metric_state)): wrong})
-
-
 def test_a_measure_of_whole_lists_takes_no_cutoff():
     for cls in (tr.RPrecision, tr.NumQ):
         if not cls.takes_top_k:
@@ -1196,16 +1119,6 @@ def test_a_measure_of_whole_lists_takes_no_cutoff():
                 cls(3)
 
 
-@pytest.mark.parametrize(
-    "metric",
-    [tr.MRR(), tr.MR(), tr.MR(inverse=True), tr.MR(adjusted="z"), tr.MRR(adjusted="index"), tr.DCG(), tr.KendallTau()],
-    ids=lambda metric: metric.label,
-)
-def test_plots_end_where_the_values_of_a_measure_do(metric):
-    ends = [end if math.isfinite(end) else None for end in metric.value_range]
-    assert [metric.plot_lower_bound, metric.plot_upper_bound] == ends
-
-
 def test_sums_of_negative_values_can_be_loaded():
     report, other = tr.TieReport("utility(false_alarm=-3)@2"), tr.TieReport("utility(false_alarm=-3)@2")
     report.update(torch.rand(3, 4), torch.zeros(3, 4))
@@ -1213,22 +1126,6 @@ def test_sums_of_negative_values_can_be_loaded():
     report.persistent(True)
     other.load_state_dict(report.state_dict())
     assert torch.equal(other.sums, report.sums)
-
-
-ROWS = torch.rand(4), torch.tensor([1, 0, 1, 0])
-
-
-def test_a_reset_behind_forward_forgets_the_last_query_and_forward_does_not():
-    for make in (tr.MRR, lambda: tr.RankingCollection("mrr, map")):
-        metric = make()
-        metric(*ROWS, indexes=torch.tensor([0, 0, 1, 1]))
-        with pytest.warns(UserWarning, match="Counted the last query of an update and the first query of the next one"):
-            metric.update(*ROWS, indexes=torch.tensor([1, 1, 2, 2]))
-        metric(*ROWS, indexes=torch.tensor([3, 3, 4, 4]))
-        metric.reset()
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            metric.update(*ROWS, indexes=torch.tensor([4, 4, 5, 5]))
 
 
 def test_a_metric_with_the_state_of_all_workers_refuses_a_batch():

@@ -325,20 +325,6 @@ def test_chunks_of_a_batch_have_the_sums_and_values_of_the_whole(assume, name, l
     torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12, equal_nan=True)
 
 
-@pytest.mark.parametrize("block", [10_000, 45])
-def test_values_that_are_summed_some_at_a_time_have_the_mean_and_error_of_all(assume, monkeypatch, block):
-    draw = torch.Generator().manual_seed(0)
-    batch = torch.rand(40, 9, generator=draw), torch.randint(0, 3, (40, 9), generator=draw)
-    whole, parts = (tr.RankingCollection(["mr", "ndcg", tr.PRCurve(9)]) for _ in range(2))
-    whole.update(*batch)
-    monkeypatch.setattr("torchrank.state.scoring.MANY_VALUES", 16)
-    assume(block=block)
-    parts.update(*batch)
-    torch.testing.assert_close(parts.compute(), whole.compute(), rtol=1e-13, atol=0, equal_nan=True)
-    for name in ("mr", "ndcg"):
-        torch.testing.assert_close(parts[name].standard_error, whole[name].standard_error)
-
-
 INF = float("inf")
 
 

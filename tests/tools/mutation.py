@@ -48,12 +48,10 @@ from mutants import Mutant, drawn, with_calls  # noqa: E402
 FURTHER = {
     "display": ["test_display.py"],
     "engine": ["hardware/test_sorting.py"],
-    "formulas": ["metrics", "engine/test_sizes.py", "wrappers/test_sampled_ranks.py"],
-    "hardware": ["engine/test_products.py"],
+    "formulas": ["metrics", "wrappers/test_sampled_ranks.py"],
+    "hardware": ["engine/test_streams.py"],
     "layouts": ["metrics/test_generated.py"],
-    "metrics": ["engine/test_sizes.py"],
     "ranking": ["metrics", "wrappers/test_sampled_ranks.py", "wrappers/test_tie_report.py"],
-    "retrieval": ["engine/test_sizes.py"],
     "state": ["retrieval", "wrappers/test_sampled_ranks.py"],
 }
 TESTS = {

@@ -14,12 +14,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import torchrank as tr
 import torchrank.retrieval
 from tests.support.brute_force_ranks import FORCED, assert_stands, entries, pairs_of, standing
-from torchrank.engine import rank, streams
+from torchrank.engine import rank
 from torchrank.engine.judged import Counting
 from torchrank.engine.rank_layout import chunks
 from torchrank.formulas import cascades
 from torchrank.layouts.arrange import arrange
-from torchrank.layouts.canonical import Need, Pairs
+from torchrank.layouts.canonical import Need
 from torchrank.metrics import incomplete_judgments as judged_metrics
 
 SUITE = ["ndcg@5", "mrr", "map", "recall@20", "mr", "precision"]
@@ -193,23 +193,6 @@ def test_a_ranking_of_parts_is_pickled_with_its_parts():
         _ = ranking.nothing
 
 
-@pytest.mark.parametrize("more", ["", "mask", "tie_break"])
-def test_one_list_longer_than_a_block_stands_as_its_rows(assume, more):
-    g = torch.Generator().manual_seed(13)
-    scores = torch.randint(0, 9, (3, 60), generator=g).float()
-    scores[1, :30] = -math.inf
-    target = torch.randint(-1, 3, (3, 60), generator=g) * (torch.arange(3) != 2).unsqueeze(-1)
-    options = {"mask": torch.rand(3, 60, generator=g) < 0.7, "tie_break": torch.arange(60) // 4}
-    given = {more: options[more]} if more else {}
-    suite = tr.RankingCollection([*SUITE, "auroc", "fallout@7", "rprecision"])
-    want = suite.score(scores, target, **given)
-    assume(block=20)
-    assert_equal(suite.score(scores, target, **given), want)
-    scores[0, 0] = math.nan
-    with pytest.raises(ValueError, match=r"1 quer(ies|y) with NaN"):
-        suite.score(scores, target)
-
-
 @pytest.mark.parametrize(
     ("suite", "number"),
     [("map", 2), ("map " + "mrr " * 20, 4), ("map@9 " + "mrr@10 " * 20, 1)],
@@ -229,33 +212,6 @@ def test_a_long_list_keeps_its_relevant_candidates_alone():
 # ---- catalogues that come some columns at a time -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("engine", [None, *Counting], ids=str)
-@pytest.mark.parametrize("exclude", [False, True])
-def test_queries_in_groups_of_similar_numbers_of_judged_items_stand_as_alone(assume, engine, exclude):
-    top_k = (None, 6)[([None, *Counting].index(engine) + exclude) % 2]
-    if engine is not None:
-        assume(**FORCED[engine])
-    assume(rectangle_counted=-2 * 30)
-    assume(copied=1 if exclude else 100)
-    assume(product=2000)
-    assume(predicted=4)
-    g = torch.Generator().manual_seed(6)
-    queries = torch.randint(-3, 4, (30, 4), generator=g).float()
-    items = torch.randint(-3, 4, (200, 4), generator=g).float()
-    relevant = [torch.randperm(200, generator=g)[: (1, 1, 2, 0, 9, 70)[q % 6]] for q in range(30)]
-    pairs = pairs_of((30, 200), 900, seed=7)
-    blocks = [(queries @ part.T) for part in items.split(67)]
-    more = {"exclude": pairs} if exclude else {}
-    want = standing(queries @ items.T, [dict.fromkeys(some.tolist(), 1) for some in relevant], **more)
-    reads = []
-    for ranking in (
-        tr.Ranking.from_embeddings(queries, items, relevant, chunk_size=67, top_k=top_k, **more),
-        tr.Ranking.from_score_blocks(lambda: reads.append(1) or iter(blocks), relevant, top_k=top_k, **more),
-    ):
-        assert_stands(ranking, want, top_k)
-    assert len(reads) <= 2  # however many groups there are
-
-
 def test_a_group_of_queries_that_lie_apart_is_none_of_consecutive_queries(assume):
     assume(**FORCED[Counting.COUNT], rectangle_counted=0)
     g = torch.Generator().manual_seed(3)
@@ -265,33 +221,6 @@ def test_a_group_of_queries_that_lie_apart_is_none_of_consecutive_queries(assume
     ranking = tr.Ranking.from_score_blocks(list(scores.split(70, dim=1)), relevant)
     assert len(ranking.rectangles) > 1
     assert_stands(ranking, standing(scores, [dict.fromkeys(ids.tolist(), 1) for ids in relevant]))
-
-
-@pytest.mark.parametrize(("first", "start"), [(0, 0), (7, 0), (0, 3), (7, 3), (15, 8)])
-def test_excluded_pairs_are_removed_from_a_part_of_the_scores(first, start):
-    query, item = pairs_of((10, 20), 120, seed=9)
-    query, item = torch.cat([query, torch.tensor([-1, -1])]), torch.cat([item, torch.tensor([0, 8])])
-    scores = torch.rand(min(4, 10 - start), 5)
-    got = streams._without_pairs(scores, Pairs(query, item), first, start)
-    excluded = set(zip(query.tolist(), item.tolist(), strict=True))
-    for row, column in itertools.product(range(len(scores)), range(5)):
-        want = -math.inf if (start + row, first + column) in excluded else scores[row, column]
-        assert got[row, column] == want
-
-
-def test_one_user_with_many_relevant_items_makes_nobody_else_wide():
-    g = torch.Generator().manual_seed(8)
-    queries, items = torch.randn(500, 8, generator=g), torch.randn(5000, 8, generator=g)
-    relevant = list(torch.randint(5000, (500, 1), generator=g))
-    relevant[77] = torch.randperm(5000, generator=g)
-    made = []
-    call = lambda: made.append(tr.Ranking.from_embeddings(queries, items, relevant))  # noqa: E731
-    assert largest(call) <= 4 * 500 * 5000 + 10**6  # all scores at once
-    (ranking,) = made
-    scores = queries @ items.T
-    own = scores.gather(1, torch.stack([x[:1] for x in relevant]))
-    greater = (scores > own).sum(-1).double() + 1
-    assert torch.equal(ranking.first[:77, 0], greater[:77])
 
 
 # ---- long ties -----------------------------------------------------------------------------------------------------
@@ -497,23 +426,6 @@ def test_further_sums_of_very_many_flat_queries_take_little_memory(weights):
     torch.testing.assert_close(curve.compute()[1][:3], (counts.cumsum(0) / counts.sum()).float(), rtol=1e-6, atol=0)
     values = sampled.score(*flat, indexes=(rows // 3)[order])
     torch.testing.assert_close(values, 1 - above / 2, check_dtype=False)
-
-
-@pytest.mark.parametrize("weights", [None, torch.arange(20_000) % 3])
-def test_further_sums_of_very_many_queries_take_little_memory(weights):
-    ranks = torch.arange(20_000) % 301 + 1
-    sampled, curve = tr.SampledRanks(num_negatives=300, num_items=10_000), tr.PRCurve(301)
-    ranking = tr.Ranking.from_ranks(ranks, num_candidates=301)
-    for metric in (sampled, curve):
-        assert largest(lambda metric=metric: metric.update(ranking, weights=weights)) <= 2**23
-    counts = torch.bincount(ranks - 1, weights=weights).double()
-    torch.testing.assert_close(sampled.histogram, counts, rtol=0, atol=0)
-    recall = counts.cumsum(0) / counts.sum()
-    torch.testing.assert_close(curve.compute()[1], recall.float(), rtol=1e-6, atol=0)
-    assert largest(lambda: sampled.score(ranking)) <= 2**23
-    torch.testing.assert_close(sampled.score(ranking), 1 - (ranks - 1) / 300.0, rtol=0, atol=1e-7, check_dtype=False)
-    with pytest.raises(ValueError, match=r"weights of shape \[20000\]"):
-        sampled.update(ranking, weights=torch.ones(20_001))
 
 
 @pytest.mark.parametrize("name", ["ndcg(normalize=k)", "ndcg(normalize=k,discount=clipped)", "alphadcg(bounded=True)"])
