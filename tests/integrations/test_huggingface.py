@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 import torchrank as tr
-from tests.support import huggingface_runs
+from tests.support import huggingface_runs, workers
 from torchrank.integrations.huggingface import compute_metrics
 from torchrank.retrieval import RetrievalMAP, RetrievalMRR, RetrievalNormalizedDCG
 
@@ -221,15 +221,16 @@ def results(tmp_path_factory):
     """What each of one process and of two finds."""
     for name in ("transformers", "accelerate"):
         pytest.importorskip(name)
-    return huggingface_runs.run(tmp_path_factory.mktemp("huggingface"))
+    folder = tmp_path_factory.mktemp("huggingface")
+    return workers.launched(folder, huggingface_runs.work, ["accelerate", "transformers.trainer"])
 
 
 together = pytest.mark.xdist_group("processes")
 
 
 @together
-@pytest.mark.parametrize("workers", [1, 2])
-def test_trainer_has_the_values_of_the_suite(results, workers):
+@pytest.mark.parametrize("world", [1, 2])
+def test_trainer_has_the_values_of_the_suite(results, world):
     labels = {
         "one column": huggingface_runs.column(),
         "grades": huggingface_runs.grades(),
@@ -240,7 +241,7 @@ def test_trainer_has_the_values_of_the_suite(results, workers):
         "all": by_hand(huggingface_runs.scores(), flags, names=["map", "mrr"]),
         "half": by_hand(huggingface_runs.scores()[:10], flags[:10], names=["map", "mrr"]),
     }
-    for result in results[workers]:
+    for result in results[world]:
         for (kind, *_), (values, queries) in result["lists"].items():
             scores, target = huggingface_runs.scores(), labels[kind]
             keywords = {"mask": target != -100} if kind == "ragged grades" else {}
@@ -255,10 +256,10 @@ def test_trainer_has_the_values_of_the_suite(results, workers):
 
 
 @together
-@pytest.mark.parametrize("workers", [1, 2])
-def test_accelerate_trains_with_even_batches_and_evaluates_each_query_once(results, workers):
-    found = [result["accelerate"] for result in results[workers]]
-    assert [batches for batches, *_ in found] == [6 // workers] * workers
+@pytest.mark.parametrize("world", [1, 2])
+def test_accelerate_trains_with_even_batches_and_evaluates_each_query_once(results, world):
+    found = [result["accelerate"] for result in results[world]]
+    assert [batches for batches, *_ in found] == [6 // world] * world
     assert sum(batches for _, batches, *_ in found) == 6
     for _, _, values, scores in found:
         assert values.pop("numq") == huggingface_runs.QUERIES
@@ -267,31 +268,31 @@ def test_accelerate_trains_with_even_batches_and_evaluates_each_query_once(resul
 
 
 @together
-@pytest.mark.parametrize("workers", [1, 2])
-def test_an_unpadded_sampler_shares_a_loader_that_accelerate_has_not_prepared(results, workers):
+@pytest.mark.parametrize("world", [1, 2])
+def test_an_unpadded_sampler_shares_a_loader_that_accelerate_has_not_prepared(results, world):
     expected = by_hand(*huggingface_runs.many(), names=huggingface_runs.MEASURES)
-    for result in results[workers]:
+    for result in results[world]:
         before, after = result["accelerate, sampled"][0]
         assert before == after == pytest.approx(expected, rel=1e-6)
         assert after["numq"] == huggingface_runs.MANY
 
 
 @together
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_sampler_that_accelerate_shards_again_raises_on_every_process(results, workers):
-    for result in results[workers]:
+@pytest.mark.parametrize("world", [1, 2])
+def test_a_sampler_that_accelerate_shards_again_raises_on_every_process(results, world):
+    for result in results[world]:
         for way, error in result["accelerate, sampled"][1].items():
-            assert (error is None) == (workers == 1), way
+            assert (error is None) == (world == 1), way
             if error is not None:
                 assert "Accelerate shards again; do not pass it to accelerator.prepare" in error
 
 
 @together
-@pytest.mark.parametrize("workers", [1, 2])
-def test_trainer_counts_each_query_once_and_refuses_an_unpadded_sampler(results, workers):
+@pytest.mark.parametrize("world", [1, 2])
+def test_trainer_counts_each_query_once_and_refuses_an_unpadded_sampler(results, world):
     expected = by_hand(*huggingface_runs.many(), names=huggingface_runs.MEASURES)
-    for result in results[workers]:
+    for result in results[world]:
         values = result["trainer, sampled"]
-        assert len(values) == (2 if workers == 1 else 1)
+        assert len(values) == (2 if world == 1 else 1)
         for found in values:
             assert {key: found[f"eval_{key}"] for key in expected} == pytest.approx(expected, rel=1e-6)

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support import sentence_transformers_runs, workers
 from torchrank.integrations.sentence_transformers import RankingEvaluator, RerankingEvaluator
 
 #: their name of each measure
@@ -402,3 +403,52 @@ def test_their_trainers_select_the_checkpoint(models, kind, tmp_path):
     (path,) = (tmp_path / "out" / "eval").glob("*_results.csv")
     with path.open(newline="") as file:
         assert [float(row[evaluator.primary_metric]) for row in csv.DictReader(file)] == pytest.approx(logged)
+
+
+# ---- a corpus that processes share -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """What each of one process and of two finds."""
+    for name in ("sentence_transformers", "datasets"):
+        pytest.importorskip(name)
+    folder = tmp_path_factory.mktemp("shared")
+    return workers.launched(
+        folder, sentence_transformers_runs.work, ["sentence_transformers", "datasets", "accelerate"]
+    )
+
+
+together = pytest.mark.xdist_group("processes")
+
+
+@together
+@pytest.mark.parametrize("world", [1, 2])
+def test_processes_that_share_a_corpus_have_the_numbers_of_one(results, world):
+    documents, at_once = len(sentence_transformers_runs.CORPUS), -(-len(sentence_transformers_runs.CORPUS) // world)
+    for result in results[world]:
+        for similarity in ("dot", "cosine"):
+            shared, alone = result[similarity]
+            assert shared == pytest.approx(alone, abs=1e-6)
+        for kind in ("shared", "two data sets"):
+            found = result[kind]
+            assert found["after"] == pytest.approx(found["alone"], abs=1e-6)
+            assert found["documents"] == [at_once, at_once]
+            ndcg = [row["eval_dev_cosine_ndcg@10"] for row in found["logged"]]
+            assert found["rows"] == ndcg
+            assert found["best"] == max(ndcg)
+            assert found["logged"] == pytest.approx(results[world][0]["plain"]["logged"], abs=1e-6)
+        assert result["plain"]["alone"] == pytest.approx(result["shared"]["alone"], abs=1e-6)
+    assert results[2][0]["plain"]["documents"] == [documents, documents]
+    assert [result["shared"]["logged"] for result in results[2]] == [results[2][0]["shared"]["logged"]] * 2
+
+
+@together
+def test_a_shared_corpus_is_refused_where_it_would_wait_for_ever(results):
+    for rank, result in enumerate(results[2]):
+        errors = result["errors"]
+        assert "TypeError: Expected dense embeddings with share=True, got sparse ones" in errors["sparse"]
+        assert "class Trainer(SharedEvaluation, SentenceTransformerTrainer)" in errors["served"]
+        assert errors["served"].startswith(
+            "RuntimeError: " + ("Distributed evaluator failed on rank 0" if rank else "")
+        )

@@ -2,7 +2,14 @@
 
 import pytest
 
-from tests.support import workers, workers_collection, workers_retrieval, workers_state, workers_wrappers  # noqa: F401
+from tests.support import (
+    workers,
+    workers_collection,  # noqa: F401
+    workers_integrations,  # noqa: F401
+    workers_retrieval,  # noqa: F401
+    workers_state,  # noqa: F401
+    workers_wrappers,  # noqa: F401
+)
 
 
 @pytest.fixture(scope="module")

@@ -1,17 +1,10 @@
 """Evaluations by Trainer of Hugging Face and by Accelerate on one or several processes, which import both."""
 
 import contextlib
-import importlib
-import multiprocessing
-import os
-import pickle
-import socket
-from pathlib import Path
 
 import torch
 
 import torchrank as tr
-from tests.support import workers
 from torchrank.integrations.huggingface import compute_metrics, scores_and_labels
 from torchrank.retrieval import RetrievalMAP, RetrievalMRR
 
@@ -251,45 +244,13 @@ def trainer_sampled(folder):
     return values
 
 
-def work(rank, world, port, folder):
-    """The main function of a process: all that is tried with this number of processes."""
-    torch.set_num_threads(1)
-    names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    os.environ |= {name: str(value) for name, value in names.items()} if world > 1 else {}
+def work(rank, world, folder):
+    """All that a process tries."""
     before = unpadded()  # there is no process group yet
-    results = {
+    return {
         "accelerate": accelerate(folder),
         "accelerate, sampled": accelerate_sampled(before),
         "trainer, sampled": trainer_sampled(folder),
         "lists": evaluate_lists(folder),
         "pairs": evaluate_pairs(folder),
     }
-    Path(folder, f"{rank}.of{world}").write_bytes(pickle.dumps(results))
-
-
-def launch(folder):
-    """Start one process, and two. They are forked from this one, which imports the libraries once: that takes long."""
-    forks = workers.CONTEXT.get_start_method() == "forkserver"
-    if forks:
-        importlib.import_module("accelerate")
-        importlib.import_module("transformers").Trainer  # noqa: B018 - imports it
-    context = multiprocessing.get_context("fork" if forks else "spawn")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    processes = [context.Process(target=work, args=(rank, n, port, folder)) for n in (1, 2) for rank in range(n)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(300)
-        process.kill()
-
-
-def run(folder):
-    """What is found on each process, by their number."""
-    process = workers.CONTEXT.Process(
-        target=workers.call, args=("tests.support.huggingface_runs", "launch", str(folder))
-    )
-    process.start()
-    process.join()
-    return {n: [pickle.loads((folder / f"{rank}.of{n}").read_bytes()) for rank in range(n)] for n in (1, 2)}

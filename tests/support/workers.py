@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import pickle
 import runpy
+import socket
 import sys
 import time
 import traceback
@@ -218,6 +219,41 @@ def group_of_one(folder):
 def call(module, function, *args):
     """Call a function of another test module, which a new process finds only by its name here."""
     getattr(importlib.import_module(module), function)(*args)
+
+
+def launched(folder, work, imports, worlds=(1, 2)):
+    """The results of ``work(rank, world, folder)`` in the processes of a launcher such as torchrun: {world: [result]}.
+
+    The processes are forked from one that imports what takes long. Their own imports are inside ``work``.
+    """
+    process = CONTEXT.Process(target=launch, args=(folder, work, imports, worlds))
+    process.start()
+    process.join()
+    return {n: [pickle.loads((folder / f"{rank}.of{n}").read_bytes()) for rank in range(n)] for n in worlds}
+
+
+def launch(folder, work, imports, worlds):
+    forks = CONTEXT.get_start_method() == "forkserver"
+    for name in imports if forks else ():
+        importlib.import_module(name)
+    context = multiprocessing.get_context("fork" if forks else "spawn")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    each = [(rank, n) for n in worlds for rank in range(n)]
+    processes = [context.Process(target=launched_one, args=(folder, work, port, *place)) for place in each]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(300)
+        process.kill()
+
+
+def launched_one(folder, work, port, rank, world):
+    torch.set_num_threads(1)
+    names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in names.items()} if world > 1 else {})
+    Path(folder, f"{rank}.of{world}").write_bytes(pickle.dumps(work(rank, world, str(folder))))
 
 
 def run_module(module, arguments, output, errors, folder=".", encoding=None, anew=False, environment=None):

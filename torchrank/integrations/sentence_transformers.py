@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Collection, Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from torchrank.integrations.workers import AnySuite, alone, floats, members
@@ -37,6 +39,9 @@ Relevant = Mapping[Any, Collection[Any] | Mapping[Any, float]]
 
 #: similarities of embeddings
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+
+#: similarities of a corpus that processes share
+SHARED_SIMILARITIES = ("cosine", "dot")
 
 
 class Evaluator(Base):
@@ -154,6 +159,10 @@ class RankingEvaluator(Evaluator):
         corpus_chunk_size: number of documents in one call of the model. Their scores for all queries are in memory.
         show_progress_bar: show progress bars of the model.
         write_csv: append a row to ``<output_path>/Ranking_evaluation_<name>_results.csv`` at each call.
+        share: each process of torch.distributed encodes a slice of the corpus, and keeps its embeddings; so a corpus of
+            8 times the size fits 8 GPUs. All processes must call the evaluator, with the same arguments, and get the
+            same values; the first one writes the CSV file. For dense embeddings and "cosine" or "dot". Trainers of
+            sentence-transformers call evaluators in the first process only; :class:`SharedEvaluation` changes that.
         truncate_dim: number of dimensions of embeddings to use; None = all.
         query_prompt, query_prompt_name, corpus_prompt, corpus_prompt_name: as in ``model.encode``.
 
@@ -164,6 +173,9 @@ class RankingEvaluator(Evaluator):
 
     Raises:
         ValueError: an argument has an unknown value, a relevant document is not in the corpus, or no query has any.
+            Of the call with ``share=True``: the similarity is another one.
+        RuntimeError: of the call with ``share=True``: a trainer calls the evaluator in the first process only, so that
+            it would wait for the others; a process failed, or has other queries or documents. Raised in all processes.
 
     Example:
         >>> import torch, torchrank as tr
@@ -196,6 +208,7 @@ class RankingEvaluator(Evaluator):
         corpus_chunk_size: int = 50_000,
         show_progress_bar: bool = False,
         write_csv: bool = True,
+        share: bool = False,
         truncate_dim: int | None = None,
         query_prompt: str | None = None,
         query_prompt_name: str | None = None,
@@ -203,7 +216,7 @@ class RankingEvaluator(Evaluator):
         corpus_prompt_name: str | None = None,
     ) -> None:
         if similarity is not None:
-            one_of("similarity", similarity, SIMILARITIES)
+            one_of("similarity", similarity, SHARED_SIMILARITIES if share else SIMILARITIES)
         options = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
         settings = {
             "truncate_dim": truncate_dim,
@@ -213,7 +226,7 @@ class RankingEvaluator(Evaluator):
             "corpus_prompt_name": corpus_prompt_name,
         }
         super().__init__(suite, name, primary_metric, write_csv, options, settings, similarity)
-        self.named = similarity is not None
+        self.named, self.share = similarity is not None, share
         integer("corpus_chunk_size", corpus_chunk_size, least=1, or_none=False)
         self.corpus_chunk_size = corpus_chunk_size
         judged = _judged(queries, relevant)
@@ -238,12 +251,67 @@ class RankingEvaluator(Evaluator):
             similarity = SimilarityFunction.to_similarity_fn(self.similarity)
         else:
             similarity, self.similarity = model.similarity, model.similarity_fn_name
+        if self._processes() > 1:
+            self.suite.update(self._shared_ranking(model))
+            return
         queries = self._encode(model.encode_query, self.queries, "query")
-        starts = range(0, len(self.corpus), self.corpus_chunk_size)
-        chunks = [self.corpus[start : start + self.corpus_chunk_size] for start in starts]
-        corpus = [self._encode(model.encode_document, chunk, "corpus") for chunk in chunks]
+        corpus = self._encode_corpus(model, self.corpus)
         blocks = lambda: (similarity(queries, chunk) for chunk in corpus)  # noqa: E731
         self.suite.update(Ranking.from_score_blocks(blocks, self.relevant))
+
+    def _processes(self) -> int:
+        """The number of processes that share the corpus."""
+        return dist.get_world_size() if self.share and dist.is_available() and dist.is_initialized() else 1
+
+    def _shared_ranking(self, model: Any) -> Ranking:
+        """The ranking of the whole corpus, in each process, which keeps the embeddings of a slice of it.
+
+        Raises:
+            ValueError: the similarity is another one.
+            RuntimeError: the other processes do not call the evaluator; or one of them failed, or has other texts.
+        """
+        if getattr(model, "_distributed_inference", None) is not None:
+            raise RuntimeError(
+                "Expected all processes to call an evaluator with share=True, got a trainer that calls it in the first"
+                " one only; make the trainer of class Trainer(SharedEvaluation, SentenceTransformerTrainer), with"
+                " torchrank.integrations.sentence_transformers.SharedEvaluation, or leave out share"
+            )
+        one_of("the similarity of a model with share=True", self.similarity, SHARED_SIMILARITIES)
+        world, rank, failure = dist.get_world_size(), dist.get_rank(), None
+        try:
+            queries = self._encode(model.encode_query, _slice(self.queries, rank, world), "query")
+            corpus = torch.cat(self._encode_corpus(model, _slice(self.corpus, rank, world)))
+            if queries.layout != torch.strided:
+                raise TypeError("Expected dense embeddings with share=True, got sparse ones; leave out share")
+        except Exception as error:
+            failure = error
+        told: list[Any] = [None] * world
+        sizes = len(self.queries), len(self.corpus)
+        dist.all_gather_object(told, (sizes, failure and f"process {rank}: {type(failure).__name__}: {failure}"))
+        failures = [text for _, text in told if text]
+        if failures:
+            raise RuntimeError(f"Expected all processes to encode their slices, got {'; '.join(failures)}") from failure
+        if any(other != sizes for other, _ in told):
+            raise RuntimeError(
+                "Expected the same queries and corpus in all processes, got"
+                f" {[other for other, _ in told]} of them; pass all queries and documents in each process"
+            )
+        gathered = [torch.empty_like(queries) for _ in range(world)]
+        dist.all_gather(gathered, queries)
+        # The slices have one size, so the last ones end with copies of the last text.
+        own = corpus[: max(0, len(self.corpus) - rank * len(corpus))]
+        queries = torch.cat(gathered)[: len(self.queries)]
+        return Ranking.from_embeddings(queries, own, self.relevant, similarity=self.similarity, group=None)
+
+    def _encode_corpus(self, model: Any, texts: list[Any]) -> list[Any]:
+        """Embeddings of documents, for each chunk of them."""
+        starts = range(0, len(texts), self.corpus_chunk_size)
+        chunks = [texts[start : start + self.corpus_chunk_size] for start in starts]
+        return [self._encode(model.encode_document, chunk, "corpus") for chunk in chunks]
+
+    def _write(self, folder: Path, row: Mapping[str, Any]) -> None:
+        if self._processes() == 1 or dist.get_rank() == 0:
+            super()._write(folder, row)
 
     def _encode(self, encode: Any, texts: list[Any], kind: str) -> Any:
         """Embeddings of texts: a tensor, dense or sparse; or of a MultiVectorEncoder a list of tensors."""
@@ -252,6 +320,60 @@ class RankingEvaluator(Evaluator):
         if "maxsim" not in self.similarity:
             settings["convert_to_tensor"] = True
         return encode(texts, **self.options, **settings)
+
+
+def _slice(texts: list[Any], rank: int, world: int) -> list[Any]:
+    """The texts of a process. All slices have one size, because processes that share a model call it equally often."""
+    size = -(-len(texts) // world)
+    own = texts[rank * size : (rank + 1) * size]
+    return own + texts[-1:] * (size - len(own))
+
+
+class SharedEvaluation:
+    """The trainers of sentence-transformers, with an evaluator that all processes call; write it before the trainer.
+
+    Their trainer calls the evaluator in the first process, which keeps all embeddings, while the others encode for it.
+    With this class, all processes call it, and :class:`RankingEvaluator` with ``share=True`` splits the corpus.
+
+    Example:
+        >>> from torchrank.integrations.sentence_transformers import RankingEvaluator, SharedEvaluation
+        >>> class Trainer(SharedEvaluation, SentenceTransformerTrainer):  # doctest: +SKIP
+        ...     pass
+        >>> evaluator = RankingEvaluator(queries, corpus, relevant, share=True)  # doctest: +SKIP
+        >>> Trainer(model, args, train_dataset=pairs, loss=loss, evaluator=evaluator).train()  # doctest: +SKIP
+    """
+
+    def evaluation_loop(
+        self: Any,
+        dataloader: Any,
+        description: str,
+        prediction_loss_only: bool | None = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> Any:
+        """The loss of a data set, as the trainer computes it, and the values of the evaluator."""
+        evaluator, self.evaluator = self.evaluator, None
+        try:
+            output = super().evaluation_loop(  # type: ignore[misc]
+                dataloader, description, prediction_loss_only, ignore_keys, metric_key_prefix
+            )
+        finally:
+            self.evaluator = evaluator
+        # As in their trainer: of several data sets, the evaluator belongs to the first one.
+        if self.is_in_train and isinstance(self.eval_dataset, dict) and metric_key_prefix.startswith("eval_"):
+            if metric_key_prefix != f"eval_{next(iter(self.eval_dataset))}":
+                return output
+            metric_key_prefix = "eval"
+        if evaluator is not None:
+            folder = None
+            if self.is_world_process_zero():
+                folder = os.path.join(self.args.output_dir, "eval")
+                os.makedirs(folder, exist_ok=True)
+            values = evaluator(self.model, folder, epoch=self.state.epoch, steps=self.state.global_step)
+            for key, value in values.items():
+                prefix = "" if key.startswith(f"{metric_key_prefix}_") else f"{metric_key_prefix}_"
+                output.metrics[prefix + key] = value
+        return output
 
 
 class RerankingEvaluator(Evaluator):
