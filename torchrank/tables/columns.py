@@ -208,7 +208,7 @@ def library_of(native: Any) -> str:
 def plain(column: Any) -> Any:
     """A column of any library: a column of text, an array of numbers, or a list with None for missing values.
 
-    Text of polars, and by polars of pyarrow and pandas, makes no Python objects. NaN of pandas is a missing value.
+    Text of polars and of Arrow makes no Python objects. NaN of pandas is a missing value.
     """
     if hasattr(column, "detach"):
         column = array_of(column)
@@ -223,6 +223,8 @@ def plain(column: Any) -> Any:
                 return plain(column.cast(column.type.value_type))
             whole = column.combine_chunks() if hasattr(column, "chunks") else column
             return _taken(plain(whole.dictionary), whole.indices.to_numpy())
+        if str(column.type) in ("string", "large_string", "string_view") and len(column) and not column.null_count:
+            return _text_of_arrow(column)
         return plain(imported("polars").from_arrow(column)) if installed("polars") else column.to_pylist()
     if library == "pandas":
         kind, missing = column.dtype.kind, column.isna()
@@ -234,9 +236,9 @@ def plain(column: Any) -> Any:
             return _taken(plain(column.cat.categories), column.cat.codes.to_numpy())
         if kind in "iu":
             return column.to_numpy()
-        if column.dtype == object or not (installed("polars") and installed("pyarrow")):
+        if column.dtype == object or not installed("pyarrow"):
             return column.tolist()
-        return plain(imported("polars").from_pandas(column))
+        return plain(imported("pyarrow").array(column))
     if library != "polars":
         return list(column)
     polars = sys.modules["polars"]
@@ -247,6 +249,16 @@ def plain(column: Any) -> Any:
         return TextIds(np.frombuffer(data, np.uint8), np.cumsum(length) - length, length)
     is_array = column.dtype.is_float() or (column.dtype.is_integer() and not column.null_count())
     return column.to_numpy() if is_array else column.to_list()
+
+
+def _text_of_arrow(column: Any) -> TextIds:
+    """The texts of a column of pyarrow without missing values, whose bytes are copied once."""
+    whole = column.cast("large_string")
+    whole = whole.combine_chunks() if hasattr(whole, "chunks") else whole
+    _, offsets, data = whole.buffers()
+    place = np.frombuffer(offsets, np.int64)[whole.offset :][: len(whole) + 1]
+    text = np.frombuffer(data or b"", np.uint8)[place[0] : place[-1]]
+    return TextIds(np.pad(text, (0, PADDING)), place[:-1] - place[0], np.diff(place))
 
 
 def _taken(distinct: Any, rows: np.ndarray) -> Any:
