@@ -505,9 +505,6 @@ def test_the_printed_columns_are_the_main_ones():
     assert list(table.printed.columns) == [name for name in table.table.columns if name not in {*hidden, "unpaired"}]
 
 
-math.nan = math.nan
-
-
 def statistics_of(measure, n=100, difference=0.1, error=0.01, df=99.0, sd=0.1, wins=60, losses=40, **options):
     return PairStatistics(
         measure, "a", "b", n, 0.3, 0.3 + difference, error, df, sd, wins=wins, losses=losses, **options
@@ -725,7 +722,6 @@ def test_runs_need_the_t_test_and_two_runs_of_every_system():
         compare({"a": [a[0]], "b": [a[2], a[3]]})
 
 
-math.nan = float("nan")
 ONE = {"q1": 0.5, "q2": 0.25, "q3": 1.0}
 
 
@@ -784,12 +780,6 @@ class Keeps:
 def test_wrong_calls_name_the_argument_and_the_way_out(call, error, message):
     with pytest.raises(error, match=message):
         call()
-
-
-# ---- numbers ---------------------------------------------------------------------------------------------------------
-
-
-# ---- tables ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_skewness_of_differences_is_that_of_scipy():

@@ -409,21 +409,6 @@ def test_suites_without_a_value_for_each_query_are_refused():
         tr.PerQuery("mrr", dtype=torch.float16)
 
 
-# ---- the sampler ---------------------------------------------------------------------------------------------------
-
-
-def test_an_id_with_two_values_raises_each_time_it_is_asked_for():
-    metric = tr.PerQuery("mrr")
-    for label in (0, 1):
-        metric.update(torch.tensor([[0.9, 0.1]]), torch.tensor([label]), query_ids=torch.tensor([7]))
-    for _ in range(2):
-        with pytest.raises(ValueError, match=r"Expected one value for each id, got mrr of .* for id 7"):
-            metric.compute()
-
-
-# ---- tables: clusters, slices, losses, formats ---------------------------------------------------------------------
-
-
 # ---- results of a table --------------------------------------------------------------------------------------------
 
 
@@ -525,22 +510,6 @@ def test_clustered_errors_depend_on_the_ratios_of_weights_and_not_on_queries_wit
     assert all(math.isnan(nothing.summary(clusters=by_id([0, 0, 1, 1]))[column][0]) for column in ("value", "low"))
 
 
-def test_clustered_intervals_cover_the_expected_value_where_plain_ones_do_not():
-    hits = np.zeros(2)
-    for seed in range(10):
-        _, _, user = users(seed, 40)
-        generator = np.random.default_rng(100 + seed)  # of 20 draws for the same numbers of queries
-        of_user, apart = generator.normal(0.5, 0.1, (20, 40)), generator.normal(0, 0.03, (20, len(user)))
-        table = tr.QueryTable(
-            range(len(user)), dict(zip("abcdefghijklmnopqrst", of_user[:, user] + apart, strict=True))
-        )
-        for n, clusters in enumerate((by_id(user), None)):
-            summary = table.summary(clusters=clusters)
-            hits[n] += sum(low < 0.5 < high for low, high in zip(summary["low"], summary["high"], strict=True))
-    assert 0.92 < hits[0] / 200 < 0.98
-    assert hits[1] / 200 < 0.85
-
-
 def test_errors_of_other_means_have_the_slope_of_the_mean_and_other_aggregates_none():
     values, _, user = users(3, 40)
     metrics = {how: tr.MRR(aggregation=how) for how in ("geometric", "harmonic", "median")}
@@ -605,6 +574,7 @@ def test_deltas_are_the_largest_losses_first():
     assert found["before"] == [0.9, 1, 0.4]
     assert found["after"] == [0.1, 0.5, 0.6]
     assert found.notes == ("mrr, 4 common queries",)
+    assert before.deltas(after, "mrr", most=None) == found
     assert before.deltas(after, "mr", most=2)["id"] == [3, 4]  # lower is better; equal values in order of id
     with pytest.raises(ValueError, match="Expected one of mrr, mr, got 'mrrr'; did you mean"):
         before.deltas(after, "mrrr")
@@ -804,14 +774,6 @@ def test_clusters_go_by_the_texts_whose_hashes_are_the_ids():
     hashed = tr.QueryTable(tr.hash_ids(texts), {"x": values})
     assert hashed.summary(clusters=keyed) == tr.QueryTable(texts, {"x": values}).summary(clusters=keyed)
     assert kept.compute().summary(clusters=keyed)["queries"] == [len(values)]
-
-
-def test_deltas_are_the_ten_largest_losses_unless_another_number_is_asked_for():
-    ids = list(range(14))
-    before, after = tr.QueryTable(ids, {"mrr": [1.0] * 14}), tr.QueryTable(ids, {"mrr": [one / 20 for one in ids]})
-    assert before.deltas(after, "mrr")["id"] == ids[:10]
-    assert before.deltas(after, "mrr", most=None)["id"] == ids
-    assert before.deltas(after, "mrr", most=3)["id"] == ids[:3]
 
 
 def test_a_number_and_its_text_are_two_slices_and_missing_ones_are_none():
