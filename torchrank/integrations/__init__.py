@@ -3,7 +3,7 @@
 from importlib import import_module
 from types import ModuleType
 
-__all__ = ["boosters", "huggingface", "lightning", "pykeen", "sentence_transformers"]
+__all__ = ["boosters", "huggingface", "ir_measures", "lightning", "pykeen", "sentence_transformers"]
 
 
 def __getattr__(name: str) -> ModuleType:
