@@ -2,6 +2,7 @@
 
 import collections.abc
 import copy
+import io
 import pickle
 import re
 
@@ -66,6 +67,11 @@ def cube(grade):
     return grade**3
 
 
+COPIES = {
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda metric: pickle.loads(pickle.dumps(metric)),
+    "clone": lambda metric: metric.clone(),
+}
 ALONE = {}
 ABSOLUTE = MeanAbsoluteError()  # of another library
 
@@ -178,16 +184,6 @@ def test_a_key_is_first_of_all_the_one_shown():
     assert suite["v/x"].label == dict(suite.items())["v/x"].label
 
 
-def test_prefix_and_postfix():
-    suite = fill(tr.RankingCollection(NAMES, prefix="val/", postfix="_epoch"))
-    values = suite.compute()
-    assert list(values) == [f"val/{name}_epoch" for name in NAMES]
-    twin = suite.clone(prefix="test/", postfix="!")
-    same(twin.compute(), {f"test/{name}!": values[f"val/{name}_epoch"] for name in NAMES})
-    assert list(suite(*BATCHES[0])) == list(values)
-    assert list(suite.score(*BATCHES[0])) == list(values)
-
-
 # ---- the numbers -----------------------------------------------------------------------------------------------------
 
 
@@ -233,6 +229,18 @@ def test_every_layout(layout):
         assert torch.equal(value.nan_to_num(9), values[name].repeat(2 if "none" in name else ()).nan_to_num(9))
 
 
+def test_bad_values_make_a_batch_nan_and_raise_in_results():
+    suite, bad = (
+        tr.RankingCollection(["mrr", "ndcg(aggregation=none)"]),
+        (torch.tensor([[NAN, 0.9]]), BATCHES[0][1][:1, :2]),
+    )
+    suite.update(*BATCHES[0])
+    assert all(v.isnan().all() for v in suite(*bad).values())
+    for call in (suite.compute, lambda: suite.score(*bad)):
+        with pytest.raises(ValueError, match="1 query with NaN"):
+            call()
+
+
 def test_rankings():
     suite = tr.RankingCollection(NAMES)
     for number, arguments in enumerate(BATCHES):
@@ -267,25 +275,6 @@ def test_a_batch_is_ranked_once(monkeypatch):
     blocks.clear()
     suite.update(torch.rand(3000, 400), torch.randint(400, (3000,)))
     assert sum(blocks) == 3000
-
-
-def test_one_bad_batch_and_all_can_go_on():
-    names = ["mrr", "ndcg(aggregation=none)", "map(empty_target_action=error)"]
-    suite = tr.RankingCollection(names)
-    suite.update(torch.tensor([[0.1, 0.9]]), torch.tensor([[0, 1]]))
-    assert all(v.isnan().all() for v in suite(torch.tensor([[NAN, 0.9]]), torch.tensor([[0, 1]])).values())
-    with pytest.raises(ValueError, match="1 query with NaN"):
-        suite.compute()
-    with pytest.raises(ValueError, match="1 query with NaN"):
-        suite.score(torch.tensor([[NAN, 0.9]]), torch.tensor([[0, 1]]))
-    suite.reset()
-    suite.update(torch.tensor([[0.1, 0.9]]), torch.tensor([[0, 0]]))
-    with pytest.raises(ValueError, match=r"map.*1 query with nothing to measure"):
-        suite.compute()
-    assert suite["mrr"].compute() == 0
-    suite.reset()
-    suite.update(torch.tensor([[0.1, 0.9]]), torch.tensor([[0, 1]]))
-    same(suite.compute(), {name: torch.ones(1 if "none" in name else ()) for name in names})
 
 
 # ---- with others' metrics --------------------------------------------------------------------------------------------
@@ -360,48 +349,40 @@ def test_a_call_that_raises_leaves_no_trace(method, error, arguments, keywords):
 # ---- copies, checkpoints, merging ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x)), lambda x: x.clone()])
+def resumed(suite, inside=False):
+    """A collection that takes the checkpoint of another in the middle of an epoch; as a part of a module, or alone."""
+    twin = tr.RankingCollection([*NAMES, MeanAbsoluteError()], prefix="v/")
+    for one in (suite, twin):
+        one.persistent(True)
+    fill(twin, BATCHES[2:])
+    for name in NAMES:  # torchmetrics' own metrics do not notice that their computed value is out of date
+        twin[name].compute()
+    saved, owner = (nn.ModuleDict({"suite": one}) if inside else one for one in (suite, twin))
+    torch.save(saved.state_dict(), file := io.BytesIO())
+    file.seek(0)
+    owner.load_state_dict(torch.load(file))
+    with pytest.raises(RuntimeError, match="Unexpected key"):
+        tr.RankingCollection(["mrr"], prefix="v/").load_state_dict(suite.state_dict())
+    return twin
+
+
+@pytest.mark.parametrize("way", [*COPIES, "checkpoint", "checkpoint of a module"])
 @pytest.mark.parametrize("computed", [False, True])
-def test_a_copy_goes_on_by_itself(copied, computed):
+def test_a_copy_and_a_collection_from_a_checkpoint_go_on_by_themselves(way, computed):
     suite = fill(tr.RankingCollection([*NAMES, MeanAbsoluteError()], prefix="v/"), BATCHES[:1])
     if computed:
         suite.compute()
         dict(suite.items())
-    twin = copied(suite)
-    members = [*NAMES, ABSOLUTE]
+    twin = COPIES[way](suite) if way in COPIES else resumed(suite, inside=way != "checkpoint")
+    members, keys = [*NAMES, ABSOLUTE], list(suite.keys())
+    same(twin.compute(), dict(zip(keys, [alone(m, BATCHES[:1]) for m in members])))
     fill(twin, BATCHES[1:])
-    keys = list(suite.keys())
     same(twin.compute(), dict(zip(keys, [alone(m) for m in members])))
     same(suite.compute(), dict(zip(keys, [alone(m, BATCHES[:1]) for m in members])))
-    member = copied(suite["ndcg@5"])
-    member.update(*BATCHES[1])
-    assert torch.equal(member.compute(), alone("ndcg@5", BATCHES[:2]))
-
-
-@pytest.mark.parametrize("inside", [False, True])
-def test_resume_from_a_checkpoint_in_mid_epoch(inside, tmp_path):
-    def build():
-        suite = tr.RankingCollection([*NAMES, MeanAbsoluteError()], prefix="v/")
-        suite.persistent(True)
-        owner = nn.Module()
-        owner.suite = suite
-        return (owner if inside else suite), suite
-
-    owner, suite = build()
-    fill(suite, BATCHES[:2])
-    torch.save(owner.state_dict(), tmp_path / "state.pt")
-    resumed, twin = build()
-    fill(twin, BATCHES[2:])
-    for name in NAMES:  # torchmetrics' own metrics do not notice that their computed value is out of date
-        twin[name].compute()
-    resumed.load_state_dict(torch.load(tmp_path / "state.pt"))
-    members = [*NAMES, ABSOLUTE]
-    same(twin.compute(), dict(zip(suite.keys(), [alone(m, BATCHES[:2]) for m in members])))
-    fill(twin, BATCHES[2:])
-    same(twin.compute(), dict(zip(suite.keys(), [alone(m) for m in members])))
-    other = tr.RankingCollection(["mrr"], prefix="v/")
-    with pytest.raises(RuntimeError, match="Unexpected key"):
-        other.load_state_dict(suite.state_dict())
+    if way in COPIES:
+        member = COPIES[way](suite["ndcg@5"])
+        member.update(*BATCHES[1])
+        assert torch.equal(member.compute(), alone("ndcg@5", BATCHES[:2]))
 
 
 def test_merge_state():
@@ -667,18 +648,6 @@ def test_metrics_in_a_compute_group_by_hand_never_take_the_state_of_another(firs
     MetricCollection({"a": first(), "b": second()}).update(*given, **more)
 
 
-def test_stock_collection_takes_keywords():
-    stock = MetricCollection([tr.MRR(), tr.NDCG(top_k=3), MeanAbsoluteError()])
-    for preds, target in BATCHES:
-        stock.update(preds, target, weights=torch.arange(len(preds)) + 0.5)
-    own = tr.RankingCollection(["mrr", "ndcg@3"])
-    for preds, target in BATCHES:
-        own.update(preds, target, weights=torch.arange(len(preds)) + 0.5)
-    values = stock.compute()
-    assert values["MRR"] == own.compute()["mrr"]
-    assert values["NDCG"] == own.compute()["ndcg@3"]
-
-
 def test_every_pair_of_names_has_its_own_states():
     names = [tr.parse(name) for name in NAMES] + [metric for cls in CLASSES for _, metric in variants(cls)]
     names = list({metric.label: metric for metric in names}.values())
@@ -738,6 +707,8 @@ def test_lists_of_configurations_are_lists_everywhere():
     (table,) = tr.evaluate(judged, run, names, relevance_level=1).tables.values()
     assert table.labels == GIVEN
     assert tr.integrations.huggingface.compute_metrics(names)
+    part = tr.partial(judged, run, (one for one in GIVEN))
+    assert list(tr.merge([part]).means) == list(tr.evaluate(judged, run, (one for one in GIVEN)).means["run"]) == GIVEN
 
 
 def test_arguments_of_torchmetrics_reach_every_metric_that_is_given_by_its_name():
@@ -797,20 +768,14 @@ def test_metrics_of_a_collection_are_in_no_groups_of_torchmetrics():
 
 
 def test_a_metric_with_an_update_of_its_own_gets_the_options_that_it_takes():
-    class Recording(tr.MRR):
-        name = "recording"
+    def update(self, preds, target=None, **options):
+        received.append({name for name, x in options.items() if x is not None})
+        super(type(self), self).update(preds, target, **options)
 
-        def update(self, preds, target=None, **options):
-            received.append({name for name, x in options.items() if x is not None})
-            super().update(preds, target, **options)
-
-    class RecordingItems(tr.Popularity):
-        name = "recordingitems"
-
-        def update(self, preds, target=None, **options):
-            received.append({name for name, x in options.items() if x is not None})
-            super().update(preds, target, **options)
-
+    Recording, RecordingItems = (
+        type(f"Recording{base.__name__}", (base,), {"name": f"recording{base.name}", "update": update})
+        for base in (tr.MRR, tr.Popularity)
+    )
     received = []
     flat = torch.rand(4), torch.tensor([1, 0, 0, 1])
     suite = tr.RankingCollection([Recording()])
@@ -845,7 +810,6 @@ KEYS = {
     "identifier": ["ndcg_at_10", "rbp_p_0p8_at_5", "rbp_p_0p85", "mae"],
 }
 BATCH = (torch.tensor([[0.1, 0.9, 0.5], [0.4, 0.3, 0.2]]), torch.tensor([[0, 0, 1], [1, 0, 0]]))
-IDS = torch.tensor([7, 8])
 
 
 def build(style, **kwargs):
@@ -878,7 +842,7 @@ def test_a_metric_is_found_by_its_key_without_prefix_and_by_its_label(style):
         suite["ndcg@10"]
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x)), lambda x: x.clone()])
+@pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
 def test_a_copy_has_the_same_keys(copied):
     assert list(copied(build("plain")).keys()) == list(build("plain").keys())
     assert next(iter(build("plain").clone(prefix="test/"))) == "test/ndcg_at_10!"
@@ -952,22 +916,6 @@ def test_keys_of_a_dict_of_other_libraries_and_of_contained_collections_are_spel
 def test_an_unknown_spelling_is_refused():
     with pytest.raises(ValueError, match="one of 'label', 'plain', 'identifier', got 'simple'"):
         RankingCollection("mrr", keys="simple")
-
-
-def test_wrappers_and_evaluations_have_the_keys_of_their_collection():
-    suite = RankingCollection(KEYED[:3], prefix="val/", keys="plain")
-    ours = list(suite.keys())
-    sliced, booted = tr.Sliced(suite, ["new", "old"]), tr.Bootstrapped(suite, replicates=5, seed=0)
-    kept, paired = tr.PerQuery(suite), tr.Compared(suite, ["a", "b"])
-    sliced.update(*BATCH, slices=torch.tensor([0, 1]))
-    booted.update(*BATCH, query_ids=IDS)
-    kept.update(*BATCH, query_ids=IDS)
-    paired.update({"a": BATCH[0], "b": -BATCH[0]}, BATCH[1])
-    for wrapper in (sliced, booted, paired):
-        assert {re.sub(r"/(new|old|macro|low|high|a|b|b-a)$", "", key) for key in wrapper.compute()} == set(ours)
-    assert kept.compute().summary()["measure"] == ours
-    result = tr.evaluate({"q": {"d": 1}, "r": {"d": 1}}, {"run": {"q": {"d": 0.5}, "r": {"e": 0.5, "d": 0.2}}}, suite)
-    assert list(result.means["run"]) == ours
 
 
 def test_lines_over_cutoffs_are_the_same_for_plain_keys():

@@ -688,31 +688,21 @@ def test_a_call_of_forward_that_raises_leaves_no_trace(name):
     assert equal(metric.compute(), filled(ours(name), first, second).compute())
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        (tensor(0.5), tensor(1), tensor(0)),
-        (torch.rand(0), torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=torch.long)),
-        (tensor([1, 2]), tensor([0, 1]), tensor([0, 0])),
-        (tensor([0.1, 0.2]), tensor([0, 1]), tensor([False, True])),
-        (tensor([0.1, 0.2]), tensor([0, 1]), tensor([0.0, 0.0])),
-        (tensor([0.1, 0.2]), tensor([0, 1]), tensor([0, 0], dtype=torch.uint16)),
-        (tensor([0.1, 0.2]), tensor([0, 1j]), tensor([0, 0])),
-        (tensor([0.1, 0.2]), tensor([[0, 1]]), tensor([0, 0])),
-        (tensor([0.1, 0.2]), tensor([0, 1]), None),
-    ],
-    ids=[
-        "scalar",
-        "empty",
-        "integer scores",
-        "bool indexes",
-        "float indexes",
-        "unsigned indexes",
-        "complex targets",
-        "shapes",
-        "no indexes",
-    ],
-)
+PAIR = tensor([0.1, 0.2])
+WRONG = {
+    "scalar": (tensor(0.5), tensor(1), tensor(0)),
+    "empty": (torch.rand(0), torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=torch.long)),
+    "integer scores": (tensor([1, 2]), tensor([0, 1]), tensor([0, 0])),
+    "bool indexes": (PAIR, tensor([0, 1]), tensor([False, True])),
+    "float indexes": (PAIR, tensor([0, 1]), tensor([0.0, 0.0])),
+    "unsigned indexes": (PAIR, tensor([0, 1]), tensor([0, 0], dtype=torch.uint16)),
+    "complex targets": (PAIR, tensor([0, 1j]), tensor([0, 0])),
+    "shapes": (PAIR, tensor([[0, 1]]), tensor([0, 0])),
+    "no indexes": (PAIR, tensor([0, 1]), None),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
 def test_inputs_that_torchmetrics_refuses_are_refused(wrong):
     for make, name in itertools.product((ours, theirs), ("RetrievalMAP", "RetrievalPrecisionRecallCurve")):
         with pytest.raises(ValueError):

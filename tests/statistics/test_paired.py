@@ -187,14 +187,6 @@ def test_randomized_tukey_of_few_values_is_the_share_of_all_orders():
     assert p[0, 1] == pytest.approx(0.5, abs=0.02)
 
 
-@pytest.mark.parametrize("test", by_scipy(sorted(PAIR_TESTS.keys() - {"anytime"})))  # its level is that of all looks
-def test_false_alarms_are_about_as_frequent_as_the_level_says(test):
-    rng = np.random.default_rng(11)
-    drawing = Drawing(replicates=199)
-    alarms = np.mean([paired_p(rng.normal(0, 0.1, 30), test, drawing) <= 0.1 for _ in range(500)])
-    assert 0.05 <= alarms <= 0.14  # the sign test is discrete, and stays below its level
-
-
 @pytest.mark.parametrize("test", by_scipy(FAMILY_TESTS))
 def test_false_alarms_in_a_family_of_systems_are_about_as_frequent_as_the_level_says(test):
     drawing = Drawing(replicates=199)

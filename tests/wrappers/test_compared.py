@@ -242,30 +242,6 @@ def test_a_warning_tells_that_weights_of_tables_are_not_used():
     assert any("weights" in line for line in tr.compare(tables).warnings)
 
 
-@pytest.mark.parametrize(
-    "metric",
-    [
-        tr.Compared(["mrr"], ["a", "b"]),
-        tr.PerQuery("mrr"),
-        tr.Sliced("mrr", ["x"]),
-        tr.Bootstrapped("mrr"),
-        tr.TieReport(tr.MRR()),
-        tr.Rectified("mrr"),
-        tr.Abstention("mrr"),
-    ],
-    ids=lambda metric: type(metric).__name__,
-)
-def test_a_query_that_is_cut_by_two_updates_is_noticed(metric):
-    scores, grades = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([1, 0, 1])
-    given = {"Sliced": {"slices": torch.tensor([0, 0])}, "PerQuery": {"query_ids": torch.arange(2)}}
-    given |= {"Bootstrapped": given["PerQuery"], "Abstention": {"confidence": torch.tensor([0.5, 0.25])}}
-    preds = {"a": scores, "b": scores} if type(metric) is tr.Compared else scores
-    options = given.get(type(metric).__name__, {})
-    metric.update(preds, grades, indexes=torch.tensor([0, 0, 1]), **options)
-    with pytest.warns(UserWarning, match="Counted the last query of an update"):
-        metric.update(preds, grades, indexes=torch.tensor([1, 2, 2]), **options)
-
-
 # ---- a judge that people correct: formulas in plain Python, intervals by simulation --------------------------------
 
 NAMES_JUDGED = ["ndcg@5", "mrr", "hitrate@1"]

@@ -100,17 +100,6 @@ def test_measures_of_lists_stand_beside_measures_of_rankings_and_labels_of_minus
         same(table.compute(), whole.compute())
 
 
-def test_a_flat_layout_has_ids_in_ascending_order_of_index():
-    scores, grades, ids = data()
-    metric = tr.PerQuery("ndcg@3")
-    order = torch.randperm(scores.numel(), generator=torch.Generator().manual_seed(1))
-    index = torch.arange(40).repeat_interleave(8)
-    metric.update(scores.flatten()[order], grades.flatten()[order], indexes=index[order], query_ids=ids)
-    want = kept_of("ndcg@3", scores, grades, ids).compute()
-    assert metric.compute().ids.tolist() == want.ids.tolist()
-    np.testing.assert_allclose(metric.compute().columns["ndcg@3"], want.columns["ndcg@3"])
-
-
 def test_batches_without_queries_that_count_are_empty_tables():
     metric = tr.PerQuery(["mrr", "mrr(aggregation=none)"])
     assert math.isnan(metric.compute().compute()["mrr"])
@@ -249,15 +238,6 @@ def test_tables_have_the_texts_of_their_queries_after_copies_checkpoints_and_mer
     at_once = tr.PerQuery("mrr")
     at_once.update(tr.Ranking.from_ranks(torch.arange(1.0, 1 + len(TEXTS))), query_ids=np.array(TEXTS, dtype=object))
     assert values_by_id(at_once) == WANT
-
-
-def test_repeated_texts_count_once_and_two_values_of_one_are_named():
-    metric = of_texts(["q", "p", "q"], [0, 1, 0])
-    assert values_by_id(metric) == {"p": 0.5, "q": 1}
-    assert metric.num_rows == 3
-    of_texts(["p"], [3], metric)
-    with pytest.raises(ValueError, match=r"got mrr of 0\.5 and 0\.25 for id p; give every query"):
-        metric.compute()
 
 
 @pytest.mark.parametrize("order", [1, -1])

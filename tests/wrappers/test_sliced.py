@@ -108,15 +108,6 @@ def test_queries_in_no_slice_count_in_the_whole_only():
     assert metric.num_queries == 40
 
 
-def test_flat_rows_take_slices_in_the_order_of_indexes():
-    (scores, grades), slices = batch(), chosen()
-    order = torch.randperm(scores.numel(), generator=rng())
-    indexes = torch.arange(40).repeat_interleave(6)[order] * 3 + 5
-    metric = tr.Sliced(SUITE, NAMES)
-    metric.update(scores.flatten()[order], grades.flatten()[order], indexes=indexes, slices=slices)
-    same(metric.compute(), sliced(scores, grades, slices).compute())
-
-
 def test_ignored_labels_and_weights_of_0_do_not_count_in_a_slice():
     scores, labels, slices = torch.rand(20, 5, generator=rng()), torch.arange(20) % 5, torch.arange(20) % 2
     labels[:4], weights = -100, (torch.arange(20) < 16).float()
@@ -576,39 +567,6 @@ def test_names_of_slices_have_the_device_of_the_scores():
     metric.update(scores.as_subclass(Elsewhere), labels, slices=list("xyxy"), query_ids=torch.arange(4))
     other.update(scores, labels, slices=torch.tensor([0, 1, 0, 1]), query_ids=torch.arange(4))
     same(metric.compute(), other.compute())
-
-
-@pytest.mark.parametrize(
-    ("make", "given"),
-    [
-        (lambda **k: tr.Sliced("ndcg@2", ["x"], **k), {"slices": ["x", "x"]}),
-        (lambda **k: tr.Sliced(tr.Bootstrapped("ndcg@2", 2), 1, **k), {"slices": ["0", None], "query_ids": [1, 2]}),
-        (lambda **k: tr.Bootstrapped("ndcg@2", 2, **k), {"query_ids": [1, 2]}),
-        (lambda **k: tr.Abstention("ndcg@2", **k), {}),
-        (lambda **k: tr.TieReport("ndcg@2", **k), {}),
-        (lambda **k: tr.Rectified("ndcg@2", **k), {"human": torch.tensor([0, 1])}),
-        (lambda **k: tr.Compared("ndcg@2", ["a", "b"], **k), {}),
-        (lambda **k: tr.PerQuery("ndcg@2", **k), {"query_ids": [1, 2]}),
-    ],
-    ids=["sliced", "sliced bootstrap", "bootstrap", "abstention", "ties", "rectified", "compared", "per query"],
-)
-def test_prefix_postfix_and_keys_are_those_of_a_collection(make, given):
-    scores, labels = torch.tensor([[0.9, 0.1], [0.8, 0.3]]), torch.tensor([0, 1])
-
-    def keys(metric):
-        preds = {"a": scores, "b": scores} if type(metric) is tr.Compared else scores
-        metric.update(preds, labels, **given)
-        found = metric.compute()
-        return list(found.columns if isinstance(found, tr.QueryTable) else found)
-
-    plain = keys(make())
-    assert keys(make(prefix="val/")) == [f"val/{key}" for key in plain]
-    assert keys(make(keys="plain", sync_on_compute=False)) == [key.replace("ndcg@2", "ndcg_at_2") for key in plain]
-    spelt = keys(make(prefix="val/", postfix="_x"))
-    assert [key.replace("_x", "") for key in spelt] == [f"val/{key}" for key in plain]
-    assert all("_x" in key for key in spelt)
-    first, second = make(), make(prefix="val/")
-    first.merge_state(second)  # states have the same names
 
 
 # ---- plots ---------------------------------------------------------------------------------------------------------

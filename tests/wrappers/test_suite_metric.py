@@ -26,39 +26,47 @@ def of_two(scores):
 #: for each wrapper its constructor, what ``update`` takes for some rows besides scores and grades, and what is read
 MADE = {
     "Sliced": (
-        lambda suite=(*KEYS, "map(aggregation=geometric)"): tr.Sliced(suite, ["new", "old", "none"]),
+        lambda suite=(*KEYS, "map(aggregation=geometric)"), **more: tr.Sliced(suite, ["new", "old", "none"], **more),
         lambda rows: {"slices": SLICES[rows]},
         ["summary", "worst"],
     ),
     "Sliced, overlapping": (
-        lambda suite=KEYS: tr.Sliced(suite, ["new", "old"]),
+        lambda suite=KEYS, **more: tr.Sliced(suite, ["new", "old"], **more),
         lambda rows: {"slices": torch.stack([IDS[rows] % 2 == 0, IDS[rows] % 3 > 0], -1)},
         ["summary"],
     ),
     "Bootstrapped": (
-        lambda suite=KEYS: tr.Bootstrapped(suite, 30),
+        lambda suite=KEYS, **more: tr.Bootstrapped(suite, 30, **more),
         lambda rows: {"query_ids": IDS[rows]},
         ["summary", "intervals", "replicates"],
     ),
     "Sliced bootstrap": (
-        lambda suite=KEYS: tr.Sliced(tr.Bootstrapped(suite, 30), ["new", "old"]),
+        lambda suite=KEYS, **more: tr.Sliced(tr.Bootstrapped(suite, 30), ["new", "old"], **more),
         lambda rows: {"query_ids": IDS[rows], "slices": SLICES[rows].clamp_max(1)},
         ["summary", "worst"],
     ),
-    "Compared": (lambda suite=KEYS: tr.Compared(suite, ["x", "y"]), lambda rows: {}, ["summary", "comparison"]),
+    "Compared": (
+        lambda suite=KEYS, **more: tr.Compared(suite, ["x", "y"], **more),
+        lambda rows: {},
+        ["summary", "comparison"],
+    ),
     "Rectified": (
-        lambda suite=KEYS[:2]: tr.Rectified(suite),
+        lambda suite=KEYS[:2], **more: tr.Rectified(suite, **more),
         lambda rows: {"human": PEOPLE[rows], "judged": JUDGED[rows]},
         ["summary"],
     ),
     "Abstention": (
-        lambda suite=KEYS: tr.Abstention(suite),
+        lambda suite=KEYS, **more: tr.Abstention(suite, **more),
         lambda rows: {"confidence": IDS[rows].float()},
         ["summary"],
     ),
-    "TieReport": (lambda suite=(*KEYS, "mr"): tr.TieReport(suite), lambda rows: {}, ["summary"]),
-    "PerQuery": (lambda suite=KEYS: tr.PerQuery(suite), lambda rows: {"query_ids": IDS[rows]}, []),
-    "texts": (lambda suite=KEYS: tr.PerQuery(suite), lambda rows: {"query_ids": [f"q{n}" for n in IDS[rows]]}, []),
+    "TieReport": (lambda suite=(*KEYS, "mr"), **more: tr.TieReport(suite, **more), lambda rows: {}, ["summary"]),
+    "PerQuery": (lambda suite=KEYS, **more: tr.PerQuery(suite, **more), lambda rows: {"query_ids": IDS[rows]}, []),
+    "texts": (
+        lambda suite=KEYS, **more: tr.PerQuery(suite, **more),
+        lambda rows: {"query_ids": [f"q{n}" for n in IDS[rows]]},
+        [],
+    ),
     "SampledRanks": (lambda: tr.SampledRanks(num_negatives=5, num_items=50), lambda rows: {}, []),
 }
 
@@ -151,13 +159,61 @@ def test_bad_values_make_a_batch_nan_and_raise_in_all_results(name):
     same(numbers(add(name, metric, slice(0, 40)).compute()), numbers(add(name, make(), slice(0, 40)).compute()))
 
 
-@pytest.mark.parametrize("name", [name for name in MADE if name != "SampledRanks"])
+OF_SUITES = [name for name in MADE if name != "SampledRanks"]
+
+
+@pytest.mark.parametrize("name", OF_SUITES)
 def test_the_suite_of_the_user_stays_empty_and_another_state_is_refused(name):
     suite = tr.RankingCollection(KEYS[:2])
     make, metric = MADE[name][0], add(name, MADE[name][0](suite), slice(0, 40))
     assert all(member.num_queries == 0 for member in suite.values())
     with pytest.raises(ValueError, match="Expected the state of another"):
         metric.merge_state(make(["precision@1"]))
+
+
+@pytest.mark.parametrize("name", OF_SUITES)
+def test_prefix_postfix_and_keys_are_those_of_a_collection(name):
+    make, labels = MADE[name][0], ["mrr", "ndcg@3"]
+
+    def keys(*args, **kwargs):
+        found = add(name, make(*args, **kwargs), slice(0, 9)).compute()
+        return list(found.columns if isinstance(found, tr.QueryTable) else found)
+
+    plain = keys(labels)
+    assert keys(tr.parse(label) for label in labels) == plain  # any iterable of metrics
+    assert keys(labels, prefix="val/") == [f"val/{key}" for key in plain]
+    spelt = [f"val/{key.replace('ndcg@3', 'ndcg_at_3')}" for key in plain]
+    assert keys(labels, prefix="val/", keys="plain", sync_on_compute=False) == spelt
+    assert keys(tr.RankingCollection(labels, prefix="val/", keys="plain")) == spelt
+    ended = keys(labels, prefix="val/", postfix="_x")
+    assert [key.replace("_x", "") for key in ended] == [f"val/{key}" for key in plain]
+    assert all("_x" in key for key in ended)
+    make(labels).merge_state(make(labels, prefix="val/"))  # states have the same names
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_flat_rows_take_options_in_the_order_of_indexes(name):
+    (preds, target), kwargs = arguments(name, slice(0, 40))
+    order = torch.randperm(240, generator=torch.Generator().manual_seed(1))
+    indexes = torch.arange(40).repeat_interleave(6)[order] * 3 + 5
+    if target.dim() == 1:
+        target = torch.nn.functional.one_hot(target, 6)
+    if "human" in kwargs:
+        kwargs["human"] = kwargs["human"].flatten()[order]
+    flat = {key: x.flatten()[order] for key, x in preds.items()} if name == "Compared" else preds.flatten()[order]
+    metric = MADE[name][0]()
+    metric.update(flat, target.flatten()[order], indexes=indexes, **kwargs)
+    same(numbers(metric.compute()), numbers(add(name, MADE[name][0](), slice(0, 40)).compute()))
+
+
+@pytest.mark.parametrize("name", OF_SUITES)
+def test_a_query_that_is_cut_by_two_updates_is_noticed(name):
+    metric, scores, grades = MADE[name][0]("mrr"), torch.tensor([0.1, 0.2, 0.3]), torch.tensor([1, 0, 1])
+    preds = {"x": scores, "y": scores} if name == "Compared" else scores
+    options = {key: x for key, x in MADE[name][1](slice(0, 2)).items() if key not in ("human", "judged")}
+    metric.update(preds, grades, indexes=torch.tensor([0, 0, 1]), **options)
+    with pytest.warns(UserWarning, match="Counted the last query of an update"):
+        metric.update(preds, grades, indexes=torch.tensor([1, 2, 2]), **options)
 
 
 # ---- values that are not read ----------------------------------------------------------------------------------------

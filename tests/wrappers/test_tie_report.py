@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import pickle
 from functools import cache
 
 import pytest
@@ -452,23 +451,6 @@ def test_a_tolerance_is_a_number_from_0_on_and_needs_scores():
         tr.Ranking.from_negatives(torch.ones(1), torch.ones(1, 2), rtol=math.nan)
     with pytest.raises(TypeError, match=r"floating \[query, candidate\]"):
         tr.TieReport("mrr", atol=1e-3).update(torch.tensor([[3, 1]]), torch.tensor([1]))
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
-        tr.TieReport,
-        tr.PerQuery,
-        lambda suite: tr.Sliced(suite, 2),
-        lambda suite: tr.Compared(suite, ["a", "b"]),
-        lambda suite: tr.Bootstrapped(suite, replicates=2),
-        lambda suite: tr.evaluate({"q": {"d": 1}}, {"a": {"q": {"d": 1.0}}, "b": {"q": {"d": 1.0}}}, suite).means,
-        lambda suite: tr.merge([pickle.loads(pickle.dumps(tr.partial({"q": {"d": 1}}, {"q": {"d": 1.0}}, suite)))]),
-    ],
-)
-def test_a_generator_of_metrics_is_a_list_of_metrics(made):
-    metrics = [tr.MRR(), tr.NDCG(top_k=2)]
-    assert str(made(one for one in metrics)) == str(made(metrics))
 
 
 def test_the_largest_tie_is_a_part_of_the_report_and_no_measure_of_its_own():
