@@ -1,10 +1,10 @@
 """Many metrics, one ranking: every member of a collection has the value of the same metric alone."""
 
-import collections.abc
 import copy
 import io
 import pickle
 import re
+from collections import UserList  # as Hydra's ListConfig, it is no list
 
 import pytest
 import torch
@@ -678,32 +678,19 @@ def test_a_member_that_changes_its_batch_has_the_value_that_it_has_alone():
 # ---- elements and arguments ------------------------------------------------------------------------------------------
 
 
-class ConfigList(collections.abc.Sequence):
-    """A list of a configuration library, e.g. Hydra's ListConfig."""
-
-    def __init__(self, elements):
-        self.elements = elements
-
-    def __len__(self):
-        return len(self.elements)
-
-    def __getitem__(self, at):
-        return self.elements[at]
-
-
 GIVEN = ["ndcg@10", "mrr"]
 
 
-@pytest.mark.parametrize("make", [ConfigList, iter, dict.fromkeys, lambda names: (name for name in names)])
+@pytest.mark.parametrize("make", [UserList, iter, dict.fromkeys, lambda names: (name for name in names)])
 def test_metrics_are_any_iterable_of_names(make):
     given = make(GIVEN)
     assert list(tr.RankingCollection(given.keys() if isinstance(given, dict) else given).keys()) == GIVEN
 
 
 def test_lists_of_configurations_are_lists_everywhere():
-    names, judged, run = ConfigList(GIVEN), {"q": {"a": 1, "b": 0}}, {"q": {"a": 0.1, "b": 0.2}}
-    assert list(tr.Sliced(names, ConfigList(["x", "y"])).suite) == GIVEN
-    assert list(tr.Compared(names, ConfigList(["x", "y"])).systems) == ["x", "y"]
+    names, judged, run = UserList(GIVEN), {"q": {"a": 1, "b": 0}}, {"q": {"a": 0.1, "b": 0.2}}
+    assert list(tr.Sliced(names, UserList(["x", "y"])).suite) == GIVEN
+    assert list(tr.Compared(names, UserList(["x", "y"])).systems) == ["x", "y"]
     (table,) = tr.evaluate(judged, run, names, relevance_level=1).tables.values()
     assert table.labels == GIVEN
     assert tr.integrations.huggingface.compute_metrics(names)

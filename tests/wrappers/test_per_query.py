@@ -300,8 +300,9 @@ def test_texts_of_a_ranking_and_of_columns_name_the_table():
 @pytest.mark.parametrize(
     ("ids", "error"),
     [
-        (None, "Expected query_ids in every update of PerQuery"),
+        (None, "Expected query_ids in every update of "),
         (torch.arange(3), "Expected query_ids of shape"),
+        (["a"] * 3, "one per query"),
         (torch.zeros(2), "Expected query_ids to be integers"),
         (torch.tensor([True, False]), "Expected query_ids to be integers"),
         ({1, 2}, r"got set; pass list\(query_ids\)$"),
@@ -309,11 +310,12 @@ def test_texts_of_a_ranking_and_of_columns_name_the_table():
         ([1.5, 2.5], "Expected ids to be text, bytes or integers"),
     ],
 )
-def test_wrong_ids_are_refused_and_leave_the_state_as_it_is(ids, error):
-    metric = tr.PerQuery("mrr")
+@pytest.mark.parametrize("wrapper", [tr.PerQuery, tr.Bootstrapped])
+def test_wrong_ids_are_refused_and_leave_the_state_as_it_is(ids, error, wrapper):
+    metric = wrapper("mrr")
     with pytest.raises((TypeError, ValueError), match=error):
         metric.update(torch.rand(2, 2), torch.tensor([0, 1]), query_ids=ids)
-    assert metric.num_rows == 0
+    assert str(metric.metric_state) == str(wrapper("mrr").metric_state)
 
 
 # ---- the state -----------------------------------------------------------------------------------------------------
