@@ -537,6 +537,18 @@ def test_paths_may_contain_equals_signs(files, capsys, tmp_path):
     assert "Expected a file that exists" in refused(capsys, "eval", files[0], tmp_path / "x=1" / "a.run")
 
 
+def test_a_folder_or_a_pattern_is_all_its_runs(files, capsys, tmp_path):
+    (folder := tmp_path / "runs").mkdir()
+    for path in map(pathlib.Path, files[1:]):
+        path.rename(folder / path.name)
+    wanted = [pathlib.Path(path).stem for path in sorted(map(str, files[1:]))]
+    for source in (folder, f"{folder}/*"):
+        found = json.loads(output(capsys, "compare", files[0], source, "-m", "map", "--format", "json")[1])
+        assert list(found["means"]) == wanted
+    assert "Expected two or more runs to compare" in refused(capsys, "compare", files[0], folder / f"{wanted[0]}.*")
+    assert "Expected files like" in refused(capsys, "eval", files[0], f"{folder}/*.none")
+
+
 def test_a_note_is_printed_once(files, capsys):
     for kind in ("table", "markdown"):
         text = output(capsys, "eval", *files, "-m", "map mr", "--format", kind)[1]

@@ -12,11 +12,14 @@ import os
 import re
 import zlib
 
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import torchrank as tr
 
+arrow, ipc = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.ipc")
+parquet = pytest.importorskip("pyarrow.parquet")
 MANY = int(os.environ.get("TORCHRANK_FUZZ", "0"))
 FUZZ = settings(max_examples=MANY or 80, deadline=None, derandomize=not MANY, suppress_health_check=list(HealthCheck))
 
@@ -259,6 +262,26 @@ def test_a_cut_file_is_the_table_of_its_whole_lines_or_refused(rows, format, pla
     data = data[: round(place * len(data))]
     if not is_another_format(data, format):
         agree(data, format, grades)
+
+
+@FUZZ
+@given(ROWS, st.sampled_from(["parquet", "lz4", "zstd", "uncompressed", "stream"]), DAMAGE)
+def test_a_damaged_file_of_columns_is_read_or_refused(rows, format, damage):
+    table = arrow.table(dict(zip(("qid", "docid", "score"), map(list, zip(*rows)))))
+    table = table.set_column(2, "score", table["score"].cast("float64"))
+    file = io.BytesIO()
+    if format == "parquet":
+        parquet.write_table(table, file)
+    else:
+        packed = None if format in ("uncompressed", "stream") else format
+        new = ipc.new_stream if format == "stream" else ipc.new_file
+        with new(file, table.schema, options=ipc.IpcWriteOptions(compression=packed)) as writer:
+            writer.write_table(table, max_chunksize=2)
+    data = damaged(file.getvalue(), damage)
+    if data[:4] in (b"PAR1", b"ARRO", b"\xff\xff\xff\xff"):
+        with contextlib.suppress(tr.ReadingError):
+            found = tr.read_run(io.BytesIO(data)).to_dict()
+            assert damage or found == checked(rows, False)
 
 
 SOUP = st.lists(

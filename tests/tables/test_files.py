@@ -412,6 +412,20 @@ def test_a_parquet_file_of_many_times_its_size_is_refused_before_it_is_read(tmp_
         eval(way_out, {"tr": tr, "source": path})
 
 
+@pytest.mark.parametrize("kind", ["feather", "stream"])
+def test_an_arrow_file_of_many_times_its_size_is_refused(tmp_path, monkeypatch, kind):
+    arrow, ipc = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.ipc")
+    monkeypatch.setattr(files, "EXPANDED", 2**22)
+    table = arrow.table({"query": ["q"] * 6_000, "doc": ["d" * 1000] * 6_000, "score": np.ones(6_000)})
+    new = ipc.new_stream if kind == "stream" else ipc.new_file
+    with new(path := tmp_path / "run", table.schema, options=ipc.IpcWriteOptions(compression="zstd")) as file:
+        file.write_table(table, max_chunksize=1000)
+    with pytest.raises(tr.ReadingError, match=r"arrow file of at most 4,194,304 bytes, .* expansion="):
+        tr.read_run(path)
+    with pytest.raises(tr.ReadingError, match="Expected every document once"):
+        tr.read_run(path, expansion=10_000)
+
+
 @pytest.mark.parametrize(("data", "format"), [(b"PAR1" + b"x" * 20 + b"PAR1", "auto"), (b"q Q0 d 1 0.5", "parquet")])
 def test_a_broken_parquet_file_is_refused(data, format):
     pytest.importorskip("pyarrow")

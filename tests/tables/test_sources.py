@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import random
+import sys
 import threading
 
 import numpy as np
@@ -13,6 +14,8 @@ import torchrank as tr
 from tests.support.optional import pandas, tqdm
 from torchrank import read_chunks as read
 from torchrank.tables import sources
+
+ipc = pytest.importorskip("pyarrow.ipc")
 
 MEASURES = "ndcg map mrr recall@20"
 DRAW = random.Random(0)
@@ -47,6 +50,23 @@ def written(folder, kind, compressed=False):
     return path
 
 
+def written_frame(path, library):
+    """The run as a Parquet or an Arrow file."""
+    columns = dict(zip(("qid", "docid", "score"), map(list, zip(*ROWS))))
+    table = pytest.importorskip("pyarrow").table(columns)
+    if library == "pandas":
+        pandas.DataFrame(columns).to_parquet(path, row_group_size=50)
+    elif path.suffix == ".parquet":
+        pytest.importorskip("polars").DataFrame(columns).write_parquet(path)
+    elif library == "stream":
+        with ipc.new_stream(path, table.schema) as file:
+            file.write_table(table, max_chunksize=7)
+    else:
+        with ipc.new_file(path, table.schema, options=ipc.IpcWriteOptions(compression=library)) as file:
+            file.write_table(table, max_chunksize=None if library == "zstd" else 40)
+    return path
+
+
 def same(one, two):
     """All numbers of two evaluations are equal to the bit."""
     assert dict(numbers(one.to_dict())).items() ^ dict(numbers(two.to_dict())).items() == set()
@@ -75,6 +95,55 @@ def test_chunks_of_a_file_are_whole_queries_and_give_the_same_evaluation(tmp_pat
         assert {query: scores for part in parts for query, scores in part.to_dict().items()} == RUN
         assert len(parts) > 15 if size == 8 else len(parts) == 2
         same(tr.evaluate(QRELS, read(path, lines=size), "ndcg map mrr"), whole)
+
+
+FRAMES = [("run.parquet", "pandas"), ("run.parquet", "polars"), ("run.arrow", "stream"), ("run.feather", "zstd")]
+
+
+@pytest.mark.parametrize(("name", "library"), [*FRAMES, ("run.feather", None)])
+@pytest.mark.parametrize("blocked", [None, "pyarrow", "polars"])
+def test_chunks_of_a_file_of_columns_give_the_same_evaluation(tmp_path, monkeypatch, name, library, blocked):
+    path = written_frame(tmp_path / name, library)
+    if blocked:
+        monkeypatch.setitem(sys.modules, blocked, None)
+    if blocked == "pyarrow" and path.suffix != ".parquet":
+        with pytest.raises(ImportError, match="run `pip install pyarrow`"):
+            tr.read_run(path)
+        return
+    assert tr.read_run(path).to_dict() == RUN
+    for size in (8, 10_000):
+        parts = list(read(path, lines=size))
+        assert [query for part in parts for query in part.to_dict()] == list(RUN)
+        assert len(parts) > 15 if size == 8 else len(parts) == 2
+        same(tr.evaluate(QRELS, read(path, lines=size), "ndcg mrr"), tr.evaluate(QRELS, RUN, "ndcg mrr"))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "feather"])
+def test_errors_name_the_row_of_a_file_of_columns(tmp_path, kind):
+    frame = pandas.DataFrame({"qid": list("aabbcc"), "docid": list("xyxyxy"), "score": [1, 2, 3, 4, float("nan"), 6]})
+    getattr(frame, f"to_{kind}")(path := tmp_path / f"run.{kind}")
+    for call in (tr.read_run, lambda path: list(read(path, lines=2))):
+        with pytest.raises(tr.ReadingError, match=r"row 5: Expected score to be a number, got NaN: \"'c', 'x', nan\""):
+            call(path)
+
+
+@pytest.mark.parametrize(("name", "library"), FRAMES)
+@pytest.mark.parametrize("order", ["grouped", "mixed"])
+def test_large_files_of_columns_are_read_in_chunks_if_queries_are_together(tmp_path, monkeypatch, name, library, order):
+    monkeypatch.setattr(
+        sys.modules[__name__], "ROWS", ROWS if order == "grouped" else sorted(ROWS, key=lambda r: r[1:])
+    )
+    path = written_frame(tmp_path / name, library)
+    assert sources.chunks_of_large(path) is None
+    monkeypatch.setattr(sources, "LARGE_COMPRESSED", 100)
+    monkeypatch.setattr(sources.read_chunks, "__kwdefaults__", {**sources.read_chunks.__kwdefaults__, "lines": 30})
+    chunks = sources.chunks_of_large(path)
+    if order == "mixed":
+        with pytest.raises(tr.ReadingError, match=r"run.*, row \d+: .* together"):
+            list(chunks)
+    else:
+        assert len(list(chunks)) > 5
+    same(tr.evaluate(QRELS, path, MEASURES), tr.evaluate(QRELS, {"run": ROWS}, MEASURES))
 
 
 @pytest.mark.parametrize("queries", ["judged", "both"])
@@ -158,7 +227,7 @@ def test_errors_name_the_line_of_the_file(tmp_path, kind, text, line, message):
 def test_empty_and_other_files_are_refused(tmp_path):
     path = tmp_path / "run"
     for data, message in (
-        (b"", "empty file"), (b"\n \n" * 50, "empty file"), (b'{"q": {"d": 1}}', "file of lines, got json"),
+        (b"", "empty file"), (b"\n \n" * 50, "empty file"), (b'{"q": {"d": 1}}', "file of lines or columns, got json"),
         (b"\xff\xfeq", "UTF-16"), (gzip.compress(lines("trec").encode())[:-9], "whole gzip file"),
     ):  # fmt: skip
         path.write_bytes(data)
@@ -242,3 +311,39 @@ def test_ids_of_all_pieces_have_one_type():
     for second in (("q1", 7, 0.5), (2, "a", 0.5)):
         with pytest.raises(ValueError, match="ids of queries and documents as before"):
             list(tr.read_chunks([[("q1", "a", 1.0)], [second]]))
+
+
+def test_a_folder_or_a_pattern_has_runs_named_by_their_files(tmp_path):
+    for name, ending in (("b", "run.gz"), ("a", "run"), ("c", "run.gz"), ("d", "tsv")):
+        written(tmp_path, "tsv" if ending == "tsv" else "trec", "gz" in ending).rename(tmp_path / f"{name}.{ending}")
+    (tmp_path / ".hidden").write_text("no run")
+    (tmp_path / "folder").mkdir()
+    for source, names in (
+        (tmp_path, ["a", "b", "c", "d"]),
+        (str(tmp_path), ["a", "b", "c", "d"]),
+        (tmp_path / "*.run", ["a"]),
+        (f"{tmp_path}/[bd].*", ["b", "d"]),
+        ([f"{tmp_path}/*.gz", tmp_path / "a.run"], ["b", "c", "a"]),
+    ):
+        found = tr.evaluate(QRELS, source, MEASURES)
+        assert found.runs == names
+        assert len({str(means) for means in found.means.values()}) == 1
+    with pytest.raises(FileNotFoundError, match=r"Expected files like .*\*.txt, got none"):
+        tr.evaluate(QRELS, f"{tmp_path}/*.txt")
+    with pytest.raises(ValueError, match=r"different names, got \['a', 'b', 'c', 'd', 'a'\]"):
+        tr.evaluate(QRELS, [tmp_path, tmp_path / "a.*"])
+
+
+def test_files_of_one_name_are_named_by_their_folders(tmp_path):
+    for name in ("bm25", "dense"):
+        (tmp_path / name).mkdir()
+        written(tmp_path / name, "trec").rename(tmp_path / name / "test[1].run")
+    assert tr.evaluate(QRELS, f"{tmp_path}/*/*.run", "mrr").runs == ["bm25/test[1]", "dense/test[1]"]
+    assert tr.evaluate(QRELS, f"{tmp_path}/**/*.run", "mrr").runs == ["bm25/test[1]", "dense/test[1]"]
+    assert tr.evaluate(QRELS, tmp_path / "bm25" / "test[1].run", "mrr").runs == ["test[1]"]  # no pattern: a file
+
+
+def test_a_folder_of_json_alone_is_one_run_of_mteb(tmp_path):
+    (tmp_path / "predictions.json").write_text(json.dumps(RUN))
+    assert tr.evaluate(QRELS, tmp_path, "mrr").runs == [tmp_path.name]
+    assert tr.evaluate(QRELS, tmp_path / "*.json", "mrr").runs == ["predictions"]

@@ -168,7 +168,9 @@ def _add_evaluations(commands: Any) -> None:
     reading = argparse.ArgumentParser(add_help=False)
     about = "the line of a document that a query has twice (default: error)"
     reading.add_argument("--duplicates", choices=("error", "first", "best"), default="error", help=about)
-    about = "refuse compressed and parquet files of more than 64 MB and N times their size, decompressed (default: 100)"
+    about = (
+        "refuse compressed, Parquet and Arrow files of more than 64 MB and N times their size in memory (default: 100)"
+    )
     reading.add_argument("--expansion", type=_least(1), default=100, metavar="N", help=about)
     printing = argparse.ArgumentParser(add_help=False)
     about = "names of measures, one or several (default: ndcg@10 map mrr recall@100, or all of --preset)"
@@ -177,7 +179,7 @@ def _add_evaluations(commands: Any) -> None:
     printing.add_argument("--wide", action="store_true", help="print all columns of tables, also in a narrow terminal")
     files = argparse.ArgumentParser(add_help=False, parents=[reading, printing])
     files.add_argument("qrels", metavar="QRELS", help="file of judgments (TREC, BEIR, JSON, ...; - = standard input)")
-    files.add_argument("runs", nargs="+", metavar="RUN", help="file of a run, or name=file")
+    files.add_argument("runs", nargs="+", metavar="RUN", help="file of a run, folder of runs, or name=file")
     about = f"the measures and options of {', '.join(OPTIONS)}"
     files.add_argument("--preset", choices=tuple(OPTIONS), metavar="TOOL", help=about)
     files.add_argument("--queries", choices=("judged", "both"), help="the queries of means (default: judged)")

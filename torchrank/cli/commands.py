@@ -31,7 +31,7 @@ from torchrank.display import Table, printable
 from torchrank.statistics.comparison import Comparison, Gate, Verdict, WrongDataError
 from torchrank.tables.files import WRITERS, progress
 from torchrank.tables.pair_tables import NothingInCommonError, Qrels, ReadingError, decode, encode
-from torchrank.tables.sources import chunks_of_large, read_qrels, read_run, stem
+from torchrank.tables.sources import chunks_of_large, named_runs, read_qrels, read_run
 from torchrank.version import __version__
 
 if TYPE_CHECKING:
@@ -397,7 +397,7 @@ def _bar() -> str:
 def _read(options: argparse.Namespace) -> tuple[Qrels, dict[str, Any]]:
     """The judgments, and the sources of all runs, of which the first is read; PyTorch is imported meanwhile."""
     importing = threading.Thread(target=_import_torch)
-    runs = _named(options.runs)
+    runs = options.files_of_runs
     pairs = list(filter(None, (options.qrels, options.exclude, getattr(options, "human", None))))
     if [*pairs, *runs.values()].count(STANDARD) > 1:
         raise ValueError("Expected standard input, -, for one file, got it for several")
@@ -433,7 +433,8 @@ def _evaluation(options: argparse.Namespace, least: int = 1) -> tuple[Evaluation
         OSError, ImportError: a file cannot be read.
         ValueError: a file has wrong data, or a wrong call.
     """
-    if len(options.runs) < least:
+    options.files_of_runs = _named(options.runs)
+    if len(options.files_of_runs) < least:
         raise ValueError(f"Expected two or more runs to compare, got {options.runs[0]}; name the files of both")
     if getattr(options, "per_query", None) == STANDARD and options.format != "table":
         raise ValueError(f"Expected a file for -q with --format {options.format}, got -, standard output; name a file")
@@ -484,21 +485,22 @@ def _with_gates(options: argparse.Namespace, slices: dict[str, str]) -> Any:
 
 
 def _named(texts: list[str]) -> dict[str, str]:
-    """The paths of runs by name.
+    """The paths of runs by name; of a folder or a pattern all its files.
 
     Raises:
+        OSError: no file has the pattern.
         ValueError: a name occurs twice, or a name or a path is missing.
     """
     runs: dict[str, str] = {}
     for text in texts:
         name, separator, path = text.partition("=")
         named = bool(separator) and "/" not in name and not Path(text).exists()
-        key = name if named else stem(text) or text
         if named and not (name and path):
             raise ValueError(f"Expected a run as file or name=file, got {text!r}")
-        if key in runs:
-            raise ValueError(f"Expected runs with different names, got {key!r} twice; write name=path")
-        runs[key] = path if named else text
+        for key, place in [(name, path)] if named else named_runs(text):
+            if key in runs:
+                raise ValueError(f"Expected runs with different names, got {key!r} twice; write name=path")
+            runs[key] = str(place)
     return runs
 
 

@@ -44,7 +44,16 @@ from torchrank.tables.pair_tables import (
     ids_of,
     no_common_query,
 )
-from torchrank.tables.sources import Chunks, QueryReturnsError, chunks_of_large, read_pairs, read_qrels, read_run, stem
+from torchrank.tables.sources import (
+    Chunks,
+    QueryReturnsError,
+    chunks_of_large,
+    named_runs,
+    read_pairs,
+    read_qrels,
+    read_run,
+    stem,
+)
 from torchrank.wrappers.compared import rectified_tables
 from torchrank.wrappers.per_query import QueryTable
 from torchrank.wrappers.suite_metric import Suite, collection_of, measures_of, values_of
@@ -411,10 +420,11 @@ def evaluate(
         qrels: judgments: any source that :func:`torchrank.read_qrels` takes, e.g. a path or ``{query: {document:
             grade}}``.
         run: a run: any source that :func:`torchrank.read_run` takes, e.g. a path or ``{query: {document: score}}``; or
-            several, ``{name: run}``; or a list of paths, whose names are those of the files. A dictionary of empty
-            dictionaries is one run if a key is a judged query, and several runs otherwise. A run that is larger than
-            memory is given by :func:`torchrank.read_chunks`; files of 64 MB or more are read so by themselves,
-            if the rows of each query are together. None, or the measures, if ``qrels`` is one frame with scores.
+            several, ``{name: run}``; or a list of paths, a folder or a pattern such as ``"runs/*.gz"``, whose runs have
+            the names of the files. A dictionary of empty dictionaries is one run if a key is a judged query, and
+            several runs otherwise. A run that is larger than memory is given by :func:`torchrank.read_chunks`; files of
+            64 MB or more, and compressed, Parquet and Arrow files of 16 MB or more, are read so by themselves, if the
+            rows of each query are together. None, or the measures, if ``qrels`` is one frame with scores.
         measures: names separated by blanks, metrics, or a collection; default: ``"ndcg@10 map mrr recall@100"``, or
             all of the preset at the cutoffs of the tool.
         query: of one frame, the name of the column of query ids; None = found among usual names.
@@ -443,7 +453,7 @@ def evaluate(
         unjudged: the treatment of unjudged documents, likewise; "condensed" removes them, as ``trec_eval -J``.
         duplicates: "error", or the grade and the score to keep of a document that is given twice, as
             :func:`torchrank.read_run`: "first", or "best", the largest.
-        expansion: how many times its size a compressed or parquet file of more than 64 MB may have, decompressed.
+        expansion: how many times its size a compressed, Parquet or Arrow file of more than 64 MB may have in memory.
         parent: the document of which an item is a chunk: a separator, "#" for ids such as ``doc#chunk`` (what is before
             the last one is the document), a dictionary or a function from the id of a chunk to that of its document.
             A document has the best score and the largest grade of its chunks. Ids without a parent, or with the parent
@@ -656,13 +666,20 @@ def _named(run: Any, judged: Container[Any]) -> dict[str, Any]:
             several = isinstance(inner, Mapping) or _is_ranked(inner) or _is_table(first)
         return {str(name): source for name, source in run.items()} if run and several else {"run": run}
     if isinstance(run, list | tuple) and run and all(isinstance(path, str | Path) for path in run):
-        names = [stem(path) for path in run]
-        if len(set(names)) < len(names):
-            raise ValueError(f"Expected runs with different names, got {names}; pass a dict {{name: path}}")
-        return dict(zip(names, run))
+        return _named_paths(run)
     if isinstance(run, Chunks):
         return {stem(run.name) if run.name else "run": run}
-    return {stem(run) if isinstance(run, str | Path) else "run": run}
+    return _named_paths([run]) if isinstance(run, str | Path) else {"run": run}
+
+
+def _named_paths(paths: Iterable[str | Path]) -> dict[str, Any]:
+    """The files of paths, folders and patterns, by the names of their runs."""
+    pairs = [pair for path in paths for pair in named_runs(path)]
+    runs = dict(pairs)
+    if len(runs) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"Expected runs with different names, got {names}; pass a dict {{name: path}}")
+    return runs
 
 
 def _is_ranked(docs: Any) -> bool:

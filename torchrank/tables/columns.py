@@ -500,7 +500,9 @@ def _cell(column: Any, row: int) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def rows_of_columns(columns: Mapping[str, Any], value: str, source: str, error: RowError | None = None) -> Rows:
+def rows_of_columns(
+    columns: Mapping[str, Any], value: str, source: str, error: RowError | None = None, before: int = 0
+) -> Rows:
     """Rows of the columns query, item, value or rank or none of both, and subtopic.
 
     Args:
@@ -508,6 +510,7 @@ def rows_of_columns(columns: Mapping[str, Any], value: str, source: str, error: 
         value: "score" or "grade".
         source: the name of the source.
         error: the function that returns the error of a row; None = one with the row itself.
+        before: the rows of the source that are before these.
 
     Raises:
         ReadingError: an id is neither text nor an integer, or a column has both; a value is not a number.
@@ -516,7 +519,7 @@ def rows_of_columns(columns: Mapping[str, Any], value: str, source: str, error: 
 
     def error_of_row(message: str, row: int) -> ReadingError:
         cells = (shown(_cell(column, row)) for column in (query, item, third) if column is not None)
-        return ReadingError(message, source, row + 1, ", ".join(cells), "row")
+        return ReadingError(message, source, before + row + 1, ", ".join(cells), "row")
 
     error = error or error_of_row
     codes, queries = factorise(id_column(query, "query ids", error))
@@ -647,11 +650,11 @@ def frame_of(source: Any, name: str) -> Frame:
     return frame
 
 
-def rows_of_frame(source: Any, value: str, chosen: Columns, name: str) -> Rows:
-    """Rows of a data frame with the columns query, document and value."""
+def rows_of_frame(source: Any, value: str, chosen: Columns, name: str, before: int = 0) -> Rows:
+    """Rows of a data frame with the columns query, document and value; ``before`` rows of the source are before it."""
     frame = frame_of(source, name)
     numbers = find_columns(chosen, frame.labels, value, name, has_lists=frame.has_lists)
-    return rows_of_columns({name: frame[number] for name, number in numbers.items()}, value, name)
+    return rows_of_columns({name: frame[number] for name, number in numbers.items()}, value, name, before=before)
 
 
 def rows_of_dictionary(

@@ -1,4 +1,4 @@
-"""Files to rows: lines of text, whose fields are found at once, JSON and parquet; an entry for each format."""
+"""Files to rows: lines of text, whose fields are found at once, JSON, Parquet and Arrow; an entry for each format."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from torchrank.tables.pair_tables import (
 )
 
 Array = np.ndarray
-Format = Literal["auto", "trec", "tsv", "csv", "json", "jsonl", "parquet"]
+Format = Literal["auto", "trec", "tsv", "csv", "json", "jsonl", "parquet", "arrow"]
 
 # A compressed or parquet file is read up to so many times its size, and up to EXPANDED bytes in any case.
 EXPANSION, EXPANDED = 100, 2**26
@@ -50,6 +50,8 @@ PIECE = 2**18
 # The most bytes of a line.
 LONGEST_LINE = 1_000_000
 NEWLINE, TAB, SPACE, HASH = b"\n\t #"
+# How files of columns begin; a stream with the mark of its first message.
+PARQUET, ARROW, ARROW_STREAM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
 # Longest number that is parsed with others in one array.
 WIDE = 32
 #: the text whose fields are read: its name, the bytes before the last of them, and its size; for a progress bar
@@ -695,34 +697,92 @@ def _loads(data: bytes, source: str, line: int | None) -> Any:
         raise ReadingError(f"Expected JSON, got {error}", source, number, text.strip()) from error
 
 
-def parquet(text: Text, reading: Reading) -> Rows:
-    """Read the data frame of a parquet file, by the first library that is installed.
+def whole_frame(text: Text, reading: Reading, kind: Literal["parquet", "arrow"]) -> Rows:
+    """Read the data frame of a Parquet or an Arrow file, which is refused if it has many times the size of its file."""
+    (frame,) = frames(io.BytesIO(text.data), kind, text.name, reading, packed=text.end)
+    return names.rows_of_frame(frame, reading.value, reading.columns, text.name)
+
+
+def frames(
+    source: Any, kind: Format, name: str, reading: Reading, lines: int | None = None, packed: int | None = None
+) -> Iterator[Any]:
+    """The data frames of a Parquet file, by the first library that is installed, or of an Arrow file, by pyarrow.
+
+    Args:
+        source: the file, or its path.
+        kind: "parquet" or "arrow", a file or a stream.
+        name: the name of the source.
+        reading: how it is read.
+        lines: the rows of each frame, about; None = one frame has all rows.
+        packed: the bytes of the file, of which memory may take a multiple; None = it has no bound.
 
     Raises:
-        ImportError: none is installed.
-        ReadingError: it is not a whole parquet file, or it has many times the size of its file.
+        ImportError: no library is installed.
+        ReadingError: it is not a whole file, or it is too large.
     """
-    by_polars = not installed("pyarrow.parquet") and installed("polars")
-    library = imported("polars") if by_polars else imported("pyarrow.parquet", instead="`pip install polars`")
-    file, most = io.BytesIO(text.data), max(EXPANDED, reading.expansion * text.end)
+    library, by_polars = "pyarrow.ipc" if kind == "arrow" else "pyarrow.parquet", False
+    if kind == "parquet" and not installed(library) and installed("polars"):
+        library, by_polars = "polars", True
+    module = imported(library, instead="" if kind == "arrow" else "`pip install polars`")
+    failures = (Exception, module.exceptions.PanicException) if by_polars else Exception
+
+    def check(size: int) -> None:
+        if packed and size > (most := max(EXPANDED, reading.expansion * packed)):
+            enough = "..." if kind == "arrow" else -(-size // packed)  # of an Arrow file a part is known
+            way_out = names.reading_with(reading.value, f"expansion={enough}")
+            got = f"got {size:,}; if you trust it, {way_out}"
+            raise ReadingError(f"Expected a {kind} file of at most {most:,} bytes, decompressed, {got}", name)
+
     try:
-        if by_polars:  # which does not tell the sizes of compressed texts
-            rows, encoded = library.scan_parquet(file).select(library.len()).collect().item(), 0
-            columns = len(library.read_parquet_schema(file))
+        if kind == "arrow":
+            yield from _arrow_frames(module, source, lines, check)
+        elif by_polars:  # which does not tell the sizes of compressed texts
+            scan = module.scan_parquet(source)
+            rows = scan.select(module.len()).collect().item()
+            check(8 * rows * len(scan.collect_schema()))
+            for start in range(0, max(rows, 1), lines or max(rows, 1)):
+                yield scan.slice(start, lines).collect()
         else:
-            metadata = library.read_metadata(file)
-            rows, columns = metadata.num_rows, metadata.num_columns
-            encoded = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
-        # Repeated values take few bytes of a file, but 8 bytes or more each in memory.
-        size = max(encoded, 8 * rows * columns)
-        frame = None if size > most else library.read_parquet(file) if by_polars else library.read_table(file)
-    except Exception as error:  # of either library, and of the file system below
-        raise ReadingError(f"Expected a whole parquet file, got one with: {error}", text.name) from error
-    if frame is None:
-        way_out = names.reading_with(reading.value, f"expansion={-(-size // text.end)}")
-        got = f"got {size:,}; if you trust it, {way_out}"
-        raise ReadingError(f"Expected a parquet file of at most {most:,} bytes, decompressed, {got}", text.name)
-    return names.rows_of_frame(frame, reading.value, reading.columns, text.name)
+            file = module.ParquetFile(source)
+            data = file.metadata
+            # Repeated values take few bytes of a file, but 8 bytes or more each in memory.
+            encoded = sum(data.row_group(number).total_byte_size for number in range(data.num_row_groups))
+            check(max(encoded, 8 * data.num_rows * data.num_columns))
+            yield from file.iter_batches(lines) if lines else [file.read()]
+    except ReadingError:
+        raise
+    except failures as error:  # of either library, and of the file system below
+        raise ReadingError(f"Expected a whole {kind} file, got one with: {error}", name) from error
+
+
+def _arrow_frames(module: Any, source: Any, lines: int | None, check: Callable[[int], None]) -> Iterator[Any]:
+    """The tables of an Arrow file or stream, whose batches may be small."""
+    with source if hasattr(source, "read") else imported("pyarrow").memory_map(str(source)) as file:
+        is_stream = file.read(len(ARROW)) != ARROW
+        file.seek(0)
+        reader = module.open_stream(file) if is_stream else module.open_file(file)
+        batches = reader if is_stream else map(reader.get_batch, range(reader.num_record_batches))
+        held, rows, size = [], 0, 0
+        for batch in batches:
+            batch.validate(full=True)
+            held.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            check(size)
+            if lines and rows >= lines:
+                table = imported("pyarrow").Table.from_batches(held)
+                yield from (table.slice(start, lines) for start in range(0, rows, lines))
+                held, rows = [], 0
+        if held or not lines:
+            yield imported("pyarrow").Table.from_batches(held, reader.schema)
+
+
+def columnar_format(path: Path) -> Format | None:
+    """The format of a file of columns, by its first bytes; None = another file."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        start = file.read(len(ARROW))
+    return "parquet" if start.startswith(PARQUET) else "arrow" if start.startswith((ARROW, ARROW_STREAM)) else None
 
 
 #: the rows of a source, or its dictionaries by query and its name
@@ -818,7 +878,14 @@ FORMATS: dict[Format, FileFormat] = {
         (".jsonl",),
         _write_json_lines,
     ),
-    "parquet": FileFormat("a data frame", parquet, lambda text: text.padded.startswith(b"PAR1")),
+    "parquet": FileFormat(
+        "a data frame", partial(whole_frame, kind="parquet"), lambda text: text.padded.startswith(PARQUET)
+    ),
+    "arrow": FileFormat(
+        "a data frame, of Arrow's files (Feather) or streams",
+        partial(whole_frame, kind="arrow"),
+        lambda text: text.padded.startswith((ARROW, ARROW_STREAM)),
+    ),
 }
 #: the functions that write a run, by the ending of its file
 WRITERS = {ending: known.write for known in FORMATS.values() if known.write for ending in known.endings}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import re
 import warnings
 from collections import deque
@@ -70,7 +71,7 @@ def read_qrels(
         format: the format of a file; "auto" = recognised by the content:
             FORMATS.
         duplicates: "error", or the grade to keep of a document that is given twice: "first", or "best", the largest.
-        expansion: how many times its size a compressed or parquet file of more than 64 MB may have, decompressed.
+        expansion: how many times its size a compressed, Parquet or Arrow file of more than 64 MB may have in memory.
 
     The grade of a document is the largest over its subtopics, which measures as :class:`AlphaNDCG` read one by one.
 
@@ -117,7 +118,7 @@ def read_run(
             expectations over their orders. None = "document", or the rule of a :class:`Run` that is the source.
         subset: the subset of MTEB's predictions, if there are several.
         split: the split of MTEB's predictions, if there are several.
-        expansion: how many times its size a compressed or parquet file of more than 64 MB may have, decompressed.
+        expansion: how many times its size a compressed, Parquet or Arrow file of more than 64 MB may have in memory.
 
     Raises:
         ReadingError: a line cannot be read, a score is NaN, a document occurs twice. It names source, line and text.
@@ -154,6 +155,31 @@ def stem(path: str | Path) -> str:
     """
     name = Path(path).name
     return re.sub(r"\.(gz|bz2|xz|lz4|zst)$", "", name).rsplit(".", 1)[0] or name
+
+
+def named_runs(source: str | Path) -> list[tuple[str, str | Path]]:
+    """The names and the files of the runs of a path, of a folder, or of a pattern such as ``runs/*.gz``.
+
+    A folder that has JSON alone is one run, the predictions of MTEB. Files of one name in several folders have the name
+    of the folder, too.
+
+    Raises:
+        FileNotFoundError: no file has the pattern.
+    """
+    place = Path(source)
+    is_pattern = re.search(r"[*?[]", str(source)) and not place.exists() and not str(source).startswith("irds:")
+    found = (
+        map(Path, glob.iglob(str(place), recursive=True)) if is_pattern else place.iterdir() if place.is_dir() else ()
+    )
+    paths = sorted(path for path in found if path.is_file() and not path.name.startswith("."))
+    if is_pattern and not paths:
+        raise FileNotFoundError(f"Expected files like {source}, got none")
+    if not is_pattern and all(path.suffix == ".json" for path in paths):
+        return [(stem(source) or str(source), source)]
+    names = [stem(path) for path in paths]
+    if len(set(names)) < len(names):
+        names = [f"{path.parent.name}/{name}" for path, name in zip(paths, names)]
+    return list(zip(names, paths))
 
 
 def _read(kind: type[T], source: Any, reading: files.Reading, duplicates: Duplicates) -> T:
@@ -257,9 +283,9 @@ def read_chunks(
     all queries. The rows of a query must be together; queries may be in any order.
 
     Args:
-        source: the path of a file of lines (TREC, tab-separated, JSON lines; also compressed); or an iterable of
-            pieces of a run, each a source of :func:`torchrank.read_run`, e.g. of data frames or of lists of tuples. A
-            query may be cut between two pieces.
+        source: the path of a file of lines (TREC, tab-separated, JSON lines; also compressed), of a Parquet or an Arrow
+            file; or an iterable of pieces of a run, each a source of :func:`torchrank.read_run`, e.g. of data frames or
+            of lists of tuples. A query may be cut between two pieces.
         lines: number of lines of a chunk, about; a chunk has at least one whole query. Not used for pieces.
         columns: as :func:`torchrank.read_run`.
         format: as there.
@@ -299,21 +325,20 @@ def read_chunks(
 
 
 def chunks_of_large(source: Any, duplicates: Duplicates = "error") -> Chunks | None:
-    """The chunks of a path, if it is a file of lines that needs much memory to be read as a whole; else None."""
+    """The chunks of a path, if it is a file of lines or columns that needs much memory as a whole; else None."""
     if not isinstance(source, str | Path) or not (path := Path(source)).is_file():
         return None
+    kind = files.columnar_format(path)
     with files.opened(path) as (_, _, packed):
-        if path.stat().st_size < (LARGE_COMPRESSED if packed else LARGE):
+        if path.stat().st_size < (LARGE_COMPRESSED if packed or kind else LARGE):
             return None
     try:
-        name = files.format_of(next(_texts(path, SAMPLE // LINE)), files.Reading("score"))
+        kind = kind or files.format_of(next(_texts(path, SAMPLE // LINE)), files.Reading("score"))
     except ReadingError:  # reading it as a whole will say why
         return None
-    return (
-        None
-        if files.FORMATS[name].layout is None
-        else replace(read_chunks(source, duplicates=duplicates), automatic=True)
-    )
+    if files.FORMATS[kind].layout is None and kind not in ("parquet", "arrow"):
+        return None
+    return replace(read_chunks(source, duplicates=duplicates), automatic=True)
 
 
 # ---- pieces of files -------------------------------------------------------------------------------------------------
@@ -321,19 +346,33 @@ def chunks_of_large(source: Any, duplicates: Duplicates = "error") -> Chunks | N
 
 def _pieces(path: Path, lines: int, reading: files.Reading) -> Iterator[Rows]:
     """The rows of pieces of about ``lines`` lines of a file, which may end within a query."""
+    pieces = _frames(path, lines, reading) if files.columnar_format(path) else _read_texts(path, lines, reading)
+    with ThreadPoolExecutor(1) as pool:  # another thread reads the next piece while this one is evaluated
+        following = pool.submit(next, pieces, None)
+        while (rows := following.result()) is not None:
+            following = pool.submit(next, pieces, None)
+            yield rows
+
+
+def _frames(path: Path, lines: int, reading: files.Reading) -> Iterator[Rows]:
+    """The rows of pieces of a Parquet or an Arrow file."""
+    before, kind = 0, files.columnar_format(path) or "auto"
+    for frame in files.frames(path, kind, str(path), reading, lines):
+        yield rows_of_frame(frame, reading.value, reading.columns, str(path), before)
+        before += len(frame)
+
+
+def _read_texts(path: Path, lines: int, reading: files.Reading) -> Iterator[Rows]:
+    """The rows of pieces of a file of lines."""
     texts = _texts(path, lines)
     first = next(texts)
     known = files.FORMATS[name := files.format_of(first, reading)]
     if known.layout is None:
         way_out = "pass an iterable of pieces of it to read_chunks"
-        raise ReadingError(f"Expected a file of lines, got {name}; {way_out}", first.name)
+        raise ReadingError(f"Expected a file of lines or columns, got {name}; {way_out}", first.name)
     others = replace(reading, layout=known.layout(first, reading))
-    pieces = (known.read(text, reading if text is first else others) for text in chain([first], texts))
-    with ThreadPoolExecutor(1) as pool:  # another thread reads the next piece while this one is evaluated
-        following = pool.submit(next, pieces, None)
-        while (rows := following.result()) is not None:
-            following = pool.submit(next, pieces, None)
-            yield cast(Rows, rows)
+    for text in chain([first], texts):
+        yield cast(Rows, known.read(text, reading if text is first else others))
 
 
 def _texts(path: Path, lines: int) -> Iterator[files.Text]:
