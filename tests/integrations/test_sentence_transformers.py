@@ -17,6 +17,7 @@ from torchrank.integrations.sentence_transformers import RankingEvaluator, Reran
 
 #: their name of each measure
 THEIRS = {"accuracy": "hitrate", "precision": "precision", "recall": "recall", "ndcg": "ndcg", "mrr": "mrr"}
+EVALUATORS = (RankingEvaluator, RerankingEvaluator)
 SUITE = ["ndcg@3,10", "hitrate@1,3", "precision@1,3", "recall@1,3", "mrr@10", "map(normalize=min)@20"]
 
 
@@ -134,25 +135,6 @@ def test_grades_and_options_of_the_model():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            {"relevant": {"q1": {"x"}}},
-            "relevant documents of query 'q1' in the corpus, got 'x', which is not in it; add",
-        ),
-        ({"relevant": {"other": {"d1"}}}, "Expected relevant documents of a query, got none"),
-        ({"similarity": "angle"}, "Expected similarity to be one of 'cosine', 'dot', 'euclidean', 'manhattan'"),
-        ({"primary_metric": "mrr"}, "Expected primary_metric to be one of 'ndcg@10'"),
-        ({"corpus_chunk_size": 0}, "Expected corpus_chunk_size to be an integer >= 1"),
-    ],
-)
-def test_errors_name_the_argument(change, message):
-    arguments = {"queries": QUERIES, "corpus": CORPUS, "relevant": RELEVANT, **change}
-    with pytest.raises(ValueError, match=message):
-        RankingEvaluator(**arguments)
-
-
-@pytest.mark.parametrize(
     ("suite", "message"),
     [
         (tr.Coverage(num_items=300), "Expected preds to be integer ids"),
@@ -228,18 +210,36 @@ def test_candidates_may_be_a_run_and_relevant_documents_graded():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("evaluator", "change", "message"),
     [
-        ({"candidates": {"q1": ["x"]}}, "candidates of query 'q1' in the corpus, got 'x', which is not in it; add"),
-        ({"candidates": {"other": ["d1"]}}, "Expected candidates of a query, got none"),
-        ({"relevant": {"other": {"d1"}}}, "Expected relevant documents of a query, got none"),
-        ({"primary_metric": "mrr"}, "Expected primary_metric to be one of 'ndcg@10'"),
+        (
+            RankingEvaluator,
+            {"relevant": {"q1": {"x"}}},
+            "relevant documents of query 'q1' in the corpus, got 'x', which",
+        ),
+        (
+            RankingEvaluator,
+            {"similarity": "angle"},
+            "similarity to be one of 'cosine', 'dot', 'euclidean', 'manhattan'",
+        ),
+        (RankingEvaluator, {"similarity": "euclidean", "share": True}, "similarity to be one of 'cosine', 'dot', got"),
+        (RankingEvaluator, {"corpus_chunk_size": 0}, "Expected corpus_chunk_size to be an integer >= 1"),
+        (
+            RerankingEvaluator,
+            {"candidates": {"q1": ["x"]}},
+            "candidates of query 'q1' in the corpus, got 'x', which is",
+        ),
+        (RerankingEvaluator, {"candidates": {"other": ["d1"]}}, "Expected candidates of a query, got none"),
+        *((one, {"relevant": {"other": {"d1"}}}, "relevant documents of a query, got none") for one in EVALUATORS),
+        *((one, {"primary_metric": "mrr"}, "Expected primary_metric to be one of 'ndcg@10'") for one in EVALUATORS),
     ],
 )
-def test_errors_of_a_reranker_name_the_argument(change, message):
-    arguments = {"queries": QUERIES, "corpus": CORPUS, "candidates": CANDIDATES, "relevant": RELEVANT, **change}
+def test_errors_name_the_argument(evaluator, change, message):
+    arguments = {"queries": QUERIES, "corpus": CORPUS, "relevant": RELEVANT, **change}
+    if evaluator is RerankingEvaluator:
+        arguments.setdefault("candidates", CANDIDATES)
     with pytest.raises(ValueError, match=message):
-        RerankingEvaluator(**arguments)
+        evaluator(**arguments)
 
 
 def test_a_reranker_with_several_scores_of_a_pair_is_refused():

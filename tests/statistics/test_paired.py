@@ -11,7 +11,6 @@ import pytest
 from tests.support.optional import by_scipy, stats
 from torchrank.statistics.paired import (
     FAMILY_TESTS,
-    PAIR_TESTS,
     Drawing,
     correct,
     family_p,
@@ -130,23 +129,6 @@ def test_chunks_of_the_drawing_cover_all_replicates(monkeypatch):
     assert sum(count for _, count in Drawing(777).chunks(40)) == 777
     assert paired_p(differences(200, 2.0), "randomization", Drawing(777)) == 1 / 778
     assert [count for _, count in Drawing(3).chunks(2000)] == [1, 1, 1]  # one replicate is always drawn
-
-
-@pytest.mark.parametrize("test", by_scipy(PAIR_TESTS))
-def test_identical_systems_have_p_1_and_one_query_has_no_verdict(test):
-    assert paired_p(np.zeros(9), test) == 1
-    assert math.isnan(paired_p(np.array([0.3]), test))
-
-
-@pytest.mark.parametrize("test", by_scipy(FAMILY_TESTS))
-def test_identical_systems_of_a_family_have_p_1_and_one_query_has_no_verdict(test):
-    values = crossed(20, 3)
-    values[:, 1] = values[:, 0]
-    p = family_p(values, test, Drawing(200))
-    assert p[0, 1] == p[1, 0] == p[2, 2] == 1
-    assert (p == p.T).all()
-    assert (family_p(np.zeros((9, 3)), test, Drawing(200)) == 1).all()
-    assert np.isnan(family_p(values[:1], test)).all()
 
 
 @pytest.mark.needs("scipy")

@@ -11,7 +11,6 @@ import torch
 
 import torchrank as tr
 from tests.support.optional import pandas
-from tests.support.unread import Elsewhere
 from torchrank.statistics.intervals import betting_interval, t_quantile
 
 NAN = float("nan")
@@ -177,19 +176,6 @@ def test_a_repeated_query_without_a_value_counts_once_and_stays_empty():
     assert (row["value"], row["queries"], row["empty"]) == (1, 2, 1)
 
 
-def test_texts_are_ids_and_name_the_table():
-    names = [f"query-{n}" for n in range(40)]
-    scores, grades, _ = data()
-    by_text, by_number = tr.PerQuery("mrr"), kept_of("mrr", scores, grades, torch.arange(40)).compute()
-    by_text.update(scores, grades, query_ids=names)
-    for table in (by_text.compute(), by_text.compute().named(reversed(names))):
-        assert table.ids.tolist() == sorted(names)
-        found = dict(zip(table.ids.tolist(), table.columns["mrr"]))
-        assert [found[name] for name in names] == pytest.approx(by_number.columns["mrr"].tolist(), rel=1e-12)
-    with pytest.raises(ValueError, match=r"Expected the texts of all ids, got none for .* and 1 others"):
-        by_text.compute().named(names[2:])
-
-
 #: texts that a file can have: of several lengths, without a character, with NUL, and with bytes that are not UTF-8
 TEXTS = ["b", "", "a\0", "a", "\x01\x01", "\ue000 ü", "\udc80", "a long id of a query, longer than others", "12", "-3"]
 
@@ -333,28 +319,8 @@ def test_a_query_takes_the_documented_bytes(dtype, weights):
     assert next(iter(metric.compute().columns.values())).dtype == (np.float32 if size == 4 else np.float64)
 
 
-def test_rows_that_do_not_count_are_dropped_later_where_values_cannot_be_read():
-    """As on an accelerator, beside rows of a CPU."""
-    scores, grades, ids = data()
-    weights = torch.arange(40) % 3 / 1.0
-    want = kept_of(["mrr", "mr"], scores, grades, ids, weights=weights).compute()
-    metric = kept_of(["mrr", "mr"], scores[:9], grades[:9], ids[:9], weights=weights[:9])
-    metric.merge_state(
-        kept_of(["mrr", "mr"], scores[9:].as_subclass(Elsewhere), grades[9:], ids[9:], weights=weights[9:])
-    )
-    assert metric.num_rows > len(metric.compute()) == len(want)
-    same(metric.compute().to_dict(), want.to_dict())
-
-
-def halves(suite=("mrr", "ndcg@3")):
-    scores, grades, ids = data()
-    first = kept_of(suite, scores[:25], grades[:25], ids[:25])
-    rest = (scores[25:], grades[25:], ids[25:])
-    return first, rest, kept_of(suite, scores, grades, ids).compute()
-
-
 def test_a_function_of_the_user_cannot_synchronise_rows():
-    metric = halves()[0]
+    metric = tr.PerQuery("mrr")
     with pytest.raises(ValueError, match="Expected no dist_sync_fn for PerQuery, which gathers rows of different"):
         metric.sync(dist_sync_fn=lambda x, group: [x], distributed_available=lambda: True)
 

@@ -2,7 +2,9 @@
 
 import itertools
 import math
+import operator
 from functools import cache
+from statistics import fmean
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 import torchrank as tr
 from tests.support.cases import cases
+from tests.support.oracles import Query, orders, value
 from torchrank.names.registry import measures
 from torchrank.wrappers import tie_report
 
@@ -34,8 +37,8 @@ def close(got, want):
 
 def same(one, other):
     assert one.keys() == other.keys()
-    for key, value in one.items():
-        assert torch.allclose(value, other[key], rtol=1e-6, atol=1e-7, equal_nan=True), (key, value, other[key])
+    for key, x in one.items():
+        assert torch.allclose(x, other[key], rtol=1e-6, atol=1e-7, equal_nan=True), (key, x, other[key])
 
 
 def reported(metrics, *args, **kwargs):
@@ -47,53 +50,35 @@ def reported(metrics, *args, **kwargs):
 # ---- a report against all orders -------------------------------------------------------------------------------------
 
 
-def reciprocal_rank(order):
-    return next((1 / rank for rank, grade in enumerate(order, 1) if grade > 0), 0.0)
-
-
-def precision_at_2(order):
-    return sum(grade > 0 for grade in order[:2]) / 2
-
-
-def ndcg_at_3(order):
-    def dcg(grades):
-        return sum(grade / math.log2(rank + 1) for rank, grade in enumerate(grades[:3], 1))
-
-    ideal = dcg(sorted(order, reverse=True))
-    return dcg(order) / ideal if ideal else 0.0
-
-
-def average_precision(order):
-    hits = [rank for rank, grade in enumerate(order, 1) if grade > 0]
-    return sum(number / rank for number, rank in enumerate(hits, 1)) / len(hits) if hits else 0.0
-
-
-BY_HAND = {"mrr": reciprocal_rank, "precision@2": precision_at_2, "ndcg@3": ndcg_at_3, "map": average_precision}
-
-
-def orders(scores, grades):
-    """Grades in every order of the candidates that agrees with the scores."""
-    for order in itertools.permutations(range(len(scores))):
-        if all(scores[i] >= scores[j] for i, j in itertools.pairwise(order)):
-            yield [grades[i] for i in order]
-
-
-@pytest.mark.parametrize("name", BY_HAND)
-def test_widths_and_means_are_those_of_all_orders_of_tied_candidates(name):
-    scores, grades = batch(0)
-    values = [[BY_HAND[name](order) for order in orders(s, g)] for s, g in zip(scores.tolist(), grades.tolist())]
-    got = reported(name, scores, grades)
-    widths = [max(found) - min(found) for found in values]
-    n = len(values)
+@pytest.mark.parametrize(
+    ("name", "measure", "cut"),
+    [
+        ("mrr", "mrr", {}),
+        ("precision@2", "precision", {"top_k": 2}),
+        ("ndcg@3", "ndcg", {"top_k": 3}),
+        ("map", "map", {}),
+    ],
+)
+def test_widths_and_means_are_those_of_all_orders_of_tied_candidates(name, measure, cut):
+    (scores, grades), means, highest, lowest = batch(0), [], [], []
+    for candidates in zip(scores.tolist(), grades.tolist()):
+        found, weights = zip(*orders(Query(tuple(zip(*candidates))), "expected"))
+        queries = [Query(tuple((-rank, grade) for rank, grade in enumerate(order))) for order in found]
+        values = [value(measure, query, empty_target_action="neg", **cut) for query in queries]
+        means.append(sum(map(operator.mul, values, weights)) / sum(weights))
+        highest.append(max(values))
+        lowest.append(min(values))
+    widths = list(map(operator.sub, highest, lowest))
     want = {
-        "tied": sum(width > 1e-9 for width in widths) / n,
-        "width": sum(widths) / n,
+        "tied": fmean(width > 1e-9 for width in widths),
+        "width": fmean(widths),
         "width_max": max(widths),
-        "expected": sum(sum(found) / len(found) for found in values) / n,
-        "optimistic": sum(map(max, values)) / n,
-        "pessimistic": sum(map(min, values)) / n,
+        "expected": fmean(means),
+        "optimistic": fmean(highest),
+        "pessimistic": fmean(lowest),
     }
     assert 0 < want["tied"] < 1
+    got = reported(name, scores, grades)
     for key, number in want.items():
         assert close(got[f"{name}/{key}"].item(), number), key
 
