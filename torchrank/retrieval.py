@@ -128,10 +128,10 @@ __all__ = [
 
 
 AGGREGATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "mean": torch.mean,
-    "median": torch.median,
-    "min": torch.amin,
-    "max": torch.amax,
+    "mean": lambda values: values.mean(0),
+    "median": lambda values: values.median(0).values,
+    "min": lambda values: values.amin(0),
+    "max": lambda values: values.amax(0),
 }
 INCOMPARABLE = (torch.uint16, torch.uint32, torch.uint64)  # dtypes for which torch has no comparisons
 
@@ -190,6 +190,7 @@ class Retrieval(SafeMetric):
         aggregation: Literal["mean", "median", "min", "max"] | Callable
         allow_non_binary_target: bool
         _ranked: tuple[Rows, list[Ranking]] | None  # the rows and their rankings, until the next update or reset
+        measure: ClassVar[type[RankingMetric]]
         _latest: ClassVar[weakref.ref[Retrieval] | None]
 
     #: the kind of target that an empty query does not have
@@ -209,17 +210,6 @@ class Retrieval(SafeMetric):
 
     def _parts(self) -> list[list[Tensor]]:
         return [getattr(self, f"{self._state}:{field}") for field in Rows._fields]
-
-    def _replace(self, rows: Rows) -> None:
-        for field, x in zip(Rows._fields, rows):
-            self._set(field, [x])
-
-    def keep(self, rows: Rows) -> None:
-        """Add copies of rows."""
-        narrow = [narrowed(x) for x in rows]
-        with LOCK:
-            for parts, x in zip(self._parts(), narrow):
-                parts.append(x)
 
     def all_rows(self) -> Rows:
         """All rows as one tensor for each field. The state keeps these tensors in place of the parts."""
@@ -250,7 +240,8 @@ class Retrieval(SafeMetric):
         else:  # a function of the user, which gathers one state at a time
             super()._sync_dist(dist_sync_fn, process_group)
             rows = Rows(*(getattr(self, f"{self._state}:{field}") for field in Rows._fields))
-        self._replace(rows)
+        for field, x in zip(Rows._fields, rows):
+            self._set(field, [x])
 
     def update(self, preds: Tensor, target: Tensor, indexes: Tensor) -> None:
         """Keep the rows of a batch. A query may have rows in several batches. Reads values, so it waits for a GPU.
@@ -266,18 +257,18 @@ class Retrieval(SafeMetric):
         self._ranked = None
         _check(preds, target, indexes)
         with in_batch(preds.device, preds.numel()):
-            self._update(preds, target, indexes)
-
-    def _update(self, preds: Tensor, target: Tensor, indexes: Tensor) -> None:
-        rows = Rows(*(tensor_of(x).detach().flatten() for x in (preds, target, indexes)))
-        if self.ignore_index is not None:  # compare as int64: ignore_index may be out of range of a narrow dtype
-            accepted = (rows.target if target.is_floating_point() else rows.target.long()) != self.ignore_index
-            rows = Rows(*(x.index_select(0, accepted.nonzero().squeeze(1)) for x in rows))
-        if not len(rows.preds):
-            return
-        if not self.allow_non_binary_target:
-            rows = rows._replace(target=_binary(rows.target))
-        self.keep(rows)
+            rows = Rows(*(tensor_of(x).detach().flatten() for x in (preds, target, indexes)))
+            if self.ignore_index is not None:  # compare as int64: ignore_index may be out of range of a narrow dtype
+                accepted = (rows.target if target.is_floating_point() else rows.target.long()) != self.ignore_index
+                rows = Rows(*(x.index_select(0, accepted.nonzero().squeeze(1)) for x in rows))
+            if not len(rows.preds):
+                return
+            if not self.allow_non_binary_target:
+                rows = rows._replace(target=_binary(rows.target))
+            narrow = [narrowed(x) for x in rows]
+            with LOCK:
+                for parts, x in zip(self._parts(), narrow):
+                    parts.append(x)
 
     def rankings(self) -> list[Ranking]:
         """The rankings of all rows. Metrics of a collection with the same rows share them."""
@@ -298,7 +289,7 @@ class Retrieval(SafeMetric):
 
     def counterpart(self) -> RankingMetric:
         """The metric of this library with the same definition."""
-        raise NotImplementedError
+        return made(self.measure, self.top_k)
 
     @_in_batch
     def compute(self) -> Any:
@@ -460,8 +451,7 @@ class RetrievalMRR(Retrieval, stock.RetrievalMRR):
         tensor(0.7500)
     """
 
-    def counterpart(self) -> RankingMetric:
-        return made(MRR, self.top_k)
+    measure = MRR
 
 
 class RetrievalNormalizedDCG(Retrieval, stock.RetrievalNormalizedDCG):
@@ -477,8 +467,7 @@ class RetrievalNormalizedDCG(Retrieval, stock.RetrievalNormalizedDCG):
         tensor(0.6373)
     """
 
-    def counterpart(self) -> RankingMetric:
-        return made(NDCG, self.top_k)
+    measure = NDCG
 
 
 class RetrievalPrecision(Retrieval, stock.RetrievalPrecision):
@@ -512,8 +501,7 @@ class RetrievalRecall(Retrieval, stock.RetrievalRecall):
         tensor(0.7500)
     """
 
-    def counterpart(self) -> RankingMetric:
-        return made(Recall, self.top_k)
+    measure = Recall
 
 
 class RetrievalHitRate(Retrieval, stock.RetrievalHitRate):
@@ -529,8 +517,7 @@ class RetrievalHitRate(Retrieval, stock.RetrievalHitRate):
         tensor(0.5000)
     """
 
-    def counterpart(self) -> RankingMetric:
-        return made(HitRate, self.top_k)
+    measure = HitRate
 
 
 class RetrievalFallOut(Retrieval, stock.RetrievalFallOut):
@@ -548,9 +535,7 @@ class RetrievalFallOut(Retrieval, stock.RetrievalFallOut):
     """
 
     needed = "negative"
-
-    def counterpart(self) -> RankingMetric:
-        return made(FallOut, self.top_k)
+    measure = FallOut
 
 
 class RetrievalRPrecision(Retrieval, stock.RetrievalRPrecision):
@@ -645,74 +630,16 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
             counted = len(empty) - empty.sum() * (self.empty_target_action == "skip")
             precision, recall = ((torch.cat(parts).sum(0) + filled) / counted.clamp_min(1)).float()
             return precision, recall, ranks
-        numbers = [number.to(empty.device) for number in numbers]
-        if isinstance(self.aggregation, str):
-            precision, recall = self._by_order(parts, numbers, empty, ranks)
-        else:
-            precision, recall = self._by_callable(parts, numbers, empty, ranks, rankings)
-        return precision, recall, ranks
-
-    def _by_callable(
-        self, parts: list[Tensor], numbers: list[Tensor], empty: Tensor, ranks: Tensor, rankings: list[Ranking]
-    ) -> tuple[Tensor, Tensor]:
-        """Precision and recall aggregated by a function, in chunks of ranks: float32 [rank] each.
-
-        The function receives the values of the queries in the order of their indexes.
-        """
-        order, by_index = torch.cat(numbers).argsort(), batch_order([r.queries for r in rankings])
-        order = order if by_index is None else order[by_index]
-        empty = empty if by_index is None else empty[by_index]
+        # Aggregate chunks of ranks, each over the queries in the order of their indexes, which a function may need.
+        order, by_index = torch.cat(numbers).to(empty.device).argsort(), batch_order([r.queries for r in rankings])
+        if by_index is not None:
+            order, empty = order[by_index], empty[by_index]
         columns = []
         for chunk in ranks.split(max(1, BLOCK // 2 // max(1, len(order)))):
             values = torch.cat([self._between(part, chunk) for part in parts])[order]
             columns.append([self.aggregated(values[:, n], empty) for n in range(2)])
         precision, recall = (torch.cat(column) for column in zip(*columns))
-        return precision, recall
-
-    def _by_order(
-        self, parts: list[Tensor], numbers: list[Tensor], empty: Tensor, ranks: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The minimum, maximum or median of precision and recall at each rank: float32 [rank] each.
-
-        Beyond the end of its list a curve has no more hits: recall is constant, and precision is multiplied by the
-        same factor for all ended lists. So ended curves keep their order over a chunk of ranks and are sorted once.
-        The m curves that have not ended shift the wanted position in this order by at most m. So they are merged with
-        the m + 1 ended curves that can be at this position.
-        """
-        filled = 0 if self.empty_target_action == "skip" else int(empty.sum())
-        parts = [part[~empty[number]] for part, number in zip(parts, numbers)]
-        total = sum(map(len, parts)) + filled
-        result = torch.zeros((2, len(ranks)), device=ranks.device)
-        position = {"min": 0, "median": (total - 1) // 2}.get(str(self.aggregation), total - 1)
-        start = 0
-        while start < len(ranks) and total:
-            going_on = [part for part in parts if part.shape[2] > start]
-            step = max(1, BLOCK // 8 // max(1, sum(map(len, going_on))))
-            chunk = ranks[start : start + step]
-            active = torch.cat(
-                [result.new_empty((0, 2, len(chunk))), *(self._between(part, chunk) for part in going_on)]
-            )
-            over = [self._between(part, chunk[:1]) for part in parts if part.shape[2] <= start]
-            ended = torch.cat([result.new_empty((0, 2, 1)), *over]).squeeze(2)
-            low = max(0, position - len(active))
-            for n in range(2):
-                falls = n == 0 and not self.adaptive_k
-                values = ended[:, n].sort().values
-                # Empty queries have constant curves: 1, after all others, or 0, before all others. The first `count`
-                # values fall with the rank; 0 does so as well.
-                if self.empty_target_action == "pos":
-                    count, fill = len(values), values.new_ones(filled)
-                    values = torch.cat([values, fill])
-                else:
-                    values = torch.cat([values.new_zeros(filled), values])
-                    count = len(values)
-                near = torch.arange(low, min(position + 1, len(values)), device=ranks.device)
-                fall = chunk[0] / chunk if falls else torch.ones_like(chunk, dtype=values.dtype)
-                scale = torch.where((near < count).unsqueeze(1), fall, 1.0)
-                pool = torch.cat([active[:, n], values[near].unsqueeze(1) * scale])
-                result[n, start : start + step] = pool.kthvalue(position - low + 1, dim=0).values
-            start += step
-        return result[0], result[1]
+        return precision, recall, ranks
 
     def _between(self, curves: Tensor, ranks: Tensor) -> Tensor:
         """Curves [query, 2, rank] at some consecutive ranks. Beyond the last rank of a curve there are no more hits."""
