@@ -50,8 +50,7 @@ from torchrank.metrics import (
     UserMetric,
 )
 from torchrank.names.parameters import described, fixed, flag, integer, number, one_of, parameter
-from torchrank.ranking.intervals import ratio
-from torchrank.ranking.ranking import Gain, Ranking
+from torchrank.ranking.ranking import Gain, Ranking, ratio
 
 __all__ = [
     "BinaryMetric",

@@ -11,7 +11,7 @@ import torchrank as tr
 from tests.support.oracles_graded import hasty
 from torchrank.metrics import GradedMetric
 from torchrank.metrics.user_models import USERS
-from torchrank.ranking.intervals import only
+from torchrank.ranking.ranking import only
 
 
 def listed(*grades, missing=()):

@@ -24,8 +24,7 @@ from torchrank.names.labels import split
 from torchrank.names.parse import CUTOFFS, LIBRARIES, OPTIONS, parse_all
 from torchrank.names.parse import preset as preset_of
 from torchrank.names.types import Unjudged
-from torchrank.ranking.intervals import ratio
-from torchrank.ranking.ranking import Ranking, numbered
+from torchrank.ranking.ranking import Ranking, numbered, ratio
 from torchrank.statistics.comparison import LABELS
 from torchrank.tables.columns import is_columns, is_frame, is_records
 from torchrank.tables.files import EXPANSION

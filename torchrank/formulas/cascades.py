@@ -17,8 +17,7 @@ from torch import Tensor
 
 from torchrank.hardware.devices import greatest, running_sum
 from torchrank.layouts.canonical import BLOCK, buckets
-from torchrank.ranking.intervals import only
-from torchrank.ranking.ranking import Ranking, run_bounds, run_starts
+from torchrank.ranking.ranking import Ranking, only, run_bounds, run_starts
 
 # Tie groups are long if stopping candidates times ranks of a list exceed this: the recursion over both gets slow.
 LONG = 2**14

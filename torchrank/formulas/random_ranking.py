@@ -20,8 +20,7 @@ from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.checks import check_tensor, tensor_of
 from torchrank.names.arguments import one_of
 from torchrank.names.types import Array
-from torchrank.ranking.intervals import marked_rows, only, ratio, row_sum
-from torchrank.ranking.ranking import Ranking, cached
+from torchrank.ranking.ranking import Ranking, cached, marked_rows, only, ratio, row_sum
 
 EULER = 0.57721566490153286  # 1 + 1/2 + ... + 1/n = digamma(n + 1) + EULER
 

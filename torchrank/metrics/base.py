@@ -18,8 +18,7 @@ from torchrank.names.labels import quantity_of
 from torchrank.names.parameters import cutoff, flag, one_of
 from torchrank.names.types import Aggregation, Array, EmptyAction, Pairs, Repeats, Target, Ties, Unjudged, call_of
 from torchrank.ranking.budgets import Cut, cutoffs, prefixes
-from torchrank.ranking.intervals import only, ratio
-from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.ranking import Ranking, only, ratio
 from torchrank.state.metric import Measure
 from torchrank.state.scoring import FILLS, Status, Values, score_batch
 from torchrank.state.waiting import bulk

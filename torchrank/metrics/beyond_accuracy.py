@@ -30,8 +30,7 @@ from torchrank.metrics.item_lists import (
 )
 from torchrank.names.parameters import derived, described, flag, number, one_of
 from torchrank.names.types import Array, Described, Target, call_of
-from torchrank.ranking.intervals import ratio
-from torchrank.ranking.ranking import run_bounds, run_starts
+from torchrank.ranking.ranking import ratio, run_bounds, run_starts
 from torchrank.state.scoring import Values
 from torchrank.state.sums import Sum
 

@@ -27,8 +27,7 @@ from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import flag, integer, number, one_of, parameter
 from torchrank.names.types import Described, EmptyAction, GainOption
-from torchrank.ranking.intervals import only, per, ratio, row_sum
-from torchrank.ranking.ranking import Gain, Ranking, cached
+from torchrank.ranking.ranking import Gain, Ranking, cached, only, per, ratio, row_sum
 from torchrank.state.sums import MEANS, Mean, Sum, effective_size
 
 __all__ = [

@@ -29,8 +29,7 @@ from torchrank.metrics.item_lists import (
 )
 from torchrank.names.parameters import derived, described, fixed, number, one_of
 from torchrank.names.types import Described, EmptyAction
-from torchrank.ranking.intervals import ratio
-from torchrank.ranking.ranking import Ranking, run_bounds, run_starts
+from torchrank.ranking.ranking import Ranking, ratio, run_bounds, run_starts
 
 __all__ = [
     "ACLT",

@@ -27,8 +27,7 @@ from torchrank.layouts.checks import Problem, count
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import number, one_of, parameter
 from torchrank.names.types import Described, EmptyAction, GainOption
-from torchrank.ranking.intervals import as_numbers, only, ratio, row_sum, sum_over_ranks
-from torchrank.ranking.ranking import Gain, Ranking, cached
+from torchrank.ranking.ranking import Gain, Ranking, as_numbers, cached, only, ratio, row_sum, sum_over_ranks
 
 __all__ = ["ARP", "CG", "DCG", "NDCG", "PWA", "RNDCG", "NDCGRel", "NormalizedGain", "QMeasure"]
 

@@ -22,8 +22,7 @@ from torchrank.metrics.item_lists import PerUserMetric, Recommended
 from torchrank.names.arguments import number, warn
 from torchrank.names.parameters import flag, one_of
 from torchrank.names.types import Aggregation, Array, Target
-from torchrank.ranking.intervals import as_numbers, marked_rows, only, ratio
-from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.ranking import Ranking, as_numbers, marked_rows, only, ratio
 
 __all__ = [
     "IPS",

@@ -17,8 +17,7 @@ from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import flag, integer, number, one_of
 from torchrank.names.types import EmptyAction
-from torchrank.ranking.intervals import ratio
-from torchrank.ranking.ranking import Ranking, cached, run_bounds, run_starts
+from torchrank.ranking.ranking import Ranking, cached, ratio, run_bounds, run_starts
 
 __all__ = [
     "LIP",

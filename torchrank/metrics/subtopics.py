@@ -14,8 +14,7 @@ from torchrank.formulas.gains import RECIPROCAL, AtLeast, Geometric, Satisfying,
 from torchrank.formulas.random_ranking import hit
 from torchrank.metrics.binary import MAP, BinaryMetric, Precision
 from torchrank.names.parameters import flag, number, one_of
-from torchrank.ranking.intervals import ratio, sum_over_ranks
-from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.ranking import Ranking, ratio, sum_over_ranks
 
 __all__ = ["APIA", "ERRIA", "NERRIA", "NNRBP", "NRBP", "PIA", "AlphaDCG", "AlphaNDCG", "SubtopicRecall"]
 

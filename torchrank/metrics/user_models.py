@@ -30,8 +30,7 @@ from torchrank.metrics.base import RankingMetric, RetrievedMetric
 from torchrank.metrics.item_lists import Catalogue, PerUserMetric, Recommended, item_numbers
 from torchrank.names.parameters import described, fixed, flag, integer, number, one_of
 from torchrank.names.types import Described
-from torchrank.ranking.intervals import marked_rows, only, ratio
-from torchrank.ranking.ranking import Gain, Ranking, cached, run_bounds, run_starts
+from torchrank.ranking.ranking import Gain, Ranking, cached, marked_rows, only, ratio, run_bounds, run_starts
 from torchrank.state.metric import Measure
 
 __all__ = ["CWL", "ERR", "NERR", "RBP", "TBG", "CWLCost", "Compat", "RBPResidual", "UMeasure"]

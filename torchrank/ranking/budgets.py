@@ -14,8 +14,7 @@ from torch import Tensor
 from torchrank.hardware.devices import running_sum
 from torchrank.layouts.canonical import BLOCK
 from torchrank.names.labels import quantity_of
-from torchrank.ranking.intervals import only
-from torchrank.ranking.ranking import FURTHER, Ranking, run_starts
+from torchrank.ranking.ranking import FURTHER, Ranking, only, run_starts
 
 #: Sets of tied candidates, or orders of them, that are tried for a query: all sets of up to 11 candidates. If more than
 #: 1,024 candidates are tied, fewer orders are tried: at most MOST candidates of all orders bound time and memory.

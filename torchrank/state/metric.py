@@ -25,7 +25,7 @@ from torchrank.layouts.arrange import Batch
 from torchrank.layouts.checks import comparable, explain
 from torchrank.names.arguments import plain, warn
 from torchrank.names.registry import DATA, KINDS
-from torchrank.ranking.intervals import only
+from torchrank.ranking.ranking import only
 from torchrank.state.scoring import Status, Values, score_batch
 from torchrank.state.sums import MEANS, Estimate, Interval, Mean, Method, Sum, aggregate, from_sums
 from torchrank.state.synchronisation import State, all_reduce, appended

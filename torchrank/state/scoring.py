@@ -19,8 +19,7 @@ from torchrank.hardware.devices import autocast_off, constant, in_batch, order_o
 from torchrank.layouts.arrange import Batch, arrange_batch, notice_scores
 from torchrank.layouts.canonical import FlatRows, RankedIds
 from torchrank.layouts.checks import Problem, check_tensor, count
-from torchrank.ranking.intervals import as_numbers, number_of, only
-from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.ranking import Ranking, as_numbers, number_of, only
 from torchrank.state import sums
 
 #: the value of an empty query by ``empty_target_action``

@@ -35,8 +35,7 @@ from torchrank.layouts.checks import explain
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parse import parse
 from torchrank.names.types import Array, Results, Target, call_of
-from torchrank.ranking.intervals import ratio
-from torchrank.ranking.ranking import Ranking, Tolerance
+from torchrank.ranking.ranking import Ranking, Tolerance, ratio
 from torchrank.state.metric import SafeMetric
 from torchrank.state.scoring import Values, score_batch
 from torchrank.state.sums import SIZE, Sum, from_sums
