@@ -5,18 +5,18 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, get_args
 
 import torch
 from torch import Tensor
 
 from torchrank.formulas.judgment_bounds import MOST_TIED, bound
 from torchrank.hardware.devices import eager, scalar
-from torchrank.layouts.arrange import Batch
+from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.layouts.canonical import Need
 from torchrank.names.labels import quantity_of
 from torchrank.names.parameters import cutoff, flag, one_of
-from torchrank.names.types import Aggregation, Array, EmptyAction, Pairs, Repeats, Target, Ties, Unjudged, call_of
+from torchrank.names.types import Aggregation, Array, EmptyAction, Target, Ties, Unjudged, call_of
 from torchrank.ranking.budgets import Cut, cutoffs, prefixes
 from torchrank.ranking.ranking import Ranking, only, ratio
 from torchrank.state.metric import Measure
@@ -283,20 +283,8 @@ class RankingMetric(Measure):
         return value if value.is_floating_point() else value.to(torch.get_default_dtype()), empty
 
     @eager
-    def score(
-        self,
-        preds: Array | Ranking,
-        target: Target | None = None,
-        *,
-        mask: Array | None = None,
-        indexes: Array | None = None,
-        group_sizes: Array | None = None,
-        exclude: Pairs | None = None,
-        tie_break: Array | None = None,
-        groups: Array | None = None,
-        repeats: Repeats = "error",
-        weights: Array | None = None,
-    ) -> Tensor:
+    @with_options
+    def score(self, preds: Array | Ranking, target: Target | None = None, **options: Unpack[Options]) -> Tensor:
         """The value of each query. The state is not changed: this is the functional interface.
 
         Takes the same arguments as :meth:`update`.
@@ -307,25 +295,12 @@ class RankingMetric(Measure):
         Raises:
             TypeError, ValueError: as :meth:`update`; bad values raise at once.
         """
-        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
-        return self.scored(batch)
+        return self.scored(Batch(preds, target, **options))
 
     @eager
     @bulk
-    def update(
-        self,
-        preds: Array | Ranking,
-        target: Target | None = None,
-        *,
-        mask: Array | None = None,
-        indexes: Array | None = None,
-        group_sizes: Array | None = None,
-        exclude: Pairs | None = None,
-        tie_break: Array | None = None,
-        groups: Array | None = None,
-        repeats: Repeats = "error",
-        weights: Array | None = None,
-    ) -> None:
+    @with_options
+    def update(self, preds: Array | Ranking, target: Target | None = None, **options: Unpack[Options]) -> None:
         """Add a batch of complete queries. Arrays and lists of numbers are accepted in place of tensors.
 
         A small batch of the shapes and dtypes of the one before is copied, and ranked together with others: at most
@@ -363,9 +338,9 @@ class RankingMetric(Measure):
             ValueError: shapes do not fit together, or lists are too long for ``unjudged="lower"`` or "upper". Bad
                 values are counted and raise in :meth:`compute`.
         """
-        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
+        batch = Batch(preds, target, **options)
         self.accumulate(score_batch([self], batch, values=False))
-        if indexes is not None:
+        if batch.indexes is not None:
             self.notice_cut(batch.indexes)
 
     if TYPE_CHECKING:

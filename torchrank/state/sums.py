@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeGuard, get_args
+from typing import Any, Literal, NamedTuple, Self, TypeGuard, get_args
 
 import numpy as np
 import torch
@@ -407,29 +407,6 @@ class Interval(NamedTuple):
 NO_INTERVAL = Interval(math.nan, math.nan)
 
 
-class Estimable(Protocol):
-    """A metric whose value and standard error are functions of its sums."""
-
-    value_range: ClassVar[tuple[float, float]]
-    aggregation: Any
-
-    @property
-    def definition_name(self) -> str:
-        """The name of the metric, for errors."""
-
-    def value_of(self, sums: Tensor, rows: Tensor | None = None) -> Tensor:
-        """The value."""
-
-    def error_of(self, sums: Tensor) -> Tensor:
-        """The standard error of the value."""
-
-    def scored_of(self, sums: Tensor) -> Tensor:
-        """The number of queries with a value."""
-
-    def transform_result(self, average: Tensor, sums: Tensor) -> Tensor:
-        """The value of an average."""
-
-
 @dataclass(frozen=True)
 class Estimate:
     """A value, and how far it can be trusted."""
@@ -461,12 +438,12 @@ class Estimate:
 
 
 def estimate(
-    metric: Estimable, sums: Tensor, rows: Tensor | None = None, level: float = 0.95, method: str = "auto"
+    metric: Any, sums: Tensor, rows: Tensor | None = None, level: float = 0.95, method: str = "auto"
 ) -> Estimate:
     """The estimate of one metric.
 
     Args:
-        metric: the metric, which defines its value and its standard error.
+        metric: a :class:`Measure`, which defines its value and its standard error.
         sums: its sums [SIZE].
         rows: its per-query (value, weight), float64 [query, 2]; None for a mean.
         level: probability with which the interval contains the expected value, above 0 and below 1.
@@ -514,7 +491,7 @@ def check(level: float, method: str) -> None:
     one_of("method", method, get_args(Method))
 
 
-def _of_mean(metric: Estimable, sums: Tensor, value: float, error: float, level: float, method: str) -> Interval:
+def _of_mean(metric: Any, sums: Tensor, value: float, error: float, level: float, method: str) -> Interval:
     scored = float(metric.scored_of(sums))
     binary = _binary(metric, sums, value)
     if method == "wilson" and not binary and scored > 0:
@@ -534,14 +511,14 @@ def _of_mean(metric: Estimable, sums: Tensor, value: float, error: float, level:
     return Interval(*t_interval(value, error, scored - 1, level))
 
 
-def _binary(metric: Estimable, sums: Tensor, value: float) -> bool:
+def _binary(metric: Any, sums: Tensor, value: float) -> bool:
     """Whether all values are 0 or 1 and their mean is reported: v^2 <= v on [0, 1], and equal only there."""
     second, first = float(sums[Sum.SQUARES]), float(sums[Sum.SQUARES + 3])
     plain = metric.value_range == (0.0, 1.0) and value == float(mean(sums))
     return plain and metric.aggregation == "mean" and abs(second - first) <= 1e-12 * abs(first)
 
 
-def _of_rows(metric: Estimable, rows: Tensor, level: float, method: str) -> Interval:
+def _of_rows(metric: Any, rows: Tensor, level: float, method: str) -> Interval:
     """The interval of an aggregate of kept values: order statistics for medians, the bootstrap for functions."""
     values, weights = rows[rows[:, 1] > 0].T
     if len(values) < 2 or metric.aggregation in ("min", "max", "none") or bool((values == values[0]).all()):

@@ -5,32 +5,13 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from torchrank.hardware.devices import widest_float
-
-
-class Summed(Protocol):
-    """A metric whose state can be reduced together with the states of other metrics."""
-
-    process_group: Any
-    sync_on_compute: bool
-
-    @property
-    def definition_name(self) -> str:
-        """Label and catalogue, which identify the metric on other workers."""
-
-    @property
-    def sums(self) -> Tensor:
-        """The state [SIZE]."""
-
-    @property
-    def rows(self) -> list[Tensor] | None:
-        """Per-query values, a list of float [query, 2]; None if the metric keeps none."""
 
 
 class WorkersDifferError(ValueError):
@@ -83,7 +64,7 @@ DIGEST = 8
 
 
 def all_reduce(
-    metrics: Mapping[str, Summed], group: Any, beside: Sequence[str] = (), one_message: bool = False
+    metrics: Mapping[str, Any], group: Any, beside: Sequence[str] = (), one_message: bool = False
 ) -> dict[str, State]:
     """Sum the states of metrics over the workers of a group, by name, in one collective.
 
@@ -91,7 +72,7 @@ def all_reduce(
     returned in the order of the workers.
 
     Args:
-        metrics: metrics by name.
+        metrics: metrics by name, each with its ``sums``, and its ``rows`` if it keeps values.
         group: the workers; None = all.
         beside: further names that must be equal on all workers.
         one_message: send the sums in one message of any length. Then workers with states of different lengths may be
