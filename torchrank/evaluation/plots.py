@@ -16,20 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from torchrank.display import (
-    COLOURS,
-    HATCHES,
-    Table,
-    add_legend,
-    axes_of,
-    describe,
-    draw_intervals,
-    draw_lines,
-    log_axis,
-    room_for,
-    shortened,
-    style,
-)
+from torchrank import display
 from torchrank.formulas.random_ranking import first_rank
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
@@ -91,7 +78,7 @@ MOST_APART, MOST_BARS = 60, 2000
 MOST_GROUPED = 4
 
 
-def worst_first(table: QueryTable, measure: str, most: int | None = None) -> Table:
+def worst_first(table: QueryTable, measure: str, most: int | None = None) -> display.Table:
     """The values of a measure, the worst first; queries without a value are left out.
 
     Example:
@@ -104,10 +91,10 @@ def worst_first(table: QueryTable, measure: str, most: int | None = None) -> Tab
     values = table.columns[measure].astype(np.float64)
     order = np.argsort(values if table.higher_is_better[measure] else -values, kind="stable")
     order = order[~np.isnan(values[order])][:most]
-    return Table({"id": table.ids[order].tolist(), "value": values[order].tolist()})
+    return display.Table({"id": table.ids[order].tolist(), "value": values[order].tolist()})
 
 
-def differences(a: QueryTable, b: QueryTable, measure: str) -> tuple[Table, PairStatistics]:
+def differences(a: QueryTable, b: QueryTable, measure: str) -> tuple[display.Table, PairStatistics]:
     """The differences b - a of all queries, the largest losses first, and their statistics.
 
     Returns:
@@ -119,7 +106,7 @@ def differences(a: QueryTable, b: QueryTable, measure: str) -> tuple[Table, Pair
     rows = a.deltas(b, measure, most=None)
     before, after = (np.array(rows[name], dtype=np.float64) for name in ("before", "after"))
     pair = paired_statistics(before, after, measure=measure, higher_is_better=a.higher_is_better[measure])
-    return Table({"id": rows["id"], "delta": differences_of(before, after).tolist()}), pair
+    return display.Table({"id": rows["id"], "delta": differences_of(before, after).tolist()}), pair
 
 
 def outcome(pair: PairStatistics) -> str:
@@ -337,12 +324,12 @@ class Plots:
         """
         lines = self.over_cutoffs(measure, cutoffs)
         label = label_over_k(measure)
-        axes = axes_of(ax, 6.4 + room_for(self.runs))
+        axes = display.axes_of(ax, 6.4 + display.room_for(self.runs))
         mean = "" if "aggregation=" in label else "mean "
         queries = queries_of([curve.queries for curve in lines])
-        describe(axes, f"{label} over the cutoff", "cutoff k (rank)", f"{mean}{label} over {queries}")
-        log_axis(axes, lines[0].x)
-        draw_lines(axes, {curve.run: (curve.x, curve.y) for curve in lines})
+        display.describe(axes, f"{label} over the cutoff", "cutoff k (rank)", f"{mean}{label} over {queries}")
+        display.log_axis(axes, lines[0].x)
+        display.draw_lines(axes, {curve.run: (curve.x, curve.y) for curve in lines})
         return axes
 
     def plot_precision_recall(self, ax: Any = None, points: int = 11, relevance_level: int = 1) -> Any:
@@ -361,10 +348,10 @@ class Plots:
             ValueError: an argument has an unknown value.
         """
         lines = self.precision_recall(points, relevance_level)
-        axes = axes_of(ax, 6.4 + room_for(self.runs))
+        axes = display.axes_of(ax, 6.4 + display.room_for(self.runs))
         queries = queries_of([curve.queries for curve in lines])
-        describe(axes, f"precision over recall, {queries}", "recall", "mean interpolated precision")
-        draw_lines(axes, {curve.run: (curve.x, curve.y) for curve in lines})
+        display.describe(axes, f"precision over recall, {queries}", "recall", "mean interpolated precision")
+        display.draw_lines(axes, {curve.run: (curve.x, curve.y) for curve in lines})
         axes.set_xlim(-0.02, 1.02)
         axes.set_ylim(0, 1.05 * max(max(curve.y) for curve in lines) or 1)  # also of flat curves
         return axes
@@ -390,9 +377,9 @@ class Plots:
                 ``top_k`` or by ``sampled``.
         """
         distributions = self.first_ranks(bins, relevance_level)
-        axes = axes_of(ax, 6.4 + room_for(self.runs))
+        axes = display.axes_of(ax, 6.4 + display.room_for(self.runs))
         numbers = [sum(ranks.counts) + ranks.not_retrieved for ranks in distributions]
-        describe(axes, "rank of the first relevant document", "rank", f"share of {queries_of(numbers)} (%)")
+        display.describe(axes, "rank of the first relevant document", "rank", f"share of {queries_of(numbers)} (%)")
         axes.set_xscale("log")
         lasts = distributions[0].bins
         edges = np.array([0.5, *(last + 0.5 for last in lasts)])
@@ -404,17 +391,17 @@ class Plots:
             share = 100 * counts / max(1.0, counts.sum())
             if len(distributions) > MOST_GROUPED:
                 centre = np.sqrt(left * right)
-                drawn += axes.plot(centre[:-1], share[:-1], **style(n), markersize=4)
-                axes.plot(centre[-1:], share[-1:], **style(n), markersize=6)
+                drawn += axes.plot(centre[:-1], share[:-1], **display.style(n), markersize=4)
+                axes.plot(centre[-1:], share[-1:], **display.style(n), markersize=6)
                 continue
             margin = 0.08 * np.log(right / left)  # on each side of a bin
             width = (np.log(right / left) - 2 * margin) / len(distributions)
             begin, end = (np.exp(np.log(left) + margin + place * width) for place in (n, n + 1))
-            look = {"color": COLOURS[n], "hatch": HATCHES[n], "edgecolor": "white", "linewidth": 0.5}
+            look = {"color": display.COLOURS[n], "hatch": display.HATCHES[n], "edgecolor": "white", "linewidth": 0.5}
             drawn.append(axes.bar(begin, share, end - begin, align="edge", **look))
         axes.grid(axis="y", alpha=0.3)
         axes.set_axisbelow(True)
-        add_legend(axes, drawn, [ranks.run for ranks in distributions])
+        display.add_legend(axes, drawn, [ranks.run for ranks in distributions])
         axes.axvline(math.sqrt(edges[-1] * gap), color="0.6", linewidth=0.8, linestyle=":")
         firsts = [1, *(last + 1 for last in lasts)]
         names = [f"{_rank(first)}-{_rank(last)}" if first < last else _rank(last) for first, last in zip(firsts, lasts)]
@@ -446,11 +433,11 @@ class Plots:
         self._refuse_people("plots of values")
         rows, pair = differences(self[a], self[b], measure)
         interval = pair.interval(level)
-        axes = axes_of(ax)
-        first, second = (shortened(name, most=28) for name in (a, b))
+        axes = display.axes_of(ax)
+        first, second = (display.shortened(name, most=28) for name in (a, b))
         direction = "" if pair.higher_is_better else " (lower is better)"
         title = f"{second} - {first}\n{outcome(pair)}"
-        describe(axes, title, "queries, the largest losses first", f"difference of {measure}{direction}")
+        display.describe(axes, title, "queries, the largest losses first", f"difference of {measure}{direction}")
         axes.axhline(0, color="0.4", linewidth=0.8)
         if not len(rows):
             axes.text(0.5, 0.5, "no query with a value in both", transform=axes.transAxes, ha="center")
@@ -463,12 +450,12 @@ class Plots:
             texts.append(f"its {100 * level:g} % interval [{interval[0]:+.4f}, {interval[1]:+.4f}]")
         edges, gains = np.arange(len(deltas) + 1) + 0.5, (deltas > 0) == pair.higher_is_better
         if len(deltas) > MOST_BARS:
-            axes.stairs(deltas, edges, baseline=None, color=COLOURS[0], linewidth=1.4)
+            axes.stairs(deltas, edges, baseline=None, color=display.COLOURS[0], linewidth=1.4)
         elif len(deltas) > MOST_APART:
-            for colour, chosen in zip(COLOURS, (gains, ~gains)):
+            for colour, chosen in zip(display.COLOURS, (gains, ~gains)):
                 axes.stairs(np.where(chosen, deltas, 0.0), edges, fill=True, color=colour)
         else:
-            colours = [COLOURS[0 if gain else 1] for gain in gains]
+            colours = [display.COLOURS[0 if gain else 1] for gain in gains]
             axes.bar(range(1, len(deltas) + 1), deltas.tolist(), color=colours)
         axes.set_xlim(0.5 - 0.01 * len(deltas), len(deltas) + 0.5 + 0.01 * len(deltas))
         ticker = imported("matplotlib.ticker", "plot")
@@ -498,27 +485,26 @@ class Plots:
             one_of("measure", measure, table.labels)
             rows += [row for row in table.summary(level) if row["measure"] == measure]
             counts.append(int((~np.isnan(table.columns[measure])).sum()))
-        axes = axes_of(ax, height=1.2 + 0.3 * len(rows))
+        axes = display.axes_of(ax, height=1.2 + 0.3 * len(rows))
         queries = queries_of(counts)
         mean = "" if "aggregation=" in measure else "mean "
         lower = False in (table.higher_is_better[measure] for table in self.tables.values())
         direction = " (lower is better)" if lower else ""
-        describe(axes, "", f"{mean}{measure}{direction} over {queries}, {100 * level:g} % interval", "")
-        draw_intervals(
-            axes, list(map(shortened, self.tables)), *([row[name] for row in rows] for name in ("value", "low", "high"))
-        )
+        display.describe(axes, "", f"{mean}{measure}{direction} over {queries}, {100 * level:g} % interval", "")
+        names, ends = list(map(display.shortened, self.tables)), ("value", "low", "high")
+        display.draw_intervals(axes, names, *([row[end] for row in rows] for end in ends))
         axes.grid(axis="x", alpha=0.3)
         return axes
 
 
 def draw_over_k(lines: Mapping[str, Mapping[int, Sequence[float]]], label: str, axes: Any) -> Any:
     """Draw a line for each name through its values at k, each (value, low, high), with a band from low to high."""
-    describe(axes, "", "cutoff k (rank)", label)
-    log_axis(axes, [*next(iter(lines.values()))])
+    display.describe(axes, "", "cutoff k (rank)", label)
+    display.log_axis(axes, [*next(iter(lines.values()))])
     for number, points in enumerate(lines.values()):
         _, low, high = zip(*points.values())
-        axes.fill_between([*points], low, high, color=style(number)["color"], alpha=0.2, linewidth=0)
-    draw_lines(axes, {name: ([*points], next(zip(*points.values()))) for name, points in lines.items()})
+        axes.fill_between([*points], low, high, color=display.style(number)["color"], alpha=0.2, linewidth=0)
+    display.draw_lines(axes, {name: ([*points], next(zip(*points.values()))) for name, points in lines.items()})
     return axes
 
 
@@ -536,7 +522,7 @@ def panels(title: str, measures: Sequence[str], rows: int, draw: Callable[[str, 
     """
     columns = 1 + (len(measures) > 4)
     lines = -(-len(measures) // columns)
-    figure = axes_of(None, 7.2 * columns, 0.5 + (1.3 + 0.3 * rows) * lines).figure
+    figure = display.axes_of(None, 7.2 * columns, 0.5 + (1.3 + 0.3 * rows) * lines).figure
     figure.clear()
     figure.suptitle(title, x=0.01, ha="left", weight="bold").set_parse_math(False)
     for measure, axes in zip(measures, figure.subplots(lines, columns, squeeze=False).flat):

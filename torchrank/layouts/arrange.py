@@ -21,6 +21,7 @@ from torch import Tensor
 
 from torchrank.hardware import costs
 from torchrank.hardware.devices import autocast_off, widened
+from torchrank.layouts import checks
 from torchrank.layouts.canonical import (
     CatalogueLayout,
     DenseLayout,
@@ -31,27 +32,6 @@ from torchrank.layouts.canonical import (
     RankedIds,
     StreamedLayout,
     signs,
-)
-from torchrank.layouts.checks import (
-    UNKNOWN,
-    Problem,
-    as_integers,
-    bad_tie_break,
-    check_floating,
-    check_not_exchanged,
-    check_tensor,
-    comparable,
-    count,
-    excluded_pairs,
-    given_pairs,
-    grades,
-    indexes_of,
-    integer_ids,
-    judged_items,
-    on_grid,
-    shape_of,
-    tensor_of,
-    way_out,
 )
 from torchrank.layouts.conversions import grouped, without_repeats
 from torchrank.names.arguments import imported, integer, warn
@@ -112,12 +92,12 @@ class Batch:
         for name, x in list(vars(self).items()):
             stays = x is None or type(x) is Tensor or isinstance(x, dict | str)
             if not stays and not (isinstance(x, list) and name in ("target", "exclude")):
-                vars(self)[name] = tensor_of(x)
+                vars(self)[name] = checks.tensor_of(x)
         if self.group_sizes is not None:
-            vars(self).update(indexes=indexes_of(self.group_sizes, self.preds, self.indexes), group_sizes=None)
+            vars(self).update(indexes=checks.indexes_of(self.group_sizes, self.preds, self.indexes), group_sizes=None)
         for name in ("mask", "tie_break"):
             if (x := getattr(self, name)) is not None:
-                shape, per_item = shape_of(self.preds), shape_of(x)
+                shape, per_item = checks.shape_of(self.preds), checks.shape_of(x)
                 if len(shape) == 2 and shape != per_item and per_item in (shape[1:], [1, shape[1]]):
                     vars(self)[name] = x.expand(shape)
 
@@ -135,18 +115,18 @@ class Batch:
             return None
         if self.indexes is None:
             return torch.arange(len(self.preds), device="cpu")
-        return comparable(self.indexes).unique().cpu()
+        return checks.comparable(self.indexes).unique().cpu()
 
     def rows(self, start: int, stop: int) -> Batch:
         """The batch of the queries from ``start`` to ``stop``, without the pairs of other queries."""
         rows: slice | Tensor = slice(start, stop)
         if self.indexes is not None:
-            indexes = comparable(self.indexes)
+            indexes = checks.comparable(self.indexes)
             rows = torch.isin(indexes, indexes.unique()[start:stop])
 
         def cut(x: Any) -> Any:
             if isinstance(x, tuple):  # pairs: the first tensor holds the queries, which are renumbered from 0
-                x = tuple(map(tensor_of, x))
+                x = tuple(map(checks.tensor_of, x))
                 inside = (x[0] >= start) & (x[0] < stop)
                 return tuple(part[inside.to(part.device)] - (0 if n else start) for n, part in enumerate(x))
             if x is None:
@@ -177,7 +157,7 @@ class Batch:
                 item = x.flatten()
                 query = torch.arange(queries, device=x.device).repeat_interleave(len(item) // max(1, queries))
             else:
-                query, item = given_pairs(x[:2] if isinstance(x, tuple) else x, "target", preds)
+                query, item = checks.given_pairs(x[:2] if isinstance(x, tuple) else x, "target", preds)
             no_query = (query < 0) | (query >= queries)
             bad = no_query | (item >= width) | ((item < 0) if isinstance(x, tuple) else no_query)
             if not bad.any():
@@ -197,7 +177,7 @@ class Batch:
             return f"{where}: {allowed}{first}{way_out}"
         return ""
 
-    def first(self, kind: Problem, errors: Callable[[Batch], Tensor]) -> int | None:
+    def first(self, kind: checks.Problem, errors: Callable[[Batch], Tensor]) -> int | None:
         """The number of the first query in which ``errors`` counts a problem; None if no single query has it.
 
         Bisects the batch, so that all calls of ``errors`` together cost about as much as two calls on the full batch.
@@ -234,7 +214,7 @@ def arrange_batch(batch: Batch, validate: bool = True, scores: bool = False, all
     if groups is not None or repeats != "error":
         if groups is not None and repeats == "hold":
             raise ValueError("Expected repeats='error' or 'first' with groups, each of which has one rank, got 'hold'")
-        scored, graded = shape_of(batch.preds), shape_of(batch.target)
+        scored, graded = checks.shape_of(batch.preds), checks.shape_of(batch.target)
         if (
             groups is not None
             and len(scored) == len(graded) == 2
@@ -248,15 +228,15 @@ def arrange_batch(batch: Batch, validate: bool = True, scores: bool = False, all
         layout = layout if repeats == "error" else without_repeats(layout, repeats)
         return layout if groups is None else grouped(layout, groups, all_candidates)
     target, mask, exclude, tie_break = batch.target, batch.mask, batch.exclude, batch.tie_break
-    preds = check_tensor(batch.preds, "preds", "a tensor of scores or ids or a Ranking").detach()
+    preds = checks.check_tensor(batch.preds, "preds", "a tensor of scores or ids or a Ranking").detach()
     if isinstance(target, Tensor):
-        check_tensor(target, "target")
+        checks.check_tensor(target, "target")
         if target.is_floating_point():
-            check_not_exchanged(preds, target)
+            checks.check_not_exchanged(preds, target)
     if tie_break is not None:
-        tie_break = comparable(check_tensor(tie_break, "tie_break"))
+        tie_break = checks.comparable(checks.check_tensor(tie_break, "tie_break"))
     if scores:
-        check_floating(preds, "preds")
+        checks.check_floating(preds, "preds")
     if preds.is_complex() or preds.dtype == torch.bool:
         raise TypeError(f"Expected preds to be floating point scores or integer ids, got {preds.dtype}")
     if preds.dim() == 1 or batch.indexes is not None:
@@ -269,9 +249,9 @@ def arrange_batch(batch: Batch, validate: bool = True, scores: bool = False, all
     if not preds.is_floating_point():
         return _ranked_ids(preds, batch, validate)
     if mask is not None:
-        mask = on_grid(mask, "mask", preds, dtype=torch.bool)
+        mask = checks.on_grid(mask, "mask", preds, dtype=torch.bool)
     if tie_break is not None:
-        tie_break = on_grid(tie_break, "tie_break", preds)
+        tie_break = checks.on_grid(tie_break, "tie_break", preds)
     judged: Judged | None = None
     pairs = subtopics = None
     if isinstance(target, Tensor) and target.dim() in (2, 3):
@@ -280,19 +260,19 @@ def arrange_batch(batch: Batch, validate: bool = True, scores: bool = False, all
                 f"Expected target of preds' shape {list(preds.shape)} (a grade per candidate), with one more dimension"
                 f" (a grade per candidate and subtopic), or [{preds.shape[0]}] (the column of the positive), a (query,"
                 f" item) tuple or a list of {preds.shape[0]} id tensors, got shape {list(target.shape)}"
-                f"{way_out(target, 'target', preds)}"
+                f"{checks.way_out(target, 'target', preds)}"
             )
-        grade, errors = grades(target, preds.device, mask)
+        grade, errors = checks.grades(target, preds.device, mask)
         if grade.dim() == 3:  # measures without subtopics read the largest grade of each candidate
             grade, subtopics = grade.amax(-1), grade
         elif mask is None and grade.is_cpu and (grade[:, -1:] < 0).any():
             _notice_padding(preds, grade)
     else:
-        judged, errors = judged_items(target, preds, "preds [Q, D] of scores", limit=preds.shape[1])
+        judged, errors = checks.judged_items(target, preds, "preds [Q, D] of scores", limit=preds.shape[1])
     if tie_break is not None:
-        errors = errors + bad_tie_break(tie_break, mask, None if judged is None else judged.ignored)
+        errors = errors + checks.bad_tie_break(tie_break, mask, None if judged is None else judged.ignored)
     if exclude is not None:
-        pairs, bad = excluded_pairs(exclude, preds)
+        pairs, bad = checks.excluded_pairs(exclude, preds)
         errors = errors + bad
     if not preds.shape[1]:  # engines never read an empty row: one column of padding
         preds, tie_break = preds.new_full((len(preds), 1), -math.inf), None
@@ -333,31 +313,31 @@ def _flat(preds: Tensor, batch: Batch, tie_break: Tensor | None, validate: bool)
         )
     if preds.dim() != 1:
         raise ValueError(f"Expected flat preds [row] together with indexes, got preds of shape {list(preds.shape)}")
-    check_floating(preds, "preds", "scores in flat rows")
+    checks.check_floating(preds, "preds", "scores in flat rows")
     if batch.exclude is not None:
         raise ValueError("Expected no exclude for flat rows, got exclude; leave the rows out, or pass mask [row]")
-    target, indexes = on_grid(batch.target, "target", preds), on_grid(batch.indexes, "indexes", preds)
-    mask = None if batch.mask is None else on_grid(batch.mask, "mask", preds, dtype=torch.bool)
-    tie_break = None if tie_break is None else on_grid(tie_break, "tie_break", preds)
+    target, indexes = checks.on_grid(batch.target, "target", preds), checks.on_grid(batch.indexes, "indexes", preds)
+    mask = None if batch.mask is None else checks.on_grid(batch.mask, "mask", preds, dtype=torch.bool)
+    tie_break = None if tie_break is None else checks.on_grid(tie_break, "tie_break", preds)
     if indexes.is_floating_point() or indexes.is_complex() or indexes.dtype in (torch.bool, torch.uint64):
         raise TypeError(
-            f"Expected integer indexes that int64 can hold, got {indexes.dtype}{as_integers(indexes, 'indexes')}"
+            f"Expected integer indexes that int64 can hold, got {indexes.dtype}{checks.as_integers(indexes, 'indexes')}"
         )
-    (grade, errors), indexes = grades(target, preds.device, mask), comparable(indexes)
+    (grade, errors), indexes = checks.grades(target, preds.device, mask), checks.comparable(indexes)
     if tie_break is not None:
-        errors = errors + bad_tie_break(tie_break, mask, indexes=indexes)
+        errors = errors + checks.bad_tie_break(tie_break, mask, indexes=indexes)
     return FlatRows(errors, validate, preds, grade, indexes, mask, tie_break)
 
 
 def _ranked_ids(ids: Tensor, batch: Batch, validate: bool) -> RankedIds:
     if batch.tie_break is not None:
         raise ValueError("Expected no tie_break for integer preds (ids already ranked), got tie_break; leave it out")
-    mask = None if batch.mask is None else on_grid(batch.mask, "mask", ids, dtype=torch.bool)
-    ids = integer_ids(ids, "preds", "target")
-    judged, errors = judged_items(batch.target, ids, "integer preds (ids, best first)", limit=None)
+    mask = None if batch.mask is None else checks.on_grid(batch.mask, "mask", ids, dtype=torch.bool)
+    ids = checks.integer_ids(ids, "preds", "target")
+    judged, errors = checks.judged_items(batch.target, ids, "integer preds (ids, best first)", limit=None)
     pairs = None
     if batch.exclude is not None:
-        pairs, bad = excluded_pairs(batch.exclude, ids, catalogue=False)
+        pairs, bad = checks.excluded_pairs(batch.exclude, ids, catalogue=False)
         errors = errors + bad
     # Engines do not support empty rows, so lists without positions get one position of padding.
     if not ids.shape[1]:
@@ -391,7 +371,7 @@ def priced(layout: Layout, cost: Any, preds: Tensor) -> Layout:
         ValueError: the costs have another shape.
     """
     assert isinstance(layout, CatalogueLayout | DenseLayout | RankedIds)
-    cost = widened(check_tensor(cost, "cost").detach().to(preds.device))
+    cost = widened(checks.check_tensor(cost, "cost").detach().to(preds.device))
     listed = layout.ids >= 0 if isinstance(layout, RankedIds) else layout.scores > -math.inf
     if isinstance(layout, RankedIds) and cost.dim() == 1:  # an id without a cost gets NaN, a bad value
         cost = torch.nn.functional.pad(cost, (0, 1), value=math.nan)[preds.long().clamp(0, len(cost))]
@@ -401,7 +381,7 @@ def priced(layout: Layout, cost: Any, preds: Tensor) -> Layout:
     cost = cost.expand(preds.shape) if preds.shape[1] else cost.new_zeros(listed.shape)
     listed = listed if layout.mask is None else listed & layout.mask
     good = cost.isfinite() & (cost >= 0)
-    errors = count(Problem.BAD_WEIGHTS, listed > good, layout.ignored, layout.errors)
+    errors = checks.count(checks.Problem.BAD_WEIGHTS, listed > good, layout.ignored, layout.errors)
     return replace(layout, costs=torch.where(good, cost, 0.0), errors=errors)
 
 
@@ -507,9 +487,9 @@ def embedded(
                 f"Expected {name} to be packed bits in uint8, got {x.dtype}; pass numpy.packbits({name} > 0, axis=-1)"
             )
         if similarity == "cosine":
-            check_floating(x, name, "embeddings for similarity='cosine'")
+            checks.check_floating(x, name, "embeddings for similarity='cosine'")
         elif similarity == "dot" and x.dtype != torch.int8:
-            check_floating(x, name, "or int8 embeddings, or packed bits with similarity='hamming'")
+            checks.check_floating(x, name, "or int8 embeddings, or packed bits with similarity='hamming'")
     if queries.dim() != 2 or catalogue.dim() != 2 or queries.shape[1] != catalogue.shape[1]:
         raise ValueError(
             "Expected queries [query, dimension] and items [item, dimension] of one dimension, got shapes"
@@ -547,8 +527,8 @@ def embedded(
     offset, total, longest = (0, *[len(catalogue)] * 2) if part is None else (part.offset, part.total, part.longest)
     # An expanded tensor has the shape that the checks compare with, and takes no memory.
     grid = queries.new_empty(1).expand(len(queries), max(1, total))
-    judged, errors = judged_items(relevant, grid, "queries [Q, dimension]", limit=total)
-    pairs, bad = excluded_pairs(exclude, grid)
+    judged, errors = checks.judged_items(relevant, grid, "queries [Q, dimension]", limit=total)
+    pairs, bad = checks.excluded_pairs(exclude, grid)
     chunk = max(1, min(chunk_size or _chunk(longest, queries), longest))
     return EmbeddedLayout(
         errors + bad, True, queries, catalogue, judged, chunk, pairs, offset, max(1, total), part, progress, precision
@@ -591,7 +571,7 @@ def streamed(blocks: object, relevant: object, exclude: object, top_k: int | Non
     first = next(ahead, None)
     if first is None:
         raise ValueError("Expected at least one block of scores [query, item], got none")
-    first = _checked_block(first, tensor_of(first))
+    first = _checked_block(first, checks.tensor_of(first))
     begun = [chain([first], ahead)]  # the first reading goes on after the block that was read for its shape
 
     def read() -> Iterator[Tensor]:
@@ -599,15 +579,15 @@ def streamed(blocks: object, relevant: object, exclude: object, top_k: int | Non
             yield _checked_block(block, first)
 
     # The number of columns is unknown before the reading. The engine counts the items beyond it then.
-    grid = first.new_empty(1).expand(len(first), UNKNOWN)
-    judged, errors = judged_items(relevant, grid, "blocks [Q, item] of scores", limit=UNKNOWN)
-    pairs, bad = excluded_pairs(exclude, grid)
+    grid = first.new_empty(1).expand(len(first), checks.UNKNOWN)
+    judged, errors = checks.judged_items(relevant, grid, "blocks [Q, item] of scores", limit=checks.UNKNOWN)
+    pairs, bad = checks.excluded_pairs(exclude, grid)
     return StreamedLayout(errors + bad, True, read, judged, first.dtype, again, pairs)
 
 
 def _checked_block(block: object, first: Tensor) -> Tensor:
-    block = check_tensor(block, "each of blocks")
-    check_floating(block, "block", "scores")
+    block = checks.check_tensor(block, "each of blocks")
+    checks.check_floating(block, "block", "scores")
     if block.dim() != 2 or first.dim() != 2 or len(block) != len(first) or block.dtype != first.dtype:
         raise ValueError(
             "Expected blocks of scores [query, item] of the same queries and one dtype, got"

@@ -8,20 +8,9 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from torchrank.formulas import random_ranking
 from torchrank.formulas.gains import RECIPROCAL, Logarithmic, OfRelevant, checked_weighing, gain_of
 from torchrank.formulas.judgment_bounds import UNEQUAL
-from torchrank.formulas.random_ranking import (
-    CutoffTie,
-    Moments,
-    first_rank,
-    hit,
-    hit_moments,
-    mean_rank_moments,
-    reciprocal_rank,
-    reciprocal_rank_moments,
-    reciprocal_sums,
-    relevant_ranks,
-)
 from torchrank.hardware.devices import scalar
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
@@ -612,7 +601,7 @@ def _sum_of_precisions(ranking: Ranking, level: float, top_k: int | None) -> Ten
     """Expected sum of :func:`precisions`: float64 [query]."""
     if ranking.untied:
         return ranking.sum_up_to(top_k, precisions, level, None)
-    if (expected := relevant_ranks(ranking, level)) is not None:
+    if (expected := random_ranking.relevant_ranks(ranking, level)) is not None:
         return expected.precisions(top_k)
     return row_sum(precisions(ranking, level, top_k), top_k)
 
@@ -645,7 +634,7 @@ def _sums_over_ties(ranking: Ranking, top_k: int | None) -> tuple[Tensor, Tensor
     if ranking.depth <= FAR:
         harmonic = ranking.discount_sum(RECIPROCAL, top_k)
         return harmonic, inside - ranking.first * harmonic
-    harmonic, rising = reciprocal_sums(ranking.first, inside)
+    harmonic, rising = random_ranking.reciprocal_sums(ranking.first, inside)
     return torch.where(ranking.tied > 1, harmonic, inside / ranking.first), rising
 
 
@@ -659,7 +648,7 @@ def _precision_by_hits(ranking: Ranking, level: float, top_k: int) -> Tensor:
     full = only(surely, precisions(ranking, level, top_k)).sum(-1)
     # s places of the tie group are before the cutoff. Given h hits, they are a tie group of s candidates, h of them
     # relevant, and the formula of `precisions` holds for it.
-    cut = CutoffTie.of(ranking, level, top_k)
+    cut = random_ranking.CutoffTie.of(ranking, level, top_k)
     h, s = cut.hits, cut.places
     harmonic, rising = (cut.of_group(x) for x in _sums_over_ties(ranking, top_k))
     c = ratio(h - 1, s - 1)
@@ -783,7 +772,7 @@ class PositionMetric(BinaryMetric):
         """The formula, without any filtering of the lists: float64 [query]."""
         raise NotImplementedError
 
-    def by_chance(self, ranking: Ranking) -> Moments:
+    def by_chance(self, ranking: Ranking) -> random_ranking.Moments:
         """Mean and variance of :meth:`plain` over random orders of the candidates of each query."""
         retrieved = ranking.hit(self.relevance_level).sum(-1).to(ranking.first.dtype)
         relevant, length = ranking.num_relevant(self.relevance_level), ranking.num_candidates
@@ -793,9 +782,9 @@ class PositionMetric(BinaryMetric):
         # The candidates of each positive are itself and the irrelevant ones. Positives of a query are treated as
         # independent, so the variance of their mean is divided by their number.
         each = self.chance(length - retrieved + 1, relevant.clamp_max(1), most=1)
-        return Moments(each.mean, ratio(each.variance, relevant))
+        return random_ranking.Moments(each.mean, ratio(each.variance, relevant))
 
-    def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
+    def chance(self, n: Tensor, r: Tensor, most: int) -> random_ranking.Moments:
         """Mean and variance of :meth:`unfiltered` by chance, for r <= ``most`` relevant among n candidates: [query]."""
         raise NotImplementedError
 
@@ -918,8 +907,8 @@ class MR(PositionMetric):
         total = only(ranking.relevant(self.relevance_level), rank)
         return self.mean.outside(per(row_sum(total), ranking.num_relevant(self.relevance_level)))
 
-    def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
-        return mean_rank_moments(n, r)
+    def chance(self, n: Tensor, r: Tensor, most: int) -> random_ranking.Moments:
+        return random_ranking.mean_rank_moments(n, r)
 
     def transform_result(self, average: Tensor, sums: Tensor) -> Tensor:
         return 1 / average if self.inverse else super().transform_result(average, sums)
@@ -955,11 +944,11 @@ class MRR(PositionMetric):
     name = "mrr"
     monotone_behind = True
 
-    def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
-        return reciprocal_rank_moments(n, r, self.top_k, most)
+    def chance(self, n: Tensor, r: Tensor, most: int) -> random_ranking.Moments:
+        return random_ranking.reciprocal_rank_moments(n, r, self.top_k, most)
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
-        return reciprocal_rank(ranking, self.relevance_level, self.top_k)
+        return random_ranking.reciprocal_rank(ranking, self.relevance_level, self.top_k)
 
 
 class HitRate(PositionMetric):
@@ -989,11 +978,11 @@ class HitRate(PositionMetric):
     name = "hitrate"
     monotone_behind = True
 
-    def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
-        return hit_moments(n, r, self.top_k, most)
+    def chance(self, n: Tensor, r: Tensor, most: int) -> random_ranking.Moments:
+        return random_ranking.hit_moments(n, r, self.top_k, most)
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
-        return hit(ranking, self.relevance_level, self.top_k)
+        return random_ranking.hit(ranking, self.relevance_level, self.top_k)
 
 
 class FirstRank(BinaryMetric):
@@ -1023,5 +1012,5 @@ class FirstRank(BinaryMetric):
     empty_target_action: EmptyAction = "skip"
 
     def measure(self, ranking: Ranking) -> Tensor:
-        first = first_rank(ranking, self.relevance_level)
+        first = random_ranking.first_rank(ranking, self.relevance_level)
         return torch.where(first.isfinite(), first, ranking.num_candidates + 1)
