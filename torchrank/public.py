@@ -28,8 +28,7 @@ from torchrank.wrappers.abstention import Abstention
 from torchrank.wrappers.compared import Compared, Rectified
 from torchrank.wrappers.per_query import PerQuery, QueryTable
 from torchrank.wrappers.sampled_ranks import SampledRanks
-from torchrank.wrappers.sliced import Bootstrapped, Sliced
-from torchrank.wrappers.suite_metric import hash_ids
+from torchrank.wrappers.suite_metric import Bootstrapped, Sliced, hash_ids
 from torchrank.wrappers.tie_report import TieReport, difference_bounds
 
 __all__ = [

@@ -1,237 +1,978 @@
-"""What all wrappers do alike: splits, copies, checkpoints, merges and bad values; and values that nobody reads."""
+"""Slices beside metrics that are updated with the queries of one slice only, and beside scipy."""
 
 import copy
+import itertools
 import math
+import os
 import pickle
+import statistics
+import sys
+from statistics import fmean
 
+import numpy as np
 import pytest
 import torch
 
 import torchrank as tr
-from tests.support.random_batches import batch
-from tests.support.unread import leave_values_unread
+from tests.support import workers
+from tests.support.optional import pandas, pyplot, stats
+from tests.support.random_batches import batch, rng
+from tests.support.unread import Elsewhere
+from torchrank.state.sums import SIZE
+from torchrank.wrappers import suite_metric
+from torchrank.wrappers.suite_metric import interval_of, poisson_counts
 
-# ---- one state, however it came about --------------------------------------------------------------------------------
-
-KEYS = ["mrr", "ndcg@3", "map(empty_target_action=skip)"]
-IDS = torch.arange(40) * 7919 % 1009
-SLICES, JUDGED = IDS % 4 - 1, IDS % 3 > 0
-PEOPLE = batch(7)[1]
-
-
-def of_two(scores):
-    return {"x": scores, "y": scores.flip(1)}
+SUITE = ["mrr", "ndcg@3", "mr", "hitrate@1", "map(aggregation=geometric)"]
+NAMES = ["new", "old", "none"]
 
 
-#: for each wrapper its constructor, what ``update`` takes for some rows besides scores and grades, and what is read
-MADE = {
-    "Sliced": (
-        lambda suite=(*KEYS, "map(aggregation=geometric)"), **more: tr.Sliced(suite, ["new", "old", "none"], **more),
-        lambda rows: {"slices": SLICES[rows]},
-        ["summary", "worst"],
-    ),
-    "Sliced, overlapping": (
-        lambda suite=KEYS, **more: tr.Sliced(suite, ["new", "old"], **more),
-        lambda rows: {"slices": torch.stack([IDS[rows] % 2 == 0, IDS[rows] % 3 > 0], -1)},
-        ["summary"],
-    ),
-    "Bootstrapped": (
-        lambda suite=KEYS, **more: tr.Bootstrapped(suite, 30, **more),
-        lambda rows: {"query_ids": IDS[rows]},
-        ["summary", "intervals", "replicates"],
-    ),
-    "Sliced bootstrap": (
-        lambda suite=KEYS, **more: tr.Sliced(tr.Bootstrapped(suite, 30), ["new", "old"], **more),
-        lambda rows: {"query_ids": IDS[rows], "slices": SLICES[rows].clamp_max(1)},
-        ["summary", "worst"],
-    ),
-    "Compared": (
-        lambda suite=KEYS, **more: tr.Compared(suite, ["x", "y"], **more),
-        lambda rows: {},
-        ["summary", "comparison"],
-    ),
-    "Rectified": (
-        lambda suite=KEYS[:2], **more: tr.Rectified(suite, **more),
-        lambda rows: {"human": PEOPLE[rows], "judged": JUDGED[rows]},
-        ["summary"],
-    ),
-    "Abstention": (
-        lambda suite=KEYS, **more: tr.Abstention(suite, **more),
-        lambda rows: {"confidence": IDS[rows].float()},
-        ["summary"],
-    ),
-    "TieReport": (lambda suite=(*KEYS, "mr"), **more: tr.TieReport(suite, **more), lambda rows: {}, ["summary"]),
-    "PerQuery": (lambda suite=KEYS, **more: tr.PerQuery(suite, **more), lambda rows: {"query_ids": IDS[rows]}, []),
-    "texts": (
-        lambda suite=KEYS, **more: tr.PerQuery(suite, **more),
-        lambda rows: {"query_ids": [f"q{n}" for n in IDS[rows]]},
-        [],
-    ),
-    "SampledRanks": (lambda: tr.SampledRanks(num_negatives=5, num_items=50), lambda rows: {}, []),
-}
+def chosen(queries=40, names=2, seed=2):
+    """A slice for each query, some in none."""
+    return torch.randint(-1, names, (queries,), generator=rng(seed))
 
 
-def arguments(name, rows, scores=None):
-    found, grades = batch()
-    scores = ((found * 8).round() if name == "TieReport" else found)[rows] if scores is None else scores
-    target = torch.zeros(len(scores), dtype=torch.int64) if name == "SampledRanks" else grades[rows]
-    return (of_two(scores) if name == "Compared" else scores, target), MADE[name][1](rows)
-
-
-def add(name, metric, rows, **more):
-    args, kwargs = arguments(name, rows)
-    metric.update(*args, **kwargs, **more)
+def updated(metric, *args, pieces=1, **given):
+    """The metric after an update with a batch in pieces; tensors in ``given`` are cut as well."""
+    for part in torch.arange(len(args[0])).tensor_split(pieces):
+        metric.update(*(x[part] for x in args), **{key: x[part] for key, x in given.items()})
     return metric
 
 
-def numbers(result):
-    """A result as a dict of numbers or of lists."""
-    if hasattr(result, "table"):
-        result = result.table
-    found = result.to_dict() if hasattr(result, "to_dict") else result
-    return {key: x.tolist() if isinstance(x, torch.Tensor) else x for key, x in found.items()}
+def sliced(scores, grades, slices, names=NAMES, suite=SUITE, **given):
+    return updated(tr.Sliced(suite, names), scores, grades, slices=slices, **given)
 
 
-def same(found, want):
-    assert found.keys() == want.keys()
-    for key, value in want.items():
-        columns = (x if isinstance(x, list) else [x] for x in (found[key], value))
-        for one, other in zip(*columns, strict=True):
-            number = isinstance(other, int | float)
-            assert one == (pytest.approx(other, rel=1e-6, abs=1e-9, nan_ok=True) if number else other), key
+def values_of(name, *args):
+    """The values of the scored queries, as numpy."""
+    values = tr.parse(name).score(*args)
+    return values[~values.isnan()].numpy()
 
 
-WAYS = ["pieces", "deepcopy", "pickle", "clone", "half", "cpu", "checkpoint", "merge", "merge states", "forward"]
+def same(got, want, tolerance=1e-6):
+    assert got.keys() == want.keys()
+    for key, value in got.items():
+        assert float(value) == pytest.approx(float(want[key]), rel=tolerance, abs=tolerance, nan_ok=True), key
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", MADE)
-def test_the_results_are_those_of_one_update(name, way):
-    make, _, reads = MADE[name]
-    metric, first, rest = make(), slice(0, 25), slice(25, 40)
-    whole = add(name, make(), slice(0, 40))
-    if way == "forward":
-        args, kwargs = arguments(name, first)
-        found = metric(*args, **kwargs)
-        same(numbers(found), numbers(add(name, make(), first).compute()))
-        if name in ("PerQuery", "texts"):
-            assert len(found) == 25
-    else:
-        add(name, metric, first)
+def with_values(parts):
+    """Sliced sums of queries with these values, one slice for each list."""
+    values = torch.cat([torch.as_tensor(part, dtype=torch.float64) for part in parts])
+    slices = torch.arange(len(parts)).repeat_interleave(torch.tensor([len(part) for part in parts]))
+    return sliced(torch.zeros(len(values), 1), values[:, None], slices, len(parts), tr.CG(top_k=1))
+
+
+def row_of(table):
+    (row,) = table.rows
+    return row
+
+
+# ---- values --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["int", "bool", "overlapping"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_each_slice_has_the_value_of_a_suite_updated_with_its_queries(kind, weighted):
+    (scores, grades), one = batch(), chosen()
+    members = one[:, None] == torch.arange(3)
+    if kind == "overlapping":
+        members = torch.rand(40, 3, generator=rng(5)) < 0.5
+    weights = torch.rand(40, generator=rng(3)) if weighted else torch.ones(40)
+    metric = sliced(scores, grades, one if kind == "int" else members, weights=weights, pieces=3)
+    want = updated(tr.RankingCollection(SUITE), scores, grades, weights=weights).compute()
+    of_slices, estimates = {key: [] for key in want}, metric.estimates()
+    for name, inside in zip(NAMES, members.T):
+        suite = tr.RankingCollection(SUITE)
+        if inside.any():
+            suite.update(scores[inside], grades[inside], weights=weights[inside])
+        for key in of_slices:
+            value = float(suite[key].compute()) if inside.any() else math.nan
+            want[f"{key}/{name}"] = value
+            of_slices[key].append(value)
+            found = estimates[name][key]
+            assert found.queries == suite[key].num_queries
+            assert found.empty == suite[key].num_empty
+            interval = suite[key].interval() if inside.any() else (math.nan, math.nan)
+            assert found.interval == pytest.approx(tuple(interval), rel=1e-6, nan_ok=True)
+    known = {key: [x for x in of if not math.isnan(x)] for key, of in of_slices.items()}
+    want |= {f"{key}/macro": fmean(of) for key, of in known.items()}
+    same(metric.compute(), want)
+
+
+def test_queries_in_no_slice_count_in_the_whole_only():
+    metric = sliced(*batch(), torch.full((40,), -3))
+    found = metric.compute()
+    assert not found["mrr"].isnan()
+    assert found["mrr/new"].isnan()
+    assert found["mrr/macro"].isnan()
+    assert metric.estimates()["new"]["mrr"].queries == 0
+    assert metric.num_queries == 40
+
+
+def test_ignored_labels_and_weights_of_0_do_not_count_in_a_slice():
+    scores, labels, slices = torch.rand(20, 5, generator=rng()), torch.arange(20) % 5, torch.arange(20) % 2
+    labels[:4], weights = -100, (torch.arange(20) < 16).float()
+    metric = sliced(scores, labels, slices, weights=weights, suite="mrr")
+    assert metric.estimates()["new"]["mrr"].queries == 6
+    same(metric.compute(), sliced(scores[4:16], labels[4:16], slices[4:16], suite="mrr").compute())
+
+
+def test_measures_of_lists_have_slices():
+    lists = torch.arange(60).view(20, 3)
+    novelty = tr.Novelty(interactions=torch.arange(1, 61), num_users=100)
+    metric = tr.Sliced({"novelty": novelty}, NAMES)
+    metric.update(lists, slices=torch.arange(20) % 2)
+    values = novelty.score(lists)
+    assert float(metric.compute()["novelty/new"]) == pytest.approx(float(values[::2].mean()))
+    assert float(metric.compute()["novelty/old"]) == pytest.approx(float(values[1::2].mean()))
+
+
+def test_slices_of_a_bootstrap_equal_the_bootstrap_of_their_queries():
+    (scores, grades), slices, ids = batch(), chosen(), torch.arange(40) * 7
+    suite = ["mrr", "mr"]
+    booted = tr.Bootstrapped(suite, replicates=60, seed=3, level=0.9, method="basic")
+    metric = tr.Sliced(booted, NAMES)
+    updated(metric, scores, grades, slices=slices, query_ids=ids, pieces=3)
+    for n, name in enumerate(NAMES):
+        one = tr.Bootstrapped(suite, replicates=60, seed=3, level=0.9, method="basic")
+        if (slices == n).any():
+            one.update(scores[slices == n], grades[slices == n], query_ids=ids[slices == n])
+            want = {f"{key.split('/')[0]}/{name}{key[len(key.split('/')[0]) :]}": v for key, v in one.compute().items()}
+            same({key: metric.compute()[key] for key in want}, want, 1e-6)
+            assert metric.estimates()[name]["mrr"].interval == pytest.approx(one.intervals()["mrr"], nan_ok=True)
+    assert booted.num_queries == 0
+
+
+def test_infinite_numbers_of_one_slice_stay_out_of_the_replicates_of_others():
+    harmonic = tr.MRR(top_k=2, aggregation="harmonic")  # 1 / 0 for the last query
+    metric = tr.Sliced(tr.Bootstrapped({"mrr": harmonic}, replicates=50), 2)
+    scores, labels = torch.tensor([[0.9, 0.1, 0.0]]).expand(3, 3), torch.tensor([0, 1, 2])
+    metric.update(scores, labels, slices=torch.tensor([0, 0, 1]), query_ids=torch.arange(3))
+    found = metric.compute()
+    assert (float(found["mrr"]), float(found["mrr/0"])) == pytest.approx((0, 2 / 3))
+    assert (float(found["mrr/0/low"]), float(found["mrr/0/high"])) == pytest.approx((0.5, 1))
+
+
+# ---- tables --------------------------------------------------------------------------------------------------------
+
+
+def test_macro_mean_has_the_error_of_a_sum_of_independent_means():
+    parts = [torch.rand(n, generator=rng(n), dtype=torch.float64).tolist() for n in (5, 20, 60)]
+    row = with_values(parts).summary(0.9).rows[-1]
+    variances = [stats.sem(part) ** 2 / 9 for part in parts]
+    error = math.sqrt(sum(variances))
+    df = sum(variances) ** 2 / sum(v**2 / (len(part) - 1) for v, part in zip(variances, parts))
+    reach, value = stats.t.ppf(0.95, df) * error, fmean(map(fmean, parts))
+    assert row["measure"] == "cg@1/macro"
+    assert (row["value"], row["standard error"], row["low"], row["high"], row["queries"]) == pytest.approx(
+        (value, error, value - reach, value + reach, 85)
+    )
+
+
+def test_macro_mean_of_common_queries_has_an_error_from_a_bootstrap_only():
+    (scores, grades), both = batch(queries=200), torch.ones(200, 2, dtype=torch.bool)
+    assert math.isnan(sliced(scores, grades, both, 2, "mrr").summary().rows[-1]["standard error"])
+    metric = tr.Sliced(tr.Bootstrapped("mrr", replicates=200), 2)
+    metric.update(scores, grades, slices=both, query_ids=torch.arange(200))
+    whole, *_, macro = metric.summary().rows
+    assert {**macro, "measure": "", "queries": 0, "empty": 0} == pytest.approx(
+        {**whole, "measure": "", "queries": 0, "empty": 0}
+    )
+
+
+def test_macro_mean_of_slices_without_a_value_has_none_and_a_bootstrap_no_error():
+    metric = tr.Sliced(tr.Bootstrapped("mr", replicates=20), 2)
+    metric.update(torch.rand(3, 2), torch.zeros(3, 2).int(), slices=torch.tensor([0, 1, 1]), query_ids=torch.arange(3))
+    *_, macro = metric.summary().rows
+    assert all(math.isnan(macro[name]) for name in ("value", "standard error", "low", "high"))
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+@pytest.mark.parametrize(("sizes", "other"), [((20, 50), 1), ((3, 9, 40), 2), ((20, 50, 30), None)])
+def test_difference_is_the_test_of_welch_in_scipy(sizes, other, level):
+    parts = [torch.rand(n, generator=rng(n), dtype=torch.float64).tolist() for n in sizes]
+    rest = parts[other] if other else [v for part in parts[1:] for v in part]
+    row = row_of(with_values(parts).difference("0", *([str(other)] if other else []), level=level))
+    want = stats.ttest_ind(parts[0], rest, equal_var=False)
+    ends = want.confidence_interval(level)
+    got = row["mean_a"], row["difference"], row["low"], row["high"], row["p"], row["standard error"]
+    error = math.hypot(stats.sem(parts[0]), stats.sem(rest))
+    expected = (fmean(parts[0]), fmean(parts[0]) - fmean(rest), *ends, want.pvalue, error)
+    assert (row["queries_a"], row["queries_b"]) == (sizes[0], len(rest))
+    assert got == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("parts", [[[0.1, 0.2, 0.7]], [[0.5] * 30, [1 / 3] * 30], [[0.1] * 1000, [0.7] * 2]])
+def test_difference_to_nothing_and_of_constants_has_no_error(parts):
+    row = row_of(with_values(parts).difference("0"))
+    assert all(math.isnan(row[name]) for name in ("standard error", "low", "high", "p")), row
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-9])
+def test_a_rest_of_one_query_has_its_value_and_small_values_have_their_error(scale):
+    parts = [[0.1 * scale, 0.3 * scale, 0.7 * scale], [0.4 * scale], [0.5 * scale, 0.8 * scale]]
+    metric = with_values(parts[:2])
+    assert row_of(metric.difference("0"))["mean_b"] == pytest.approx(parts[1][0], rel=1e-6)
+    row = row_of(with_values(parts).difference("0", "2"))
+    error = math.hypot(stats.sem(parts[0]), stats.sem(parts[2]))
+    assert row["standard error"] == pytest.approx(error, rel=1e-6)
+
+
+def test_rest_without_weight_has_no_value():
+    (scores, grades), weights = batch(queries=300), torch.rand(300, generator=rng(7), dtype=torch.float64)
+    inside = torch.rand(300, generator=rng(8)) < 0.6
+    weights[~inside] = 0
+    metric = sliced(scores, grades, inside.int() - 1, 1, "mrr", weights=weights, pieces=7)
+    whole, part = (one["mrr"] for one in metric.estimates().values())
+    assert whole.value == pytest.approx(part.value)
+    row = row_of(metric.difference("0"))
+    assert math.isnan(row["mean_b"])
+    assert row["queries_b"] == 0
+
+
+def test_slices_with_common_queries_are_compared_by_a_bootstrap_only():
+    (scores, grades), members = batch(), torch.tensor([[True, True], [True, False]]).repeat(20, 1)
+    with pytest.raises(ValueError, match="got 20 queries in several of all slices"):
+        sliced(scores, grades, members, 2, "mrr").difference("0", "1")
+    metric = tr.Sliced(tr.Bootstrapped("mrr", replicates=400), 2)
+    metric.update(scores, grades, slices=members, query_ids=torch.arange(40))
+    row = row_of(metric.difference("0", "1"))
+    values = tr.MRR().score(scores, grades)
+    halves = values[::2], values[1::2]
+    # The whole minus one half is half of the difference of the halves.
+    assert row["difference"] == pytest.approx(float(values.mean() - halves[0].mean()))
+    want = math.hypot(*(stats.sem(half.numpy()) for half in halves)) / 2
+    assert row["standard error"] == pytest.approx(want, rel=0.15)
+
+
+def test_worst_of_equal_slices_looks_worse_but_its_interval_holds():
+    lows, inside = [], []
+    for seed in range(25):
+        draws = (torch.randn(20, 50, generator=rng(seed), dtype=torch.float64) * 0.3 + 0.5).clamp(1e-3, 0.999)
+        row = row_of(with_values(draws).worst())
+        lows.append(row["value"])
+        inside.append(row["low"] <= 0.5 <= row["high"])
+        means = draws.mean(1)
+        assert row["slice"] == str(int(means.argmin()))
+        assert row["value"] == pytest.approx(float(means.min()))
+        ends = stats.ttest_1samp(draws[means.argmin()].numpy(), 0).confidence_interval(1 - 0.05 / 20)
+        assert (row["low"], row["high"]) == pytest.approx(tuple(ends))
+    assert fmean(lows) == pytest.approx(0.42, abs=0.02)
+    assert fmean(inside) >= 0.88
+
+
+def test_several_numbers_have_no_best_direction():
+    suite = tr.RankingCollection("ndcg mr")
+    for metric in (tr.Sliced(suite, 2), tr.Bootstrapped(suite), tr.TieReport(suite)):
+        assert metric.higher_is_better is None
+
+
+def test_worst_slice_of_a_rank_is_the_largest_and_small_slices_can_be_left_out():
+    scores, labels = torch.tensor([[0.9, 0.8, 0.1]]).repeat(9, 1), torch.tensor([0, 0, 1, 1, 2, 2, 0, 1, 2])
+    metric = sliced(scores, labels, torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 2]), 4, ["mr", "mrr"])
+    assert metric.worst()["slice"] == ["1", "1"]
+    assert metric.worst(min_queries=3)["slice"] == ["2", "2"]
+    assert metric.worst(min_queries=3).notes[0].startswith("low and high: 95 % for all 2 slices")
+    with pytest.raises(ValueError, match="Expected a slice with 5 queries or more"):
+        metric.worst(5)
+    with pytest.raises(ValueError, match="min_queries to be an integer"):
+        metric.worst(min_queries=None)
+
+
+def test_bootstrap_level_is_that_of_the_constructor_unless_given():
+    metric = tr.Sliced(tr.Bootstrapped("mrr", replicates=50, level=0.5), 2)
+    metric.update(*batch(), slices=torch.arange(40) % 2, query_ids=torch.arange(40))
+    found, rows = metric.compute(), metric.summary().rows
+    assert rows[1]["low"] == pytest.approx(float(found["mrr/0/low"]))
+    assert metric.summary(0.95).rows[1]["low"] < rows[1]["low"]
+    assert "50 %" in metric.difference("0").notes[0]
+    assert "50 %" in metric.worst().notes[0]
+
+
+# ---- arguments -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [["rest"], ["macro"], ["low"], ["a", "a"], [], 0, -1, True, "new", None, 2.0, [""]])
+def test_names_that_cannot_be_told_apart_are_an_error(names):
+    with pytest.raises(ValueError, match="slice"):
+        tr.Sliced("mrr", names)
+
+
+def test_a_slice_is_not_compared_with_itself():
+    with pytest.raises(ValueError, match="two different slices"):
+        tr.Sliced("mrr", ["new", "old"]).difference("new", "new")
+
+
+@pytest.mark.parametrize(("name", "got"), [("odl", "got 'odl'; did you mean 'old'"), (1, "got 1$")])
+def test_an_unknown_slice_is_named_with_the_nearest_one(name, got):
+    with pytest.raises(ValueError, match=f"Expected the name of a slice, one of new, old, {got}"):
+        tr.Sliced("mrr", ["new", "old"]).difference("new", name)
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [tr.MRR(aggregation="median"), tr.MRR(adjusted="z"), tr.Coverage(num_items=5), tr.PRCurve(3)],
+    ids=lambda metric: metric.label,
+)
+def test_metric_without_sums_of_queries_is_an_error(metric):
+    with pytest.raises(ValueError, match="in Bootstrapped, got"):
+        tr.Bootstrapped(metric)
+    if "adjusted" not in metric.label:
+        with pytest.raises(ValueError, match="in Sliced, got"):
+            tr.Sliced(metric, 2)
+
+
+@pytest.mark.parametrize(
+    ("slices", "error"),
+    [
+        (torch.zeros(40), TypeError),
+        (torch.zeros(40, dtype=torch.bool), ValueError),
+        (torch.zeros(40, 1, 2, dtype=torch.bool), ValueError),
+        (torch.zeros(40, 3, dtype=torch.bool), ValueError),
+        (torch.zeros(40, 2, dtype=torch.int64), ValueError),
+        (torch.zeros(39, dtype=torch.int64), ValueError),
+        (torch.zeros(41, dtype=torch.int64), ValueError),
+        (torch.zeros(39, 2, dtype=torch.bool), ValueError),
+        (torch.tensor(0), ValueError),
+    ],
+)
+def test_wrong_slices_raise_at_once_and_leave_the_state(slices, error):
+    metric = tr.Sliced("mrr", 2)
+    with pytest.raises(error, match="slices") as caught:
+        metric.update(*batch(), slices=slices)
+    assert ("for two slices, 0 and 1" in str(caught.value)) == (slices.dtype == torch.bool and slices.dim() == 1)
+    assert metric.num_queries == 0
+    with pytest.raises(ValueError, match="query_ids"):
+        tr.Sliced(tr.Bootstrapped("mrr", replicates=5), 2).update(*batch(), slices=chosen())
+
+
+def test_number_of_no_slice_raises_in_results_and_the_metric_goes_on():
+    metric = tr.Sliced("mrr", 2)
+    metric.update(*batch(), slices=chosen().clamp_min(0) * 5)
+    results = (metric.compute, metric.compute, metric.summary, metric.worst, lambda: metric.difference("0"))
+    for result in results:
+        with pytest.raises(
+            ValueError, match=r"Expected slices among 0, 1, or positions from 0 to 1, .* got others for"
+        ):
+            result()
+    metric.reset()
+    metric.update(*batch(), slices=chosen())
+    for result in reversed(results):
+        result()
+    with pytest.raises(ValueError, match="one of 0, 1, got '2'"):
+        metric.difference("2")
+
+
+# ---- wrong calls, and what their errors say ------------------------------------------------------------------------
+
+
+def obeyed(message, slices, **others):
+    """The value of the expression after "pass" in an error message."""
+    return eval(message.split("; pass ")[1], {"torch": torch, "slices": slices, **others})
+
+
+@pytest.mark.parametrize(
+    ("slices", "meant"),
+    [
+        *((given, [0, 1, 1]) for given in ((0, 1, 1), [0.0, 1.0, 1.0], torch.tensor([0.0, 1.0, 1.0]))),
+        *((given, [1, 1, 1]) for given in ("y", 1)),  # one slice for a batch
+    ],
+    ids=str,
+)
+def test_the_way_out_of_wrong_slices_works(slices, meant):
+    scores, target = torch.tensor([[0.9, 0.1], [0.8, 0.3], [0.2, 0.4]]), torch.tensor([0, 1, 1])
+    sliced, right = tr.Sliced("mrr", ["x", "y"]), tr.Sliced("mrr", ["x", "y"])
+    with pytest.raises(TypeError, match="Expected slices to be names out of") as error:
+        sliced.update(scores, target, slices=slices)
+    sliced.update(scores, target, slices=obeyed(str(error.value), slices, target=target))
+    right.update(scores, target, slices=torch.tensor(meant))
+    same(sliced.compute(), right.compute())
+
+
+def series(values):
+    return pandas.Series(values)
+
+
+@pytest.mark.parametrize("convert", [list, np.array, series], ids=lambda one: one.__name__)
+def test_slices_and_ids_are_arrays_or_lists_as_scores_are(convert):
+    scores, labels = torch.tensor([[0.9, 0.1], [0.8, 0.3], [0.2, 0.4]]), torch.tensor([0, 1, 1])
+    slices, ids = torch.tensor([0, 1, 1]), torch.tensor([7, 8, 7])
+    for make in (lambda: tr.Sliced(tr.Bootstrapped("mrr", 3), 2), lambda: tr.Sliced("mrr", 2)):
+        one, other = make(), make()
+        one.update(scores, labels, slices=slices, query_ids=ids)
+        other.update(scores.numpy(), labels, slices=convert(slices.tolist()), query_ids=convert(ids.tolist()))
+        assert str(one.compute()) == str(other.compute())  # equal as NaN, too
+    one, other, texts = tr.PerQuery("mrr"), tr.PerQuery("mrr"), ["a", "b", "c"]
+    one.update(scores, labels, query_ids=texts)
+    other.update(scores, labels, query_ids=convert(texts))
+    assert one.compute().ids.tolist() == other.compute().ids.tolist()
+    members = [[True, False], [True, True], [False, False]]
+    one, other = tr.Sliced("mrr", 2), tr.Sliced("mrr", 2)
+    one.update(scores, labels, slices=torch.tensor(members))
+    other.update(scores, labels, slices=np.array(members))
+    assert one.compute() == other.compute()
+
+
+def test_forgotten_arguments_are_named():
+    scores, labels = torch.tensor([[0.9, 0.1]]), torch.tensor([0])
+    with pytest.raises(TypeError, match=r"Expected slices .*, got none; pass slices= to every update$"):
+        tr.Sliced("mrr", ["x", "y"]).update(scores, labels)
+    for wrapper in (tr.PerQuery("mrr"), tr.Bootstrapped("mrr", 2)):
+        with pytest.raises(ValueError, match=r"Expected query_ids in every update .*, got none; pass query_ids=, an"):
+            wrapper.update(scores, labels)
+    compared = tr.Compared("mrr", ["old", "new"])
+    with pytest.raises(TypeError, match=r"got Tensor; pass {'old': \.\.\., 'new': \.\.\.}"):
+        compared.update(scores, labels)
+
+
+def test_what_the_error_of_log_dict_says_can_be_logged():
+    scores, labels, zero = torch.tensor([[0.9, 0.1]]), torch.tensor([0]), torch.tensor([0])
+    made = {
+        tr.Sliced("mrr", 1): {"slices": zero},
+        tr.Bootstrapped("mrr", 2): {"query_ids": zero},
+        tr.PerQuery("mrr"): {"query_ids": zero},
+        tr.TieReport("mrr"): {},
+    }
+    for metric, options in made.items():
+        metric.update(scores, labels, **options)
+        with pytest.raises(
+            AttributeError, match=f"Expected a dict or a collection, got a {type(metric).__name__}"
+        ) as error:
+            metric.items()
+        logged = eval(str(error.value).split("self.log_dict(")[1].split(", sync_dist")[0], {"metric": metric})
+        assert {type(key) for key in logged} == {str}
+        assert all(torch.as_tensor(value).numel() == 1 for value in logged.values())
+    with pytest.raises(AttributeError, match=r"got a MRR; log one value with self\.log"):
+        tr.MRR().items()
+    with pytest.raises(AttributeError, match="no attribute 'other'"):
+        tr.MRR().other  # noqa: B018  it raises
+
+
+class Summing:
+    """A function of the user that gathers a state as if two workers had the same one."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, state, group=None):
+        self.calls += 1
+        return [state, state]
+
+
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (lambda **kwargs: tr.Sliced("mrr", ["x", "y"], **kwargs), {"slices": torch.tensor([0, 1, 1])}),
+        (lambda **kwargs: tr.Bootstrapped("mrr", 3, **kwargs), {"query_ids": torch.arange(3)}),
+    ],
+    ids=["sliced", "bootstrapped"],
+)
+def test_a_function_of_the_user_synchronises_a_suite(make, options):
+    gather = Summing()
+    metric = make(dist_sync_fn=gather, distributed_available_fn=lambda: True)
+    metric.update(torch.tensor([[0.9, 0.1], [0.8, 0.3], [0.2, 0.4]]), torch.tensor([0, 1, 1]), **options)
+    assert metric.summary()["queries"][0] == 6
+    assert metric.compute()["mrr"] == pytest.approx(2.5 / 3)
+    assert gather.calls == 2
+    assert metric.num_queries == 3
+
+
+def test_groups_of_a_ranking_are_its_slices():
+    rows = {"query": [1, 2, 3, 4], "doc": [7] * 4, "score": [0.5] * 4, "grade": [1, 0, 1, 1], "lang": [3, 4, 3, None]}
+    frame = pandas.DataFrame(rows).astype({"lang": "Int64"})
+    metric = tr.Sliced("hitrate@1", ["3", "4"])
+    metric.update(tr.Ranking.from_table(frame, group="lang"))
+    assert {key: value.item() for key, value in metric.compute().items()} == {
+        "hitrate@1": 0.75, "hitrate@1/3": 1, "hitrate@1/4": 0, "hitrate@1/macro": 0.5
+    }  # fmt: skip
+    metric = tr.Sliced("hitrate@1", ["3"])
+    metric.update(tr.Ranking.from_table(frame, group="lang"))
+    with pytest.raises(ValueError, match=r"slices among 3, .* for 1 query, e\.g\. '4'; give Sliced the names of all"):
         metric.compute()
-    size = len(pickle.dumps(metric.metric_state))
-    if way in ("deepcopy", "pickle"):
-        metric = copy.deepcopy(metric) if way == "deepcopy" else pickle.loads(pickle.dumps(metric))
-    elif way in ("clone", "half", "cpu"):
-        metric = getattr(metric, way)()
-    elif way == "checkpoint":
-        metric.persistent(True)
-        saved, metric = metric.state_dict(), make()
-        metric.load_state_dict(saved)
-    if way.startswith("merge"):
-        more = add(name, make(), rest)
-        metric.merge_state(more if way == "merge" else more.metric_state)
-    else:
-        for rows in torch.arange(25, 40).split(7 if way == "pieces" else 15):
-            add(name, metric, rows)
-    same(numbers(metric.compute()), numbers(whole.compute()))
-    for read in reads:
-        same(numbers(getattr(metric, read)()), numbers(getattr(whole, read)()))
-    if name not in ("PerQuery", "texts"):
-        assert len(pickle.dumps(metric.metric_state)) == size
+    metric = tr.Sliced("hitrate@1", ["3"])
+    metric.update(tr.Ranking.from_table({**rows, "lang": [None] * 4}, group="lang"))
+    assert metric.compute()["hitrate@1/3"].isnan()
+
+
+# ---- names ---------------------------------------------------------------------------------------------------------
+
+TEXTS = {
+    "list": list,
+    "tuple": tuple,
+    "array of texts": lambda names: np.array(names) if None not in names else np.array(names, dtype=object),
+    "array of objects": lambda names: np.array(names, dtype=object),
+    "pandas": series,
+    "pandas with NA": lambda names: pandas.Series(names, dtype="string"),
+    "categories": lambda names: pandas.Series(names, dtype=pandas.CategoricalDtype(["de", "fr"])),
+    "polars": lambda names: (polars := pytest.importorskip("polars")).Series(names, dtype=polars.String),
+    "arrow": lambda names: (arrow := pytest.importorskip("pyarrow")).chunked_array([names], arrow.string()),
+}
+
+
+@pytest.mark.parametrize("given", [["de", "fr", "fr"], ["fr", None, "de"], [None, None, None]], ids=str)
+@pytest.mark.parametrize("kind", TEXTS)
+def test_names_of_slices_are_their_positions(kind, given):
+    scores, labels = torch.tensor([[0.9, 0.1], [0.8, 0.3], [0.2, 0.4]]), torch.tensor([0, 1, 1])
+    values, metric = dict(zip(range(3), (1, 0.5, 1))), tr.Sliced("mrr", ["de", "fr"])
+    metric.update(scores, labels, slices=TEXTS[kind](given))
+    inside = {name: [values[n] for n in range(3) if given[n] == name] for name in ("de", "fr")}
+    means = {name: fmean(of) if of else math.nan for name, of in inside.items()}
+    known = [mean for mean in means.values() if not math.isnan(mean)]
+    want = {"mrr": 2.5 / 3, "mrr/macro": fmean(known) if known else math.nan}
+    same(metric.compute(), want | {f"mrr/{name}": mean for name, mean in means.items()})
+
+
+@pytest.mark.parametrize(
+    ("slices", "example"),
+    [(["de", "xx", "xx"], ", e.g. 'xx'"), (["", "yy", "de"], ", e.g. ''"), (torch.tensor([0, 2, 7]), "")],
+    ids=str,
+)
+def test_an_unknown_name_raises_in_results_which_name_it(slices, example):
+    metric = tr.Sliced("mrr", ["de", "fr"])
+    metric.update(torch.rand(3, 2), torch.zeros(3).long(), slices=slices)
+    for result in (metric.compute, metric.summary, copy.deepcopy(metric).compute):
+        with pytest.raises(ValueError) as error:
+            result()
+        assert str(error.value) == (
+            "Expected slices among de, fr, or positions from 0 to 1, negative for none, got others for 2 queries"
+            f"{example}; give Sliced the names of all slices"
+        )
+
+
+def test_positions_beside_a_missing_one_are_positions():
+    scores, labels = torch.tensor([[0.9, 0.1], [0.8, 0.3], [0.2, 0.4]]), torch.tensor([0, 1, 1])
+    metric = tr.Sliced("mrr", ["de", "fr"])
+    metric.update(scores, labels, slices=[0, 1, None])
+    same(metric.compute(), {"mrr": 2.5 / 3, "mrr/de": 1, "mrr/fr": 0.5, "mrr/macro": 0.75})
+
+
+def test_a_reset_forgets_the_unknown_name():
+    metric = tr.Sliced("mrr", ["de", "fr"])
+    metric.update(torch.rand(1, 2), torch.zeros(1).long(), slices=["xx"])
     metric.reset()
-    same(numbers(add(name, metric, first).compute()), numbers(add(name, make(), first).compute()))
+    metric.update(torch.rand(1, 2), torch.zeros(1).long(), slices=torch.tensor([7]))
+    with pytest.raises(ValueError, match="for 1 query; give"):
+        metric.compute()
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_bad_values_make_a_batch_nan_and_raise_in_all_results(name):
-    make, _, reads = MADE[name]
-    metric, (args, kwargs) = make(), arguments(name, slice(0, 2), torch.tensor([[0.9, 0.1, 0, 0, 0, 0]] * 2))
-    scores = args[0]["x"] if name == "Compared" else args[0]
-    scores[1, 1] = math.nan
-    found = numbers(metric(*args, **kwargs))
-    assert all(math.isnan(x) for key, value in found.items() if key != "id" for x in torch.tensor(value).reshape(-1))
-    also = [read for read in ("estimates", "difference") if name.startswith("Sliced")]
-    for read in ["compute", "compute", *reads, *also]:
-        with pytest.raises(ValueError, match="NaN among the scores" if name == "Compared" else "with NaN"):
-            getattr(metric, read)(*["new"] * (read == "difference"))
-    metric.reset()
-    same(numbers(add(name, metric, slice(0, 40)).compute()), numbers(add(name, make(), slice(0, 40)).compute()))
+def test_names_of_slices_have_the_device_of_the_scores():
+    scores, labels = torch.rand(4, 3), torch.zeros(4).long()
+    metric, other = (tr.Sliced(tr.Bootstrapped("mrr", 3), ["x", "y"]) for _ in range(2))
+    metric.update(scores.as_subclass(Elsewhere), labels, slices=list("xyxy"), query_ids=torch.arange(4))
+    other.update(scores, labels, slices=torch.tensor([0, 1, 0, 1]), query_ids=torch.arange(4))
+    same(metric.compute(), other.compute())
 
 
-OF_SUITES = [name for name in MADE if name != "SampledRanks"]
+# ---- plots ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", OF_SUITES)
-def test_the_suite_of_the_user_stays_empty_and_another_state_is_refused(name):
-    suite = tr.RankingCollection(KEYS[:2])
-    make, metric = MADE[name][0], add(name, MADE[name][0](suite), slice(0, 40))
-    assert all(member.num_queries == 0 for member in suite.values())
+@pytest.mark.parametrize("booted", [False, True])
+def test_a_plot_has_the_interval_of_each_slice_and_one_colour_for_each_metric(booted):
+    suite = ["mrr", "ndcg@3"]
+    metric = tr.Sliced(tr.Bootstrapped(suite, 50) if booted else suite, NAMES, prefix="val/")
+    metric.update(*batch(), slices=chosen(), query_ids=torch.arange(40))
+    _, axes = metric.plot()
+    keys = [f"val/{name}{end}" for name in suite for end in ("", "/new", "/old", "/none", "/macro")]
+    assert [text.get_text() for text in axes.get_yticklabels()] == keys
+    table = metric.summary()
+    assert table["measure"] == keys
+    (intervals,) = axes.collections
+    found = {n: tuple(ends[:, 0]) for n, ends in enumerate(intervals.get_segments()) if len(ends)}
+    known = {n: (row["low"], row["high"]) for n, row in enumerate(table.rows) if not math.isnan(row["low"])}
+    assert found.keys() == known.keys() == {0, 1, 2, 4, 5, 6, 7, 9}
+    assert all(found[n] == pytest.approx(known[n], rel=1e-6) for n in known)
+    marks = {row: (float(x), line.get_color()) for line in axes.lines for x, row in line.get_xydata()}
+    assert [marks[n][0] for n in range(10)] == pytest.approx(table["value"], rel=1e-6, nan_ok=True)
+    assert [marks[n][1] for n in range(10)] == ["#0072B2"] * 5 + ["#D55E00"] * 5
+    assert axes.get_xlabel() == "value with its 95 % interval"
+    drawn = metric.plot(tr.Sliced.compute(metric))[1]
+    assert drawn.get_xlabel() == ("value with its 95 % interval" if booted else "value")
+    pyplot.close("all")
+
+
+# ---- the Poisson bootstrap: counts in plain Python, closed forms, statsmodels --------------------------------------
+
+BITS = 2**64
+
+
+def booted(suite, scores, grades, ids=None, replicates=50, order=None, pieces=1, weights=None, **given):
+    """A bootstrap, updated with the queries in an order and in pieces."""
+    metric = tr.Bootstrapped(suite, replicates, **given)
+    ids = torch.arange(len(scores)) if ids is None else ids
+    order = torch.arange(len(scores)) if order is None else order
+    for part in order.tensor_split(pieces):
+        cut = None if weights is None else weights[part]
+        metric.update(scores[part], grades[part], query_ids=ids[part], weights=cut)
+    return metric
+
+
+def with_values_booted(values, ids=None, replicates=1000, **given):
+    """A bootstrap of the mean of these values, >= 0."""
+    values = torch.as_tensor(values, dtype=torch.float64)
+    return booted(tr.CG(top_k=1), torch.zeros(len(values), 1), values[:, None], ids, replicates, **given)
+
+
+# ---- counts --------------------------------------------------------------------------------------------------------
+
+
+def mixed(x):
+    """The finalizer of splitmix64 on numbers from 0 to 2^64 - 1, from the paper."""
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % BITS
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB % BITS
+    return x ^ (x >> 31)
+
+
+class SplitMix:
+    """The generator splitmix64."""
+
+    def __init__(self, state):
+        self.state = state % BITS
+
+    def __call__(self):
+        self.state = (self.state + 0x9E3779B97F4A7C15) % BITS
+        return mixed(self.state)
+
+
+def drawn(query, seed, replicates):
+    """The counts of one query: 16 bits each, read as a signed share of the Poisson distribution."""
+    words = SplitMix(SplitMix((query % BITS) ^ SplitMix(seed)())())
+    found = []
+    for word in (words() for _ in range(-(-replicates // 4))):
+        for at in range(4):
+            number = (word >> 16 * at) % 2**16
+            signed = number - 2**16 if number >= 2**15 else number
+            found.append(int(stats.poisson.ppf((signed + 2**15 + 0.5) / 2**16, 1)))
+    return found[:replicates]
+
+
+@pytest.mark.parametrize("method", ["se", "percentile"])
+def test_two_replicates_have_an_interval_and_fewer_none(method):
+    replicates = torch.tensor([0.25, math.nan, 0.75], dtype=torch.float64)
+    low, high, error = interval_of(torch.tensor(0.5, dtype=torch.float64), replicates, 0.5, method)
+    assert error.item() == pytest.approx(statistics.stdev([0.25, 0.75]))
+    assert 0.25 <= low < high <= 0.75
+    for few in (replicates[:2], replicates[1:2], replicates[:1].repeat(3)):
+        assert all(map(math.isnan, interval_of(torch.tensor(0.5), few, 0.5, method)))
+
+
+@pytest.mark.parametrize("seed", [-(2**63) - 1, 2**63, 0.0, True])
+def test_a_seed_is_an_integer_of_64_bits(seed):
+    with pytest.raises(ValueError, match="Expected seed to be an integer of 64 bits"):
+        tr.Bootstrapped("mrr", seed=seed)
+    assert tr.Bootstrapped("mrr", seed=-(2**63)).num_queries == tr.Bootstrapped("mrr", seed=2**63 - 1).num_queries == 0
+
+
+@pytest.mark.parametrize("seed", [0, 7, -1, 2**63 - 1])
+def test_counts_are_those_of_plain_python(seed):
+    ids = [0, 1, -5, 2**62, -(2**63)]
+    got = poisson_counts(torch.tensor(ids), seed, 30).tolist()
+    assert got == [drawn(query, seed, 30) for query in ids]
+
+
+def test_counts_are_poisson_and_independent_over_queries_and_replicates():
+    counts = poisson_counts(torch.arange(20000), 0, 40).double()
+    expected = stats.poisson.pmf(np.arange(7), 1) * counts.numel()
+    observed = np.bincount(counts.flatten().int(), minlength=8)[:7].astype(float)
+    expected[6], observed[6] = counts.numel() - expected[:6].sum(), counts.numel() - observed[:6].sum()
+    assert stats.chisquare(observed, expected).pvalue > 1e-3
+    assert float(counts.mean()) == pytest.approx(1, abs=0.005)
+    assert float(counts.var()) == pytest.approx(1, abs=0.01)
+    replicates = np.corrcoef(counts.T.numpy())
+    assert np.abs(replicates - np.eye(40)).max() < 5 / math.sqrt(20000)
+    for lag in (1, 2, 1024):  # consecutive ids, and ids that differ in one bit
+        pairs = np.corrcoef(counts[:-lag].flatten(), counts[lag:].flatten())[0, 1]
+        assert abs(pairs) < 5 / math.sqrt(counts.numel())
+    other = poisson_counts(torch.arange(20000), 1, 40).double()
+    assert abs(np.corrcoef(counts.flatten(), other.flatten())[0, 1]) < 5 / math.sqrt(counts.numel())
+
+
+@pytest.mark.xdist_group("processes")
+@pytest.mark.skipif("PYTHONHASHSEED" in os.environ, reason="all processes have one seed of hash")
+def test_text_ids_are_equal_in_processes_with_other_seeds_of_hash():
+    ids = ["user-7", "", "Ünïcode", b"\xff", 12]
+    with workers.CONTEXT.Pool(1) as pool:
+        assert pool.apply(hash, ("a text",)) != hash("a text")
+        assert pool.apply(tr.hash_ids, (ids,)).tolist() == tr.hash_ids(ids).tolist()
+
+
+def test_hashes_of_ids():
+    assert tr.hash_ids(["12"]).tolist() == tr.hash_ids([12]).tolist()
+    many = tr.hash_ids(map(str, range(10000)))
+    assert len(many.unique()) == 10000
+    assert many.dtype == torch.int64
+    assert tr.hash_ids([]).shape == (0,)
+    for wrong in (1.5, None, True):
+        with pytest.raises(TypeError, match="Expected ids to be text"):
+            tr.hash_ids([wrong])
+
+
+# ---- replicates ----------------------------------------------------------------------------------------------------
+
+MEASURES = [
+    "mrr",
+    "ndcg@3",
+    "mr",
+    "dcg(gain=exponential)",
+    "map(aggregation=geometric)",
+    "mr(inverse=True)",
+    "mrr(adjusted=index)",
+]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_each_replicate_is_the_metric_with_counts_as_weights(weighted):
+    scores, grades = batch()
+    ids = torch.randint(-(2**62), 2**62, (40,), generator=rng(4))
+    weights = torch.rand(40, generator=rng(5), dtype=torch.float64) if weighted else torch.ones(40)
+    counts = torch.tensor([drawn(query, 9, 12) for query in ids.tolist()])
+    found = booted(MEASURES, scores, grades, ids, 12, weights=weights, seed=9, pieces=3).replicates()
+    for b in range(12):
+        suite = tr.RankingCollection(MEASURES)
+        suite.update(scores, grades, weights=weights * counts[:, b])
+        for key, value in suite.compute().items():
+            assert float(found[key][b]) == pytest.approx(float(value), rel=1e-6), (key, b)
+
+
+def test_replicates_of_measures_of_lists_use_their_values():
+    lists, novelty = torch.arange(60).view(20, 3), tr.Novelty(interactions=torch.arange(1, 61), num_users=100)
+    metric = tr.Bootstrapped({"novelty": novelty}, replicates=8)
+    metric.update(lists, query_ids=torch.arange(20))
+    counts = torch.tensor([drawn(query, 0, 8) for query in range(20)]).double()
+    want = (novelty.score(lists) @ counts) / counts.sum(0)
+    assert torch.allclose(metric.replicates()["novelty"], want)
+
+
+@pytest.mark.parametrize("weights", [None, 1.0, 1e-3, 1e4])
+def test_replicates_have_the_same_bits_in_every_order_and_split(weights):
+    scores, grades = batch(queries=300)
+    ids = torch.randint(0, 200, (300,), generator=rng(3))
+    weights = None if weights is None else weights * torch.rand(300, generator=rng(4), dtype=torch.float64)
+    suite = ["mrr", "mr", "dcg(gain=exponential)", "ndcg(empty_target_action=skip)", "map(aggregation=geometric)"]
+    states = []
+    for pieces, order in itertools.product((1, 7), (None, torch.randperm(300, generator=rng(5)))):
+        metric = booted(suite, scores, grades, ids, order=order, pieces=pieces, weights=weights)
+        states.append(metric.sums[len(metric.metrics) * SIZE :])
+    half = booted(suite, scores[:90], grades[:90], ids[:90], weights=None if weights is None else weights[:90])
+    half.merge_state(
+        booted(suite, scores[90:], grades[90:], ids[90:], weights=None if weights is None else weights[90:])
+    )
+    states.append(half.sums[len(half.metrics) * SIZE :])
+    assert states[0].abs().sum() > 0
+    assert all(torch.equal(states[0], other) for other in states[1:])
+
+
+@pytest.mark.parametrize(("most", "sizes"), [(2**18, [9]), (36, [3, 3, 3]), (1, [1] * 9)])
+def test_counts_are_drawn_for_some_queries_at_a_time_or_for_one(monkeypatch, most, sizes):
+    values, drawn = torch.rand(9, generator=rng(), dtype=torch.float64), []
+    want = with_values_booted(values, replicates=12).sums
+    monkeypatch.setattr(suite_metric, "MOST_COUNTS", most)
+    monkeypatch.setattr(
+        suite_metric, "poisson_counts", lambda ids, *given: drawn.append(len(ids)) or poisson_counts(ids, *given)
+    )
+    assert torch.equal(with_values_booted(values, replicates=12).sums, want)
+    assert drawn == sizes
+
+
+def test_replicates_that_drew_nothing_are_left_out():
+    metric = with_values_booted([1.0, 3.0], replicates=400)
+    replicates = metric.replicates()["cg@1"]
+    counts = [drawn(0, 0, 400), drawn(1, 0, 400)]
+    empty = [a + b == 0 for a, b in zip(*counts)]
+    assert sum(empty) > 20
+    assert replicates.isnan().tolist() == empty
+    assert metric.intervals()["cg@1"] == (1.0, 3.0)
+    assert row_of(metric.summary())["standard error"] == pytest.approx(float(replicates[~replicates.isnan()].std()))
+
+
+# ---- intervals -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_intervals_are_percentiles_their_mirror_images_and_normal_quantiles(level):
+    values = torch.rand(60, generator=rng(), dtype=torch.float64) ** 3
+    metric = with_values_booted(values, level=level)
+    replicates, value = metric.replicates()["cg@1"].numpy(), float(values.mean())
+    low, high = np.quantile(replicates, [(1 - level) / 2, (1 + level) / 2])
+    reach = stats.norm.ppf((1 + level) / 2) * replicates.std(ddof=1)
+    want = {
+        "percentile": (low, high),
+        "basic": (2 * value - high, 2 * value - low),
+        "se": (value - reach, value + reach),
+    }
+    for method, ends in want.items():
+        assert metric.intervals(method=method)["cg@1"] == pytest.approx(ends)
+        one = with_values_booted(values, level=level, method=method)
+        found = one.compute()
+        assert [float(found[f"cg@1/{end}"]) for end in ("low", "high")] == pytest.approx(ends, rel=1e-6)
+        row = row_of(one.summary())
+        assert (row["low"], row["high"]) == pytest.approx(ends)
+        assert (row["value"], row["standard error"]) == pytest.approx((value, replicates.std(ddof=1)), rel=1e-6)
+    assert metric.intervals(0.5)["cg@1"] == pytest.approx(tuple(np.quantile(replicates, [0.25, 0.75])))
+    for method in ("t", "wilson"):
+        with pytest.raises(ValueError, match="method"):
+            metric.intervals(method=method)
+    for wrong in (0, 1, "a"):
+        with pytest.raises(ValueError, match="level"):
+            metric.intervals(wrong)
+
+
+@pytest.mark.xdist_group("statsmodels")  # imported once
+def test_ids_of_users_give_the_error_of_clusters():
+    api = pytest.importorskip("statsmodels.regression.linear_model")
+    generator = rng(2)
+    sizes = torch.randint(1, 15, (60,), generator=generator)
+    user = torch.arange(60).repeat_interleave(sizes)
+    level = torch.rand(60, generator=generator, dtype=torch.float64)[user]
+    values = level + 0.1 * torch.rand(len(user), generator=generator, dtype=torch.float64)
+    fit = api.OLS(values.numpy(), np.ones(len(user))).fit(cov_type="cluster", cov_kwds={"groups": user.numpy()})
+    order = torch.randperm(len(user), generator=generator)  # queries of a user are in several batches
+    error = row_of(with_values_booted(values, user, order=order, pieces=6).summary())["standard error"]
+    naive = stats.sem(values.numpy())
+    assert error == pytest.approx(fit.bse[0], rel=0.1)
+    assert error > 1.8 * naive
+
+
+@pytest.mark.parametrize("values", [[], [0.3], [0.7] * 30])
+def test_no_spread_has_no_interval(values):
+    metric = with_values_booted(values, replicates=100)
+    assert all(map(math.isnan, metric.intervals()["cg@1"]))
+    row = row_of(metric.summary())
+    assert math.isnan(row["standard error"])
+    assert row["queries"] == len(values)
+
+
+# ---- two models ----------------------------------------------------------------------------------------------------
+
+
+def two_models(queries=400, **given):
+    """Values of two models that differ little beside their spread over queries."""
+    base = torch.rand(queries, generator=rng(), dtype=torch.float64)
+    values = base + 0.5, base + 0.52 + 0.1 * torch.rand(queries, generator=rng(1), dtype=torch.float64)
+    return values, [with_values_booted(each, **given) for each in values]
+
+
+def test_difference_is_paired_by_ids_also_if_models_are_evaluated_apart():
+    values, (one, _) = two_models()
+    order = torch.randperm(400, generator=rng(3))
+    other = with_values_booted(values[1], order=order, pieces=3)
+    row = row_of(one.difference(pickle.loads(pickle.dumps(other))))
+    apart = (values[0] - values[1]).numpy()
+    assert (row["mean_a"], row["mean_b"]) == pytest.approx((float(values[0].mean()), float(values[1].mean())), rel=1e-6)
+    assert row["difference"] == pytest.approx(apart.mean(), rel=1e-6)
+    assert row["standard error"] == pytest.approx(stats.sem(apart), rel=0.1)
+    assert row["standard error"] < 0.2 * math.hypot(*(stats.sem(each.numpy()) for each in values))
+    assert (row["low"], row["high"]) == pytest.approx(
+        tuple(stats.ttest_1samp(apart, 0).confidence_interval()), rel=0.05
+    )
+    replicates = one.replicates()["cg@1"] - other.replicates()["cg@1"]
+    assert (
+        row["p"] == row_of(other.difference(one))["p"] == pytest.approx(2 * (1 + int((replicates >= 0).sum())) / 1001)
+    )
+    assert len(one.difference(other).notes) == 1
+
+
+def test_difference_uses_level_and_method_of_the_constructor():
+    _, (one, other) = two_models(level=0.5, method="se", replicates=200)
+    row = row_of(one.difference(other))
+    reach = stats.norm.ppf(0.75) * row["standard error"]
+    assert (row["low"], row["high"]) == pytest.approx((row["difference"] - reach, row["difference"] + reach))
+    wide = row_of(one.difference(other, level=0.95, method="percentile"))
+    assert wide["low"] < row["low"] < row["high"] < wide["high"]
+
+
+def test_equal_models_have_no_difference():
+    _, (one, _) = two_models(replicates=100)
+    row = row_of(one.difference(copy.deepcopy(one)))
+    assert (row["difference"], row["p"]) == (0, 1)
+    assert math.isnan(row["low"])
+
+
+def test_models_over_other_queries_get_a_note():
+    values, (one, other) = two_models(replicates=20)
+    shifted = with_values_booted(values[1], ids=torch.arange(1, 401), replicates=20)
+    fewer = with_values_booted(values[1][:399], replicates=20)
+    for different in (shifted, fewer):
+        assert any("the queries differ" in note for note in one.difference(different).notes)
+    assert not any("the queries differ" in note for note in one.difference(other).notes)
+
+
+@pytest.mark.parametrize("given", [{"seed": 1}, {"replicates": 21}])
+def test_model_with_other_counts_is_an_error(given):
+    values, (one, _) = two_models(replicates=20)
+    other = with_values_booted(values[1], **{"replicates": 20, **given})
+    for wrong in (other, tr.Bootstrapped("mrr", 20), tr.MRR()):
+        with pytest.raises(ValueError, match="use one suite, seed and replicates"):
+            one.difference(wrong)
     with pytest.raises(ValueError, match="Expected the state of another"):
-        metric.merge_state(make(["precision@1"]))
+        one.merge_state(other)
 
 
-@pytest.mark.parametrize("name", OF_SUITES)
-def test_prefix_postfix_and_keys_are_those_of_a_collection(name):
-    make, labels = MADE[name][0], ["mrr", "ndcg@3"]
-
-    def keys(*args, **kwargs):
-        found = add(name, make(*args, **kwargs), slice(0, 9)).compute()
-        return list(found.columns if isinstance(found, tr.QueryTable) else found)
-
-    plain = keys(labels)
-    assert keys(tr.parse(label) for label in labels) == plain  # any iterable of metrics
-    assert keys(labels, prefix="val/") == [f"val/{key}" for key in plain]
-    spelt = [f"val/{key.replace('ndcg@3', 'ndcg_at_3')}" for key in plain]
-    assert keys(labels, prefix="val/", keys="plain", sync_on_compute=False) == spelt
-    assert keys(tr.RankingCollection(labels, prefix="val/", keys="plain")) == spelt
-    ended = keys(labels, prefix="val/", postfix="_x")
-    assert [key.replace("_x", "") for key in ended] == [f"val/{key}" for key in plain]
-    assert all("_x" in key for key in ended)
-    make(labels).merge_state(make(labels, prefix="val/"))  # states have the same names
+# ---- arguments and state -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_flat_rows_take_options_in_the_order_of_indexes(name):
-    (preds, target), kwargs = arguments(name, slice(0, 40))
-    order = torch.randperm(240, generator=torch.Generator().manual_seed(1))
-    indexes = torch.arange(40).repeat_interleave(6)[order] * 3 + 5
-    if target.dim() == 1:
-        target = torch.nn.functional.one_hot(target, 6)
-    if "human" in kwargs:
-        kwargs["human"] = kwargs["human"].flatten()[order]
-    flat = {key: x.flatten()[order] for key, x in preds.items()} if name == "Compared" else preds.flatten()[order]
-    metric = MADE[name][0]()
-    metric.update(flat, target.flatten()[order], indexes=indexes, **kwargs)
-    same(numbers(metric.compute()), numbers(add(name, MADE[name][0](), slice(0, 40)).compute()))
+def test_texts_are_ids():
+    texts = [f"user {n}" for n in range(40)]
+    one, other = tr.Bootstrapped("mrr", 10), tr.Bootstrapped("mrr", 10)
+    one.update(*batch(), query_ids=texts)
+    other.update(*batch(), query_ids=tr.hash_ids(texts))
+    assert torch.equal(one.sums, other.sums)
 
 
-@pytest.mark.parametrize("name", OF_SUITES)
-def test_a_query_that_is_cut_by_two_updates_is_noticed(name):
-    metric, scores, grades = MADE[name][0]("mrr"), torch.tensor([0.1, 0.2, 0.3]), torch.tensor([1, 0, 1])
-    preds = {"x": scores, "y": scores} if name == "Compared" else scores
-    options = {key: x for key, x in MADE[name][1](slice(0, 2)).items() if key not in ("human", "judged")}
-    metric.update(preds, grades, indexes=torch.tensor([0, 0, 1]), **options)
-    with pytest.warns(UserWarning, match="Counted the last query of an update"):
-        metric.update(preds, grades, indexes=torch.tensor([1, 2, 2]), **options)
+@pytest.mark.parametrize(
+    "given", [{"replicates": 1}, {"replicates": 2.5}, {"seed": 2**63}, {"seed": 1.0}, {"level": 1}, {"method": "bca"}]
+)
+def test_unknown_argument_is_an_error(given):
+    with pytest.raises(ValueError, match=next(iter(given))):
+        tr.Bootstrapped("mrr", **given)
 
 
-# ---- values that are not read ----------------------------------------------------------------------------------------
+def test_memory_is_bounded_for_many_queries():
+    resource = pytest.importorskip("resource")
+    queries, replicates = 60_000, 1000
+    scores, labels = torch.zeros(queries, 1), torch.zeros(queries, dtype=torch.int64)
+    metric = tr.Bootstrapped("mrr", replicates)
+    metric.update(scores[:10], labels[:10], query_ids=torch.arange(10))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    metric.update(scores, labels, query_ids=torch.arange(queries))
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * (1 if sys.platform == "darwin" else 1024)
+    assert metric.num_queries == queries + 10
+    assert grown < queries * replicates * 8 / 4  # all counts at once would have 8 bytes each, as float64
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_wrappers_of_which_no_value_is_read_have_the_same_results(name, monkeypatch):
-    make, _, reads = MADE[name]
-    weights = (IDS % 5).double()
+def test_the_interval_of_a_sum_is_that_of_the_mean_times_the_number_of_queries():
+    scores, grades = torch.rand(30, 5), torch.randint(0, 2, (30, 5))
+    found = {}
+    for how in ("sum", "mean"):
+        metric = tr.Bootstrapped(f"numrelret(aggregation={how})@3", replicates=50, seed=1)
+        metric.update(scores, grades, query_ids=torch.arange(30))
+        found[how] = [float(value) for value in metric.compute().values()]
+    assert found["sum"] == pytest.approx([30 * value for value in found["mean"]], rel=1e-6)
 
-    def filled():
-        metric = make()
-        for rows in (slice(0, 7), slice(7, 8), slice(8, 40)):
-            add(name, metric, rows, weights=weights[rows])
-        return metric
 
-    want = filled()
-    leave_values_unread(monkeypatch)
-    found = filled()
-    for read in ("compute", *reads):
-        same(numbers(getattr(found, read)()), numbers(getattr(want, read)()))
+@pytest.mark.needs("matplotlib")
+def test_plots_without_a_result_draw_that_of_compute():
+    scores, grades, ids = torch.rand(30, 5), torch.randint(0, 2, (30, 5)), torch.arange(30)
+    booted, kept, report = tr.Bootstrapped("mrr", replicates=9), tr.PerQuery("mrr"), tr.TieReport("mrr, ndcg@2")
+    paired = tr.Compared("mrr", ["a", "b"])
+    for metric in (booted, kept):
+        metric.update(scores, grades, query_ids=ids)
+    report.update(scores.round(), grades)
+    paired.update({"a": scores, "b": scores.flip(1)}, grades)
+
+    def drawn(axes):
+        lines = [line.get_xydata().tolist() for line in axes.get_lines()]
+        bars = [bar.get_bbox().bounds for bar in axes.patches]
+        paths = [path.vertices.tolist() for one in axes.collections for path in one.get_paths()]
+        return lines, bars, paths, [text.get_text() for text in axes.get_yticklabels()]
+
+    for metric in (booted, kept, report):
+        assert drawn(metric.plot()[1]) == drawn(metric.plot(metric.compute())[1])
+        assert any(drawn(metric.plot()[1])[:3])
+    assert drawn(report.plot()[1])[3] == ["mrr", "ndcg@2"]
+    lines, _, paths, names = drawn(booted.plot()[1])
+    found = {key: value.item() for key, value in booted.compute().items()}
+    assert (lines[0], names) == ([[found["mrr"], 0]], ["mrr"])  # a row, with a line from the low to the high end
+    assert [x for x, _ in paths[0]] == [found["mrr/low"], found["mrr/high"]]
+    assert len(booted.plot([booted.compute()] * 3)[1].get_lines()) == 3  # over time
+    figure, axes = paired.plot()
+    assert drawn(axes)[:3] == drawn(paired.comparison().forest(None)[1])[:3]
+    assert figure is axes.figure

@@ -14,7 +14,6 @@ from torchrank.hardware import costs
 from torchrank.hardware.devices import constant, multiplying, put, scalar
 from torchrank.layouts.canonical import (
     BLOCK,
-    IGNORED,
     OUTSIDE_THE_POOL,
     CatalogueLayout,
     DenseLayout,
@@ -218,7 +217,7 @@ def grouped(layout: Layout, groups: Any, all_candidates: bool = False) -> Layout
         groups: int [candidate] or [query, candidate] with scores, [item] with embeddings and blocks, [row] with flat
             rows, [id] with ids: equal for candidates of one group; negative = a group of one.
         all_candidates: whether candidates that a layout does not name will be read, as unjudged ones. Then groups of
-            scores and ids are dense lists.
+            scores are dense lists, as those of ids always are.
 
     Raises:
         TypeError, ValueError: groups are not integers, or have another shape.
@@ -245,7 +244,7 @@ def grouped(layout: Layout, groups: Any, all_candidates: bool = False) -> Layout
     if not fits:
         raise ValueError(f"Expected groups of shape {wanted}, got {list(groups.shape)}")
     if isinstance(layout, RankedIds):
-        return _group_ids(layout, groups, all_candidates)
+        return _group_ids(layout, groups)
     if isinstance(layout, FlatRows):
         return _group_rows(layout, groups)
     if isinstance(layout, EmbeddedLayout):
@@ -383,8 +382,8 @@ def _group_rows(layout: FlatRows, groups: Tensor) -> FlatRows:
     return replace(layout, **rows, indexes=indexes)
 
 
-def _group_ids(layout: RankedIds, groups: Tensor, all_candidates: bool) -> Layout:
-    """Lists of groups, each at the position of its first id."""
+def _group_ids(layout: RankedIds, groups: Tensor) -> Layout:
+    """Dense lists of groups, each at the position of its first id."""
     items, grade = layout.judged.rectangle()
     ids, valid, errors = listed_ids(layout, items, grade)
     numbers = group_numbers(groups)
@@ -395,14 +394,8 @@ def _group_ids(layout: RankedIds, groups: Tensor, all_candidates: bool) -> Layou
         return number, count(Problem.OUT_OF_RANGE, outside, layout.ignored)
 
     (listed, bad), (judged, outside) = numbered(ids, ids >= 0), numbered(items, valid)
-    errors = errors + bad + outside
-    if all_candidates:
-        lists = spread_lists(layout, items, grade, ids, valid, errors)
-        return _group_matrix(lists, torch.cat([listed, judged], -1))
-    items_of = Judged.from_rows(items, grade, layout.judged.labels)
-    merged = _merged(items_of, torch.where(items == IGNORED, items, judged))
-    ids = listed.masked_fill(repeated(listed), -1)
-    return replace(layout, errors=errors, ids=ids, judged=merged, mask=None, exclude=None)
+    lists = spread_lists(layout, items, grade, ids, valid, errors + bad + outside)
+    return _group_matrix(lists, torch.cat([listed, judged], -1))
 
 
 def _group_embeddings(layout: EmbeddedLayout, groups: Tensor) -> Layout:

@@ -701,7 +701,18 @@ def agreements(ranking: Ranking, variant: str, extrapolated: bool = True) -> tup
     return torch.where(rank <= longer.length.unsqueeze(-1), agreement.clamp(0, 1), 0.0), longer.length
 
 
-class Overlap(ComparingMetric):
+class ComparedLists(ComparingMetric):
+    """A measure of how much two lists have in common. A query is empty if both of its lists are."""
+
+    value_range = (0.0, 1.0)
+    top_k: int | None = integer(default=None, least=1, kw_only=False)  # type: ignore[assignment]
+
+    def empty(self, ranking: Ranking) -> Tensor:
+        first, second = two_lists(ranking)
+        return torch.maximum(first.length, second.length) == 0
+
+
+class Overlap(ComparedLists):
     r"""Overlap of the first k of both rankings: :math:`|A_k \cap B_k| / k`.
 
     :math:`A_k` and :math:`B_k` are the first k candidates by ``preds`` and by ``target``. With ties this is the exact
@@ -723,12 +734,6 @@ class Overlap(ComparingMetric):
     """
 
     name = "overlap"
-    value_range = (0.0, 1.0)
-    top_k: int | None = integer(default=None, least=1, kw_only=False)  # type: ignore[assignment]
-
-    def empty(self, ranking: Ranking) -> Tensor:
-        longer, _ = longer_first(*two_lists(ranking))
-        return longer.length == 0
 
     def measure(self, ranking: Ranking) -> Tensor:
         first, second = two_lists(ranking)
@@ -738,7 +743,7 @@ class Overlap(ComparingMetric):
         return ratio((first.share(depth) * second.share(depth)).sum(-1), depth.squeeze(-1))
 
 
-class LIP(ComparingMetric):
+class LIP(ComparedLists):
     r"""Least item promoted: how far the lowest candidate of another ranking rose to be among the first k.
 
     :math:`\max_{i \in A_k} \max(0, rank_i - k)`. :math:`A_k` are the first k candidates by ``preds``, for example
@@ -764,7 +769,6 @@ class LIP(ComparingMetric):
     name = "lip"
     value_range = (0.0, math.inf)
     higher_is_better = False
-    top_k: int | None = integer(default=None, least=1, kw_only=False)  # type: ignore[assignment]
 
     def empty(self, ranking: Ranking) -> Tensor:
         _, other = two_lists(ranking)
@@ -788,7 +792,7 @@ class LIP(ComparingMetric):
         return (lowest * torch.maximum(lowest_first, certain)).sum(-1) - k.squeeze(-1)
 
 
-class RBO(ComparingMetric):
+class RBO(ComparedLists):
     r"""Rank-biased overlap, extrapolated: :math:`(1 - p) \sum_d p^{d-1} |S_d \cap L_d| / d`.
 
     The agreement of the lists S and L at depth d is the share of their first d candidates that they have in common. It
@@ -824,15 +828,9 @@ class RBO(ComparingMetric):
     """
 
     name = "rbo"
-    value_range = (0.0, 1.0)
-    top_k: int | None = integer(default=None, least=1, kw_only=False)  # type: ignore[assignment]
 
     p: float = number(default=0.9, above=0, below=1)
     variant: Literal["a", "b", "w"] = one_of(default="a")
-
-    def empty(self, ranking: Ranking) -> Tensor:
-        longer, _ = longer_first(*two_lists(ranking))
-        return longer.length == 0
 
     def measure(self, ranking: Ranking) -> Tensor:
         if self.top_k is not None:
@@ -857,7 +855,7 @@ class RBO(ComparingMetric):
         return ((agreement * weight[:last]).sum(-1) + behind) / weight.sum()
 
 
-class RBA(ComparingMetric):
+class RBA(ComparedLists):
     r"""Rank-biased alignment of two rankings: :math:`(1 - p) \sum_i p^{(rank_i + rank'_i) / 2 - 1}`.
 
     A candidate contributes the geometric mean of its weights :math:`(1 - p) p^{rank - 1}` by its ranks in ``preds`` and
@@ -881,19 +879,16 @@ class RBA(ComparingMetric):
     """
 
     name = "rba"
-    value_range = (0.0, 1.0)
+    top_k: None = None  # type: ignore[assignment]
 
     p: float = number(default=0.95, above=0, below=1)
-
-    def empty(self, ranking: Ranking) -> Tensor:
-        return longer_first(*two_lists(ranking))[0].length == 0
 
     def measure(self, ranking: Ranking) -> Tensor:
         first, second = two_lists(ranking)
         return (first.weight(self.p) * second.weight(self.p)).sqrt().sum(-1)
 
 
-class RBR(ComparingMetric):
+class RBR(ComparedLists):
     r"""Rank-biased recall of a reference ranking in the first k: :math:`\sum_{i \in A_k} (1 - p) p^{rank_i - 1}`.
 
     :math:`A_k` are the first k candidates by ``preds``, as a set; :math:`rank_i` is the rank by ``target``, the
@@ -917,8 +912,6 @@ class RBR(ComparingMetric):
     """
 
     name = "rbr"
-    value_range = (0.0, 1.0)
-    top_k: int | None = integer(default=None, least=1, kw_only=False)  # type: ignore[assignment]
 
     p: float = number(default=0.95, above=0, below=1)
 

@@ -28,8 +28,7 @@ from torchrank.statistics.comparison import Comparison, comparison_of
 from torchrank.statistics.intervals import t_interval, t_quantile, wilson
 from torchrank.statistics.paired import TIE, PairStatistics, tukey_p
 from torchrank.wrappers.per_query import QueryTable
-from torchrank.wrappers.sliced import members_of, names_of
-from torchrank.wrappers.suite_metric import Scores, Suite, SuiteMetric, is_plain_mean
+from torchrank.wrappers.suite_metric import Scores, Suite, SuiteMetric, is_plain_mean, members_of, names_of
 
 
 class Pair(IntEnum):
