@@ -218,24 +218,20 @@ def cut(layout: Layout, cuts: tuple[tuple[int, int], ...]) -> Iterator[Any]:
 def rank_whole(layout: Layout, need: Need = ALL) -> Ranking:
     """Rank a whole batch. Flat rows get entries of relevant candidates only, unless others are needed."""
     with autocast_off(layout.errors.device), in_batch(layout.errors.device, layout.size):
-        return _rank_whole(layout, need)
-
-
-def _rank_whole(layout: Layout, need: Need) -> Ranking:
-    if isinstance(layout, FlatRows):
-        return Ranking.join(replace(chunk, only_relevant=need.relevant) for chunk in rank_flat(layout, need))
-    parts: list[Ranking] = []
-    start = 0
-    rankings: Iterable[Ranking] = rank(layout, need)
-    if layout.ignored is not None:
-        whole = list(rankings)
-        rankings = numbered(whole) if len(whole) > 1 else whole
-    for ranking in rankings:
-        # An engine may rank further than the reach. It is set all the same, so that it is the same in all chunks.
-        changes: dict[str, Any] = {} if need.reach is None else {"reach": need.reach}
+        if isinstance(layout, FlatRows):
+            return Ranking.join(replace(chunk, only_relevant=need.relevant) for chunk in rank_flat(layout, need))
+        parts: list[Ranking] = []
+        start = 0
+        rankings: Iterable[Ranking] = rank(layout, need)
         if layout.ignored is not None:
-            changes["ignored"] = layout.ignored if ranking.queries is None else layout.ignored[ranking.queries]
-        ranking = replace(ranking, **changes) if changes else ranking
-        parts += ranking.narrowed(start)
-        start += ranking.num_queries
-    return Ranking.join(parts)
+            whole = list(rankings)
+            rankings = numbered(whole) if len(whole) > 1 else whole
+        for ranking in rankings:
+            # An engine may rank further than the reach. It is set all the same, so that it is the same in all chunks.
+            changes: dict[str, Any] = {} if need.reach is None else {"reach": need.reach}
+            if layout.ignored is not None:
+                changes["ignored"] = layout.ignored if ranking.queries is None else layout.ignored[ranking.queries]
+            ranking = replace(ranking, **changes) if changes else ranking
+            parts += ranking.narrowed(start)
+            start += ranking.num_queries
+        return Ranking.join(parts)

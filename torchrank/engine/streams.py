@@ -27,15 +27,7 @@ from torchrank.engine.judged import (
 from torchrank.hardware import costs
 from torchrank.hardware.devices import multiplying
 from torchrank.layouts.arrange import Shard
-from torchrank.layouts.canonical import (
-    CatalogueLayout,
-    EmbeddedLayout,
-    Judged,
-    Need,
-    Pairs,
-    StreamedLayout,
-    buckets,
-)
+from torchrank.layouts.canonical import CatalogueLayout, EmbeddedLayout, Judged, Need, Pairs, StreamedLayout, buckets
 from torchrank.layouts.checks import Problem, count
 from torchrank.ranking.ranking import Ranking, Tolerance
 

@@ -104,12 +104,6 @@ def expected_median_rank(num_candidates: Array, aggregation: Literal["midpoint",
 # ---- moments of one measure: n candidates, r of them relevant --------------------------------------------------
 
 
-def mean_rank_moments(n: Tensor, r: Tensor) -> Moments:
-    """Moments of the mean rank of the relevant candidates."""
-    # They are a sample of size r without replacement from the ranks 1, ..., n.
-    return Moments((n + 1) / 2, ratio((n + 1) * (n - r), 12 * r))
-
-
 def hit_moments(n: Tensor, r: Tensor, top_k: int | None, most: int) -> Moments:
     """Moments of the hit rate: whether a relevant candidate is among the first k. ``most`` is an upper bound of r."""
     if top_k is None:

@@ -908,7 +908,8 @@ class MR(PositionMetric):
         return self.mean.outside(per(row_sum(total), ranking.num_relevant(self.relevance_level)))
 
     def chance(self, n: Tensor, r: Tensor, most: int) -> random_ranking.Moments:
-        return random_ranking.mean_rank_moments(n, r)
+        # Of the mean of r of the ranks 1, ..., n, drawn without replacement.
+        return random_ranking.Moments((n + 1) / 2, ratio((n + 1) * (n - r), 12 * r))
 
     def transform_result(self, average: Tensor, sums: Tensor) -> Tensor:
         return 1 / average if self.inverse else super().transform_result(average, sums)

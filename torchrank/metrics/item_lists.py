@@ -288,25 +288,14 @@ class ListMetric(Measure):
         if batch.groups is not None:
             raise ValueError(f"Expected no groups for {self.label}, which reads items; update it by itself")
         with torch.no_grad(), in_batch(preds.device, preds.numel()):
-            return self._per_query(batch)
-
-    def _per_query(self, batch: Batch) -> Values:
-        preds = batch.preds
-        lists, errors = self.recommended(preds, batch.target, batch.mask, batch.exclude, batch.repeats)
-        queries, elements = len(lists.ids), lists.ids.shape[1] * self.width(lists)
-        step = max(1, BLOCK // elements)  # bounds the temporary memory
-        values = torch.cat([self.measure(lists.rows(n, n + step)) for n in range(0, max(1, queries), step)])
-        empty = self.empty(lists)
-        errors = errors if self.validate_args else torch.zeros_like(errors)
-        extra = lists if self.num_extra_sums else None
-        return Values(
-            values,
-            empty.to(torch.int8),
-            errors,
-            self.weight(lists),
-            extra,
-            ignored=lists.ignored,
-        )
+            lists, errors = self.recommended(preds, batch.target, batch.mask, batch.exclude, batch.repeats)
+            queries, elements = len(lists.ids), lists.ids.shape[1] * self.width(lists)
+            step = max(1, BLOCK // elements)  # bounds the temporary memory
+            values = torch.cat([self.measure(lists.rows(n, n + step)) for n in range(0, max(1, queries), step)])
+            empty = self.empty(lists)
+            errors = errors if self.validate_args else torch.zeros_like(errors)
+            extra = lists if self.num_extra_sums else None
+            return Values(values, empty.to(torch.int8), errors, self.weight(lists), extra, ignored=lists.ignored)
 
     def recommended(self, preds: Any, target: Any, mask: Any, exclude: Any, repeats: str) -> tuple[Recommended, Tensor]:
         """The first ranks of the lists, checked, and counts of bad values."""

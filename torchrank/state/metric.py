@@ -27,7 +27,7 @@ from torchrank.names.arguments import plain, warn
 from torchrank.names.registry import DATA, KINDS
 from torchrank.ranking.ranking import only
 from torchrank.state.scoring import Status, Values, score_batch
-from torchrank.state.sums import MEANS, Estimate, Interval, Mean, Method, Sum, aggregate, from_sums
+from torchrank.state.sums import MEANS, Estimate, Interval, Mean, Method, Sum, aggregate, from_sums, is_mean
 from torchrank.state.synchronisation import State, all_reduce, appended
 from torchrank.state.waiting import LOCK, Waiting
 
@@ -768,8 +768,7 @@ class Measure(SafeMetric):
     @property
     def mean(self) -> Mean:
         """The mean of this metric; the arithmetic mean if its aggregation is not a mean."""
-        known = isinstance(self.aggregation, str) and self.aggregation in MEANS
-        return MEANS[self.aggregation if known else "mean"]
+        return MEANS[self.aggregation if is_mean(self.aggregation) else "mean"]
 
     def transform_result(self, average: Tensor, sums: Tensor) -> Tensor:
         """The result of :meth:`compute`, from the average over queries: the average itself unless overridden."""

@@ -107,8 +107,9 @@ class TieReport(SafeMetric):
         super().__init__(**kwargs)
         self._tolerance = Tolerance.of(atol, rtol)
         self.not_applicable = {key: why for key, metric in suite.items() if (why := _why_not(metric))}
+        applicable = {key: metric for key, metric in suite.items() if key not in self.not_applicable}
         self._three = {
-            key: _under_each_policy(metric) for key, metric in suite.items() if key not in self.not_applicable
+            key: tuple(metric.changed(ties=policy) for policy in POLICIES) for key, metric in applicable.items()
         }
         if not self._three:
             reasons = "; ".join(f"{key}, which {why}" for key, why in self.not_applicable.items())
@@ -337,11 +338,6 @@ def _why_not(metric: Metric) -> str:
     if lacking := [policy for policy in POLICIES if policy not in metric.policies]:
         return f"does not support {' and '.join(lacking)} ties"
     return "" if from_sums(metric.aggregation) else "has an aggregation that is not a mean"
-
-
-def _under_each_policy(metric: Any) -> tuple[RankingMetric, ...]:
-    """New metrics with the same arguments, one for each policy."""
-    return tuple(metric.changed(ties=policy) for policy in POLICIES)
 
 
 def _width(optimistic: Values, pessimistic: Values) -> tuple[Tensor, Tensor]:
