@@ -879,7 +879,7 @@ class RBA(ComparedLists):
     """
 
     name = "rba"
-    top_k: None = None  # type: ignore[assignment]
+    top_k: None = None
 
     p: float = number(default=0.95, above=0, below=1)
 

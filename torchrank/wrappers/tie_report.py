@@ -107,7 +107,7 @@ class TieReport(SafeMetric):
         super().__init__(**kwargs)
         self._tolerance = Tolerance.of(atol, rtol)
         self.not_applicable = {key: why for key, metric in suite.items() if (why := _why_not(metric))}
-        applicable = {key: metric for key, metric in suite.items() if key not in self.not_applicable}
+        applicable: dict[str, Any] = {key: x for key, x in suite.items() if key not in self.not_applicable}
         self._three = {
             key: tuple(metric.changed(ties=policy) for policy in POLICIES) for key, metric in applicable.items()
         }
