@@ -7,16 +7,16 @@ ACCELERATORS.md from the file.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib.util
+import io
 import math
 import multiprocessing
 import os
 import re
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -189,19 +189,21 @@ def workers(settings: Settings) -> Found:
 
 def tests(settings: Settings) -> Found:
     """All tests that need a device."""
+    import pytest
+
     where = "tests/hardware/test_gpu.py" if settings.device == "cpu" else "tests"  # a CPU skips them all
-    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", "--tb=line", "-rfE", where]
+    arguments = ["-m", "gpu", "-p", "no:cacheprovider", "--tb=line", "-rfE", where]
     if settings.device != "cpu" and importlib.util.find_spec("xdist") is not None:
-        command += ["-n", "4", "--dist", "load"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    last = done.stdout.splitlines()[-20:]
-    yield (
-        "counts",
-        {kind: int(n) for line in last for n, kind in re.findall(r"(\d+) (passed|failed|error|skipped)", line)},
-    )
-    yield "failing", [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    if done.returncode:
-        raise RuntimeError(f"pytest ended with {done.returncode}: {' '.join(last)[-300:]}")
+        arguments += ["-n", "4", "--dist", "load"]
+    output = io.StringIO()
+    with contextlib.chdir(ROOT), contextlib.redirect_stdout(output):
+        status = pytest.main(arguments)  # in this process, which has imported torch
+    lines = output.getvalue().splitlines()
+    last = " ".join(lines[-20:])
+    yield "counts", {kind: int(n) for n, kind in re.findall(r"(\d+) (passed|failed|error|skipped)", last)}
+    yield "failing", [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+    if status:
+        raise RuntimeError(f"pytest ended with {int(status)}: {last[-300:]}")
 
 
 def _timed(call: Callable[[], Any], settings: Settings) -> dict[str, Any]:

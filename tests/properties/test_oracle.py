@@ -85,6 +85,12 @@ def check_that_every_parameter_is_tried(name):
     assert tried.get("ties", set(cls.policies)) == set(cls.policies)
 
 
+def scored_together(configs, batch):
+    """The values of metrics for one batch, which is ranked once."""
+    suite = tr.RankingCollection({f"m{number}": layout_cases.scoring(one) for number, one in enumerate(configs)})
+    return [*suite.score(*batch.args, **batch.kwargs).values()]
+
+
 @pytest.mark.parametrize("name", MEASURES)
 def test_every_parameter_equals_the_oracle(name):
     check_that_every_parameter_is_tried(name)
@@ -97,11 +103,7 @@ def test_every_parameter_equals_the_oracle(name):
             if layout == LAYOUTS[0][0]:
                 assert_equal_by_need(some, queries, batch, layout)
             elif some:
-                suite = tr.RankingCollection(
-                    {f"m{number}": layout_cases.scoring(one) for number, one in enumerate(some)}
-                )
-                values = list(suite.score(*batch.args, **batch.kwargs).values())
-                assert_all_equal(some, queries, values, layout)
+                assert_all_equal(some, queries, scored_together(some, batch), layout)
 
 
 @pytest.mark.parametrize("name", MEASURES)
@@ -144,8 +146,7 @@ def test_longer_lists_equal_the_oracle(name):
     batch = layout_cases.LAYOUTS["dense_masked"].make(queries, random.Random(0))
     configs = [config for config in each_in_turn(configs_of(name, MANY)) if not is_bound(config)]
     configs = [config for config in configs if layout_cases.suits(config, "dense_masked")]
-    values = [layout_cases.scoring(config).score(*batch.args, **batch.kwargs) for config in configs]
-    assert_all_equal(configs, queries, values, "lists of eight")
+    assert_all_equal(configs, queries, scored_together(configs, batch), "lists of eight")
 
 
 @pytest.mark.parametrize("name", MEASURES)

@@ -12,7 +12,7 @@ import zlib
 if "PYTEST_XDIST_WORKER" in os.environ:
     atexit.register(os._exit, 0)
 
-import tests.support.torchmetrics_without_scipy  # noqa: I001 - before all that imports torchmetrics
+import tests.support.torchmetrics_alone  # noqa: I001 - before all that imports torchmetrics
 
 import pytest
 import torch

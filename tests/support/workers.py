@@ -141,7 +141,7 @@ if CONTEXT.get_start_method() == "forkserver":
     root = str(Path(__file__).parents[2])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     CONTEXT.set_forkserver_preload(
-        ["tests.support.torchmetrics_without_scipy", "torch.testing", "torch.distributed", "torchrank.public"]
+        ["tests.support.torchmetrics_alone", "torch.testing", "torch.distributed", "torchrank.public"]
         + ["torchrank.retrieval"]
     )
 
