@@ -103,6 +103,7 @@ def test_a_visit_runs_whole_on_a_cpu_and_its_file_becomes_the_page(parts, comman
     found = json.loads(path.read_text())
     assert set(found["visit"]) == set(parts["visit"].PARTS)
     assert not any(part["failed"] for part in found["visit"].values())
+    assert sum(found["visit"]["tests"]["counts"].values()) > 0
     assert sum(seconds for seconds, _ in parts["visit"].PARTS.values()) <= 8 * 60
     assert set(found["workloads"]) == set(parts["visit"].FEW)
     assert all(row["checks"][0]["agree"] for row in found["workloads"].values() if row["checks"])

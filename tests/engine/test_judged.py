@@ -224,6 +224,7 @@ def compiled():
     tr.use_compiled(False)
 
 
+@pytest.mark.xdist_group("gpu")  # whose process has what the compiler imports
 @pytest.mark.skipif(not any(map(shutil.which, (os.environ.get("CXX", "g++"), "c++"))), reason="needs a C++ compiler")
 def test_the_compiled_kernel_counts_alike(monkeypatch, compiled):
     # The kernel compiles for seconds, for bfloat16 and for float32.
@@ -278,6 +279,7 @@ def test_where_compiling_fails_the_eager_kernel_goes_on(monkeypatch, compiled):
     assert not counting._requested
 
 
+@pytest.mark.xdist_group("gpu")  # whose process has what the compiler imports
 def test_the_limit_of_compilations_is_named_and_the_next_request_goes_on(monkeypatch, compiled):
     kernel = torch.compile(counting._compare, dynamic=True, fullgraph=True, backend="eager")
     monkeypatch.setattr(counting, "_kernel", lambda: kernel)

@@ -908,6 +908,7 @@ class Updating(Model):
         return scores * 2
 
 
+@pytest.mark.xdist_group("gpu")  # whose process has what the compiler imports
 @pytest.mark.parametrize(
     ("make", "method"),
     [(lambda: tr.NDCG(top_k=5), "forward"), (lambda: tr.RankingCollection(["ndcg@5", "mrr", "mr"]), "update")],
@@ -974,6 +975,7 @@ CALLS = {
 }
 
 
+@pytest.mark.xdist_group("gpu")  # whose process has what the compiler imports
 def test_torch_compile_leaves_calls_and_constructors_out_of_its_graphs():
     from torch._dynamo.testing import CompileCounter  # here, because workers import this module without the compiler
 
