@@ -265,8 +265,11 @@ def test_results_of_measures_with_weights_of_queries_are_those_of_the_metrics():
         assert found.means["run"][metric.label] == pytest.approx(metric.compute().item(), rel=1e-6)
         table = tr.QueryTable.of(ranking, name)
         assert table.other_results == [metric.label]
-    with pytest.raises(ValueError, match="all queries have the same weight, got mr"):
-        tr.partial(qrels, run, WEIGHTED[0])
+        for queries in ("judged", "both"):
+            whole = tr.evaluate(qrels, run, name, queries=queries)
+            parts = ({query: run[query] for query in list(run)[start::3]} for start in range(3))
+            merged = tr.merge(tr.partial(qrels, part, name, queries=queries) for part in parts)
+            assert (merged.means, merged.intervals()) == (whole.means["run"], whole.intervals()["run"])
 
 
 WEIGHTED_MRR = "mrr(filtered=True,average=positive)"
@@ -569,9 +572,12 @@ def test_a_second_argument_is_a_run_if_it_has_an_ending_or_is_a_file(tmp_path, m
 @pytest.mark.parametrize("convert", [list, np.array, pandas.Series], ids=lambda one: one.__name__)
 def test_a_column_in_place_of_its_name_is_refused(convert):
     frame = rated()
-    for name in ("by", "score"):
+    for name in ("by", "grade"):
         with pytest.raises(tr.ReadingError, match=rf"got {type(convert([])).__name__}; pass the name of a column$"):
             tr.evaluate(frame, "mrr", **{name: convert(frame["country"])})
+    several = "240 names, 2 different ones; pass {system: column}" if convert is list else "pass the name of a column"
+    with pytest.raises(ValueError, match=several):
+        tr.evaluate(frame, "mrr", score=convert(frame["country"]))
     assert tr.evaluate(frame, "mrr", by="country").by().rows
 
 

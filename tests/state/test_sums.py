@@ -376,7 +376,7 @@ def test_means_of_exact_sums_are_rounded_once_and_infinite_values_are_told():
     for more, want in (([INF], INF), ([-INF], -INF), ([INF, -INF], NAN)):
         infinite = found + ExactSums.of(np.array(more))
         assert infinite.mean == want or (math.isnan(want) and math.isnan(infinite.mean))
-        assert infinite.infinite == (more.count(INF), more.count(-INF))
+        assert (infinite.above, infinite.below) == (more.count(INF), more.count(-INF))
         spread = slice(sums.Sum.SQUARES, sums.Sum.W2)
         assert infinite.vector()[spread].isnan().all()
         assert infinite.vector()[sums.Sum.W2] == infinite.vector()[sums.Sum.W] == 5 + len(more)

@@ -186,6 +186,8 @@ Array = np.ndarray
 #: the rank up to which unjudged documents are counted, if no measure has a cutoff
 DEPTH = 10
 
+NO_JUDGMENTS = "Expected judgments of at least one document, got none; pass rows (query, document, grade)"
+
 #: objects made of judgments, by their names; they go with the judgments
 _OBJECTS: WeakKeyDictionary[Qrels, dict[Hashable, Any]] = WeakKeyDictionary()
 
@@ -229,13 +231,12 @@ class Evaluator:
     options: Options
 
     @classmethod
-    def of(cls, qrels: Any, metrics: Mapping[str, Any], options: Options) -> Self:
-        """Read the judgments, and check that they are some for these measures."""
+    def of(cls, qrels: Any, metrics: Mapping[str, Any], options: Options, closed: bool = False) -> Self:
+        """Read the judgments, and check that they are some for these measures; those of a closed part may be none."""
         read = read_qrels(qrels, duplicates=options.duplicates, expansion=options.expansion)
         judgments = without(read.by_parent(options.parent), options.excluded)
-        if not len(judgments):
-            message = "Expected judgments of at least one document, got none; pass rows (query, document, grade)"
-            raise ReadingError(message, judgments.source)
+        if not len(judgments) and not closed:
+            raise ReadingError(NO_JUDGMENTS, judgments.source)
         intents = [label for label, metric in metrics.items() if isinstance(metric, IntentMetric)]
         if intents and judgments.subtopics is None:
             warn(
@@ -244,7 +245,7 @@ class Evaluator:
             )
         grades = judgments.value
         levels = {label: getattr(metric, "relevance_level", 0) for label, metric in metrics.items()}
-        above = [label for label, level in levels.items() if level > grades.max()]
+        above = [label for label, level in levels.items() if level > grades.max(initial=-np.inf)]
         if above and bool(((grades > 0) & (grades % 1 > 0)).any()):
             way_out = "pass relevance_level=, the lowest grade that is relevant"
             warn(f"No grade is relevant to {', '.join(above)}, because the largest is {grades.max():g}; {way_out}")
@@ -330,7 +331,8 @@ class Evaluator:
         counts = len(run.queries), len(np.unique(with_itself)), example
         if not len(numbers):
             nothing = {label: np.zeros(0) for label in self.metrics}
-            return Part(numbers, nothing, None, nothing, np.zeros(0), (), *counts)
+            empty = dict.fromkeys(nothing, np.zeros(0, dtype=bool))
+            return Part(numbers, nothing, None, empty, np.zeros(0), (), *counts)
         qrels = self._judgments(numbers)
         pairs = Pairs.of(qrels, run, in_run)
         matches = bool(pairs.common or (uncut is not None and Pairs.of(qrels, uncut, in_run).common))
@@ -371,6 +373,164 @@ class Evaluator:
         return replace(judgments, subtopics=subtopics, parts=parts)
 
 
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """The values of judged queries by one run, with those that it lacks."""
+
+    #: bool [query]: whether the query is in the run
+    inside: Array
+    #: float [query] by label, NaN where the query was skipped; weights, None = all are 1; whether the query is empty
+    columns: Mapping[str, Array]
+    weights: Mapping[str, Array] | None
+    empty: Mapping[str, Array]
+    #: float64 [query]: the share of judged documents in the first ranks
+    judged: Array
+    rankings: Sequence[Ranking]
+    #: numbers of queries and documents, for the coverage; those in the judgments do not depend on the run
+    counts: dict[str, int]
+
+    @classmethod
+    def of(cls, evaluator: Evaluator, parts: Sequence[Part], numbers: Array | None = None) -> Self:
+        """The values of some queries, given by their numbers in ascending order; None = all judged ones."""
+        numbers = np.arange(len(evaluator.numbers)) if numbers is None else numbers
+        inside = np.isin(numbers, np.concatenate([numbers[:0], *(part.query_numbers for part in parts)]))
+        all_parts = [*parts, *([] if inside.all() else [evaluator.absent(numbers[~inside])])]
+        order = np.concatenate([numbers[:0], *(part.query_numbers for part in all_parts)]).argsort()
+
+        columns, empty, weights = {}, {}, {}
+        for label in evaluator.metrics:
+            columns[label] = np.concatenate([np.zeros(0), *(part.values[label] for part in all_parts)])[order]
+            empty[label] = np.concatenate([np.zeros(0, bool), *(part.empty[label] for part in all_parts)])[order]
+            each = [np.ones(len(part.judged)) if part.weights is None else part.weights[label] for part in all_parts]
+            weights[label] = np.concatenate([np.zeros(0), *each])[order]
+        alike = all(part.weights is None for part in all_parts)
+        judged = np.concatenate([np.zeros(0), *(part.judged for part in all_parts)])[order]
+        counts = {
+            "judged": len(evaluator.numbers),
+            "seen": int(inside.sum()),
+            "no relevant": evaluator.no_relevant,
+            "judged documents": evaluator.num_judged,
+            "not in the judgments": sum(part.queries - len(part.query_numbers) for part in parts),
+            "retrieved": sum(part.retrieved for part in parts),
+            "same id as query": sum(part.retrieved_itself for part in parts),
+            "parts that match": sum(part.matches for part in parts),
+        }
+        rankings = [ranking for part in all_parts for ranking in part.rankings]
+        return cls(inside, columns, None if alike else weights, empty, judged, rankings, counts)
+
+    def take(self, rows: Array) -> Scored:
+        """The values of some queries, given by their rows."""
+        columns, empty = ({key: x[rows] for key, x in found.items()} for found in (self.columns, self.empty))
+        weights = None if self.weights is None else {key: x[rows] for key, x in self.weights.items()}
+        return replace(
+            self, inside=self.inside[rows], columns=columns, weights=weights, empty=empty, judged=self.judged[rows]
+        )
+
+    def table(self, evaluator: Evaluator, groups: Sequence[Any] | None = None) -> QueryTable:
+        """The table of all judged queries."""
+        ids, metrics = _ids(evaluator.qrels), dict(evaluator.metrics)
+        return QueryTable(ids, self.columns, self.weights, metrics, groups, self.empty)
+
+
+def coverage_row(depth: int, counts: Mapping[str, int], share: float) -> dict[str, Any]:
+    """A row of the coverage.
+
+    Args:
+        depth: the rank up to which unjudged documents are counted.
+        counts: those of :class:`Scored`.
+        share: the mean share of judged documents in these ranks.
+    """
+    return {
+        "judged": counts["judged"],
+        "missing": counts["judged"] - counts["seen"],
+        "not in the judgments": counts["not in the judgments"],
+        "no relevant": counts["no relevant"],
+        f"unjudged@{depth}": 1 - share,
+        "not retrieved": counts["judged documents"] - counts["retrieved"],
+        "same id as query": counts["same id as query"],
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """The judgments, measures and runs of a call of :func:`evaluate` or :func:`torchrank.partial`."""
+
+    evaluator: Evaluator
+    #: runs by name
+    runs: Mapping[str, Any]
+    #: whether the user has given several runs, or names
+    several: bool
+    #: whether it is one data frame with scores and grades, and the group of each query of it
+    is_frame: bool
+    groups: Sequence[Any] | None
+    #: whether all measures are given by names; functions of the user may have equal ones
+    by_name: bool
+
+    @classmethod
+    def of(
+        cls,
+        qrels: Any,
+        run: Any,
+        measures: Suite | None,
+        columns: Mapping[str, Any],
+        preset: str | None,
+        relevance_level: float | None,
+        unjudged: Unjudged | None,
+        *,
+        part: bool = False,
+        closed: bool = False,
+        **arguments: Any,
+    ) -> Self:
+        """Read the arguments of :func:`evaluate`.
+
+        Args:
+            qrels: as there; likewise run, measures, preset, relevance_level, unjudged, and ``arguments``, of
+                :class:`Options`.
+            run: as there.
+            measures: as there.
+            columns: names of columns by their role; several columns of scores are a dictionary by system, or a list.
+            preset: as there.
+            relevance_level: as there.
+            unjudged: as there.
+            part: accept only measures that are computed from sums, and a frame without rows.
+            closed: whether the judgments may be none.
+            arguments: as there.
+        """
+        # The rows or names of a generator are read twice: here, to tell them apart, and by their reader.
+        read_once = (isinstance(x, Iterator) and not (hasattr(x, "read") or is_frame(x)) for x in (qrels, run))
+        qrels, run = (list(x) if once else x for x, once in zip((qrels, run), read_once))
+        is_frame_of_both = _is_single_frame(qrels, run, measures, columns)
+        if is_frame_of_both and not (arguments["ties"] or preset):
+            arguments["ties"] = "expected"
+        options = Options.of(preset, **arguments)
+        groups: Sequence[Any] | None = None
+        runs: Mapping[str, Any] | None = None
+        several, systems = False, ["run"]
+        if is_frame_of_both:
+            measures, score = run if measures is None else measures, columns["score"]
+            if several := isinstance(score, list | Mapping):
+                systems = [str(name) for name in score]
+                columns = {**columns, "score": list(score.values() if isinstance(score, Mapping) else score)}
+                if not systems or len(set(systems)) < len(systems):
+                    got = f"{len(systems)} names, {len(set(systems))} different ones"
+                    raise ValueError(f"Expected columns of scores, each once, got {got}; pass {{system: column}}")
+            with_items = options.exclude is not None or options.parent is not None
+            ties = options.ties or "document"
+            qrels, tables, names, _ = tables_of_frame(qrels, columns, ties, options.duplicates, with_items)
+            groups, runs = names.group_list(), dict(zip(systems, tables))
+        if measures is None:
+            measures = MEASURES if preset is None else preset_of(preset, *CUTOFFS[preset])
+        suite = metrics_by_key(measures, relevance_level=relevance_level, unjudged=unjudged)
+        metrics = measures_of(suite, "partial" if part else "evaluate", means=part)
+        evaluator = Evaluator.of(qrels, metrics, options, closed or (part and is_frame_of_both))
+        if runs is None:
+            runs = _named(run, evaluator.numbers)
+            several = next(iter(runs.values())) is not run
+        every = [measures] if isinstance(measures, str) else measures
+        by_name = isinstance(every, list | tuple) and all(isinstance(name, str) for name in every)
+        return cls(evaluator, runs, several, is_frame_of_both, groups, by_name)
+
+
 def check_common(evaluator: Evaluator, parts: Sequence[Part], name: str, by: str = "") -> None:
     """Raise NothingInCommonError if judgments and a run have queries or documents, but none in common."""
     theirs = next((part.example for part in parts if part.queries), None)
@@ -388,7 +548,7 @@ def evaluate(
     *,
     query: str | None = None,
     item: str | None = None,
-    score: str | None = None,
+    score: str | list[str] | Mapping[str, str] | None = None,
     rank: str | None = None,
     grade: str | None = None,
     by: str | None = None,
@@ -428,8 +588,8 @@ def evaluate(
             all of the preset at the cutoffs of the tool.
         query: of one frame, the name of the column of query ids; None = found among usual names.
         item: of one frame, the name of the column of item ids; None = found among usual names, and not needed.
-        score: of one frame, the name of the column of scores; None = found among usual names. A row without a score
-            (null or NaN) was not retrieved.
+        score: of one frame, the name of the column of scores; None = found among usual names; of several systems a list
+            of columns, or ``{system: column}``. A row without a score (null or NaN) was not retrieved.
         rank: of one frame, the name of a column of ranks in place of scores, 1 for the best.
         grade: of one frame, the name of the column of grades; None = found among usual names. A row without a grade is
             unjudged.
@@ -491,60 +651,53 @@ def evaluate(
         run  mrr/fr   0.5000               -    -     -        1      0
         equal scores have the mean over all of their orders
     """
-    # The rows or names of a generator are read twice: here, to tell them apart, and by their reader.
-    read_once = (isinstance(x, Iterator) and not (hasattr(x, "read") or is_frame(x)) for x in (qrels, run))
-    qrels, run = (list(x) if once else x for x, once in zip((qrels, run), read_once))
-    columns, groups = {"query": query, "item": item, "score": score, "rank": rank, "grade": grade, "group": by}, None
-    single = _is_single_frame(qrels, run, measures, columns)
-    ties = "expected" if single and not (ties or preset) else ties
-    options = Options.of(
-        preset, queries=queries, ignore_identical_ids=ignore_identical_ids, precision=precision, depth=depth,
-        ties=ties, duplicates=duplicates, expansion=expansion, parent=parent, exclude=exclude,
+    columns = {"query": query, "item": item, "score": score, "rank": rank, "grade": grade, "group": by}
+    task = Task.of(
+        qrels, run, measures, columns, preset, relevance_level, unjudged, queries=queries, ties=ties, depth=depth,
+        ignore_identical_ids=ignore_identical_ids, precision=precision, duplicates=duplicates, expansion=expansion,
+        parent=parent, exclude=exclude,
     )  # fmt: skip
-    if single:
-        measures = run if measures is None else measures
-        with_items = exclude is not None or parent is not None
-        qrels, run, names, _ = tables_of_frame(qrels, columns, options.ties or "document", duplicates, with_items)
-        groups = names.group_list()
-    if measures is None:
-        measures = MEASURES if preset is None else preset_of(preset, *CUTOFFS[preset])
-    suite = metrics_by_key(measures, relevance_level=relevance_level, unjudged=unjudged)
-    metrics = measures_of(suite, "evaluate", means=False)
-    evaluator = Evaluator.of(qrels, metrics, options)
-    if single:
-        _notice_all_relevant(evaluator)
+    evaluator, metrics, options = task.evaluator, task.evaluator.metrics, task.evaluator.options
+    if task.is_frame:
+        lowest = float(evaluator.qrels.value.min(initial=np.inf))
+        notice_all_relevant(metrics, lowest, len(evaluator.qrels) > len(evaluator.numbers))
     people = None if human is None else Evaluator.of(human, metrics, options)
     tables, other, by_people = dict[str, QueryTable](), dict[str, QueryTable](), dict[str, QueryTable]()
     rankings, coverage = dict[str, Ranking](), list[dict[str, Any]]()
     with progress_bar(progress, "evaluating", "query", delay=1) as step:
-        for name, source in _named(run, evaluator.numbers).items():
+        for name, source in task.runs.items():
             step(len(evaluator.numbers))
             if people is not None:
                 source = read_run(source, ties=options.ties, duplicates=duplicates, expansion=expansion)  # once
                 parts = people.all_parts(source, lambda count: None)
                 check_common(people, parts, name, " by people")
-                table, _, found, _ = _joined(people, parts)
-                by_people[name] = table.where(found) if options.queries == "both" else table
+                found = Scored.of(people, parts)
+                table = found.table(people)
+                by_people[name] = table.where(found.inside) if options.queries == "both" else table
             parts = evaluator.all_parts(source, lambda count: step(-count))
             check_common(evaluator, parts, name)
-            all_judged, ranking, inside, row = _joined(evaluator, parts, groups)
+            found = Scored.of(evaluator, parts)
+            all_judged, ranking = found.table(evaluator, task.groups), Ranking.join(iter(found.rankings))
+            inside = found.inside
             tables[name], rankings[name] = all_judged, ranking
             if not inside.all():
                 both = all_judged.where(inside)
                 if options.queries == "both":
                     tables[name], rankings[name] = both, ranking.take(torch.from_numpy(inside))
                 other[name] = all_judged if options.queries == "both" else both
+            share = float(found.judged[inside].mean()) if inside.any() else float("nan")
+            row = coverage_row(evaluator.depth, found.counts, share)
             coverage.append({"run": name, "queries": len(tables[name]), **row})
             step(-int((~inside).sum()))
     tied = options.ties or "document"
     rectified = rectified_tables(evaluator.metrics, tables, by_people, strata) if by_people else None
-    unlabelled = _unlabelled(coverage, evaluator.num_judged, evaluator.depth)
+    unlabelled = unlabelled_runs(coverage, found.counts["judged documents"], evaluator.depth)
     return Evaluation(
         tables, other, coverage, options.queries, options.ignore_identical_ids, rankings, tied, unlabelled, rectified
     )
 
 
-def _unlabelled(coverage: Sequence[Mapping[str, Any]], judged: int, depth: int) -> list[str]:
+def unlabelled_runs(coverage: Sequence[Mapping[str, Any]], judged: int, depth: int) -> list[str]:
     """A sentence on each run that has few of the judged documents, and unjudged ones in their place.
 
     It has less than a tenth of them, and more than nine tenths of the first ranks are unjudged; or it has less than
@@ -566,7 +719,7 @@ def _unlabelled(coverage: Sequence[Mapping[str, Any]], judged: int, depth: int) 
     return sentences
 
 
-def _is_single_frame(qrels: Any, run: Any, measures: Any, columns: Mapping[str, str | None]) -> bool:
+def _is_single_frame(qrels: Any, run: Any, measures: Any, columns: Mapping[str, Any]) -> bool:
     """Whether the first argument of :func:`evaluate` is a frame with scores and grades, and the second is not a run."""
     named = [f"{'by' if name == 'group' else name}=" for name, column in columns.items() if column is not None]
     frame = is_frame(qrels) or is_records(qrels) or is_columns(qrels, named or None)
@@ -586,13 +739,17 @@ def _is_single_frame(qrels: Any, run: Any, measures: Any, columns: Mapping[str, 
     return False
 
 
-def _notice_all_relevant(evaluator: Evaluator) -> None:
-    """Warn if every row of one frame is relevant to some measures, as with ratings from 1 to 5."""
-    grades = evaluator.qrels.value
-    lowest = float(grades.min(initial=np.inf))
-    levels = {label: getattr(metric, "relevance_level", np.inf) for label, metric in evaluator.metrics.items()}
+def notice_all_relevant(metrics: Mapping[str, Any], lowest: float, several: bool) -> None:
+    """Warn if every row of one frame is relevant to some measures, as with ratings from 1 to 5.
+
+    Args:
+        metrics: the measures by label.
+        lowest: the lowest grade.
+        several: whether a query has more candidates than one.
+    """
+    levels = {label: getattr(metric, "relevance_level", np.inf) for label, metric in metrics.items()}
     trivial = [label for label, level in levels.items() if level <= lowest]
-    if trivial and len(grades) > len(evaluator.numbers):  # a query has more candidates than one
+    if trivial and several:
         warn(
             f"Every row of the frame is relevant to {', '.join(trivial)}, because the lowest grade is {lowest:g}; pass"
             " relevance_level=, the lowest grade that is relevant, or add the rows of candidates that are not"
@@ -610,39 +767,6 @@ def _are_measures(argument: Any) -> bool:
         return False
     rest = iter(every)
     return all(isinstance(x, str | torch.nn.Module) and _are_measures(x) for x in chain([next(rest, None)], rest))
-
-
-def _joined(
-    evaluator: Evaluator, parts: Sequence[Part], groups: Sequence[Any] | None = None
-) -> tuple[QueryTable, Ranking, np.ndarray, dict[str, Any]]:
-    """The values and rankings of all judged queries, bool [query] of those in the run, and a row of the coverage."""
-    number = len(evaluator.numbers)
-    inside = np.zeros(number, dtype=bool)
-    for part in parts:
-        inside[part.query_numbers] = True
-    missing = np.flatnonzero(~inside)
-    all_parts = [*parts, *([evaluator.absent(missing)] if len(missing) else [])]
-    order = np.concatenate([part.query_numbers for part in all_parts]).argsort()  # a query is in one part
-    columns, empty, weights = {}, {}, {}
-    for label in evaluator.metrics:
-        columns[label] = np.concatenate([part.values[label] for part in all_parts])[order]
-        empty[label] = np.concatenate([part.empty[label] for part in all_parts])[order]
-        each = [np.ones(len(part.judged)) if part.weights is None else part.weights[label] for part in all_parts]
-        weights[label] = np.concatenate(each)[order]
-    alike = all(part.weights is None for part in all_parts)
-    judged = np.concatenate([part.judged for part in all_parts])[order]
-    ranking = Ranking.join(ranking for part in all_parts for ranking in part.rankings)
-    row = {
-        "judged": number,
-        "missing": len(missing),
-        "not in the judgments": sum(part.queries - len(part.query_numbers) for part in parts),
-        "no relevant": evaluator.no_relevant,
-        f"unjudged@{evaluator.depth}": float(1 - judged[inside].mean()) if inside.any() else float("nan"),
-        "not retrieved": evaluator.num_judged - sum(part.retrieved for part in parts),
-        "same id as query": sum(part.retrieved_itself for part in parts),
-    }
-    ids, metrics = _ids(evaluator.qrels), dict(evaluator.metrics)
-    return QueryTable(ids, columns, None if alike else weights, metrics, groups, empty), ranking, inside, row
 
 
 def _named(run: Any, judged: Container[Any]) -> dict[str, Any]:

@@ -95,7 +95,7 @@ class Evaluation(Plots):
             return Table.of_rows(rows, summary.formats, [*summary.notes, more, *self._tied, *self._others()])
         summaries = {name: table.summary(level) for name, table in self.tables.items()}
         first = next(iter(summaries.values()))
-        return Table.of_rows(_rows(summaries), notes=[first.notes[0], *self._tied, *self._others()])
+        return Table.of_rows(rows_of_runs(summaries), notes=[first.notes[0], *self._tied, *self._others()])
 
     def by(self, slices: Mapping[Any, Any] | None = None, level: float = 0.95) -> Table:
         """A table with a row for every run, measure and slice.
@@ -109,7 +109,7 @@ class Evaluation(Plots):
         """
         self._refuse_people("slices")
         by_slice = {name: table.by(slices, level) for name, table in self.tables.items()}
-        return Table.of_rows(_rows(by_slice), notes=self._tied)
+        return Table.of_rows(rows_of_runs(by_slice), notes=self._tied)
 
     @property
     def _tied(self) -> list[str]:
@@ -422,7 +422,7 @@ class Evaluation(Plots):
         return text
 
 
-def _rows(tables: Mapping[str, Table]) -> list[dict[str, Any]]:
+def rows_of_runs(tables: Mapping[str, Table]) -> list[dict[str, Any]]:
     """The rows of the tables of all runs, with the name of the run, without effective numbers of queries."""
     rows = [{"run": name, **row} for name, table in tables.items() for row in table.rows]
     return [{column: value for column, value in row.items() if column != "effective"} for row in rows]

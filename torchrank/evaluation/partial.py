@@ -1,230 +1,599 @@
-"""Evaluations of parts of a run, in small states that are added: for runs on several machines."""
+"""Evaluations of parts of the queries, in small states that are added: for data on several machines."""
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from torchrank.display import Table
-from torchrank.evaluation.evaluate import MEASURES, Evaluator, Options, Part, Precision, Queries
+from torchrank.evaluation.evaluate import (
+    NO_JUDGMENTS,
+    Evaluator,
+    Part,
+    Precision,
+    Queries,
+    Scored,
+    Task,
+    coverage_row,
+    metrics_by_key,
+    notice_all_relevant,
+    unlabelled_runs,
+)
+from torchrank.evaluation.evaluation import rows_of_runs
 from torchrank.names.arguments import with_hints
+from torchrank.names.parse import Named, parse
+from torchrank.names.types import Unjudged
 from torchrank.state.metric import Measure
-from torchrank.state.scoring import FILLS
-from torchrank.state.sums import Estimate, ExactSums, Interval, estimate, estimate_table
+from torchrank.state.sums import SIZE, Estimate, ExactSums, estimate, estimate_table, exact_sums
+from torchrank.statistics.comparison import Comparison, plain_means_warnings
+from torchrank.statistics.paired import TIE, PairStatistics
+from torchrank.tables.files import EXPANSION
 from torchrank.tables.pair_tables import (
     SECOND,
     Duplicates,
     NothingInCommonError,
     ObjectIds,
+    Parent,
     Qrels,
+    ReadingError,
     Ties,
     mixed,
     no_common_query,
 )
 from torchrank.version import __version__
-from torchrank.wrappers.suite_metric import Suite, collection_of, hash_ids, measures_of, readable
+from torchrank.wrappers.compared import PAIR_SIZE, Pair, comparison_of_pairs, statistics_of
+from torchrank.wrappers.per_query import slices_by_name
+from torchrank.wrappers.suite_metric import Suite, hash_ids, is_plain_mean, readable
 
-# Groups of queries, by the hash of their ids, in which the queries of all parts are counted.
-BUCKETS = 256
+#: The first bytes of a state, and the number of its format, which changes with the meaning of the bytes.
+MAGIC, FORMAT = b"torchrank part\n\0", 1
+
+#: The most hashes of ids of queries in a state, the smallest ones, by which a query in two parts is found.
+SAMPLE = 1024
+
+#: Numbers of a measure and a system: of queries, of empty ones, and :class:`ExactSums`; and of a pair of systems: the
+#: sums of the differences, and those of ``PAIR``.
+SINGLE = 2 + len(ExactSums.__dataclass_fields__)
+PAIR = (Pair.A, Pair.B, Pair.AA, Pair.BB, Pair.DDD, Pair.ABOVE, Pair.BELOW, Pair.UNPAIRED)
+PAIRED = len(ExactSums.__dataclass_fields__) + len(PAIR)
+
+#: Numbers of all queries, of judgments, and of judged queries that some run lacks; and of each run, the last of which
+#: is a sum of shares.
+TOTALS = ("judged", "no relevant", "judged documents", "judgments", "lacked")
+OF_RUN = ("not in the judgments", "retrieved", "same id as query", "seen", "parts that match", "shares")
+
+#: The most bits after the point of a number in a state: four factors that are the smallest float64.
+MOST_BITS = 4 * 1074
+
+#: the definition of a measure: a label with one cutoff, as "ndcg(gain=exponential)@10"
+DEFINITION = re.compile(r"[^@]{1,1000}(@[\d.]{1,20}%?)?")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What must be equal in all parts, in types that JSON has."""
+
+    version: str
+    #: label and definition of each measure
+    measures: list[list[str]]
+    runs: list[str]
+    #: whether results are by run, parts are of one frame, and closed; and the digest of judgments of all queries
+    several: bool
+    frame: bool
+    closed: bool
+    judgments: str | None
+    #: whether there are slices
+    by: bool
+    #: options of :func:`torchrank.evaluate`
+    queries: str
+    ignore_identical_ids: bool
+    precision: str
+    ties: str
+    depth: int | None
+    duplicates: str
+    parent: str | bool
+    exclude: str | bool
+    #: the rank up to which unjudged documents are counted
+    first_ranks: int
 
 
 @dataclass(frozen=True, eq=False)
 class PartialEvaluation:
-    """The numbers of a part of a run, or of several merged parts; made by :func:`partial` and :func:`merge`.
+    """The numbers of a part of the queries, or of several merged parts; made by :func:`partial` and :func:`merge`.
 
-    It pickles to a few KB for any number of queries. Sums are not rounded, so merged parts give the numbers of the
-    whole run to the bit, in any split and order.
+    It has a few KB for any number of queries, also pickled. Sums are not rounded, so merged parts give the numbers of
+    the whole to the bit, in any split and order.
 
-    Attributes:
-        labels: the labels of the measures.
-        num_queries: number of queries over which means are taken.
-        means: the value of each measure, by label, as :func:`torchrank.evaluate` returns it.
-        coverage: a table with one row, as :attr:`torchrank.Evaluation.coverage`.
+    Results of one run are by label, as ``means["ndcg@10"]``. Those of several, or of runs with names, are by run and
+    label, as those of :class:`torchrank.Evaluation`.
     """
 
-    metrics: Mapping[str, Measure]
-    #: by name: the facts that must be equal in all parts
-    facts: Mapping[str, Any]
-    #: sums of the values of the queries in the parts, minus those that the same queries have in `absent`, by label
-    sums: Mapping[str, ExactSums]
-    #: by label the number of queries in the parts that have nothing to measure, minus that of the same queries in
-    #: `absent`; and of all judged queries without a run
-    empty: Mapping[str, int]
-    absent_empty: Mapping[str, int]
-    #: sums of the values that all judged queries have without a run, by label; of no query if means are over both
-    absent: Mapping[str, ExactSums]
-    #: int32 [bucket]: number of judged queries, and of judged queries in the parts
-    judged: np.ndarray
-    seen: np.ndarray
-    #: sums of the share of judged documents in the first ranks
-    shares: ExactSums
-    #: sums by the name of a column of the coverage
-    counts: Mapping[str, int]
-    #: the id of a query of the run, and of a judged query; documents of both if none is in both, as a sentence
-    examples: tuple[Any, Any, str]
+    facts: Facts
+    #: [number] of TOTALS, and [run * number] of OF_RUN; objects
+    totals: np.ndarray
+    of_runs: np.ndarray
+    #: by slice, None = all queries: [measure * number], first of each system, then of each pair; objects. Of parts that
+    #: are not closed minus the sums that the same queries have without a run; those of all judged queries are `absent`
+    sums: Mapping[Hashable, np.ndarray]
+    absent: np.ndarray | None
+    #: uint64 [n], sorted: the smallest hashes of the ids of queries
+    sample: np.ndarray
+    #: by run: the id of a query, and what has nothing in common; the id of a judged query; and the lowest grade
+    examples: Sequence[tuple[Any, str]]
+    judged_example: Any
+    lowest: float
+    #: the measures by label, if they are those of the user; None = made of their names
+    known: Mapping[str, Measure] | None = field(default=None, repr=False)
+
+    @property
+    def runs(self) -> list[str]:
+        """The names of the runs."""
+        return list(self.facts.runs)
 
     @property
     def labels(self) -> list[str]:
-        return list(self.metrics)
+        """The labels of the measures."""
+        return [label for label, _ in self.facts.measures]
+
+    @property
+    def slices(self) -> list[str]:
+        """The names of the slices, in their order."""
+        return list(slices_by_name([name for name in self.sums if name is not None]))
 
     @property
     def num_queries(self) -> int:
-        return int((self.judged if self.facts["queries"] == "judged" else self.seen).sum())
+        """Number of queries over which means are taken; of several runs the largest."""
+        seen = max(self._of_run(run)["seen"] for run in range(len(self.runs)))
+        return int(seen if self.facts.queries == "both" else self.totals[TOTALS.index("judged")])
 
     @property
-    def means(self) -> dict[str, float]:
-        return {label: result.value for label, result in self.estimates().items()}
-
-    def intervals(self, level: float = 0.95) -> dict[str, Interval]:
-        """The confidence interval of each measure, by label: (low, high)."""
-        return {label: result.interval for label, result in self.estimates(level).items()}
-
-    def summary(self, level: float = 0.95) -> Table:
-        """A table with a row for every measure: value, standard error, interval and numbers of queries."""
-        return estimate_table(self.estimates(level), level)
-
-    def estimates(self, level: float = 0.95) -> dict[str, Estimate]:
-        """The value, standard error, interval and counts of each measure, by label.
+    def metrics(self) -> dict[str, Measure]:
+        """The measures by label.
 
         Raises:
-            ValueError: the parts have queries or documents, but none that is judged; or ``level`` is not between 0 and
-                1.
+            ValueError: a measure is not known by its name, as one of your own in a process that has not imported it.
         """
-        theirs, ours, disjoint = self.examples
-        if theirs is not None and not self.seen.any() and self.judged.any():
-            raise no_common_query(theirs, ours)
-        if disjoint and not self.counts["parts that match"]:
-            raise NothingInCommonError(disjoint)
-        found = {}
-        for label, metric in self.metrics.items():
-            sums, empty = self.sums[label] + self.absent[label], self.empty[label] + self.absent_empty[label]
-            skipped = math.isnan(FILLS[metric.empty_target_action])
-            result = estimate(metric, sums.vector(), None, level, "auto")
-            found[label] = replace(result, queries=sums.count + empty * skipped, empty=empty)
+        known, found = self.known or {}, {}
+        for label, definition in self.facts.measures:
+            found[label] = known[label] if label in known else _measure(definition)
+            if found[label].definition_name != definition:
+                message = f"Expected the measure {definition!r} as {label}, got {found[label].definition_name!r}"
+                raise ValueError(f"{message}; evaluate and merge with one version of torchrank")
         return found
+
+    # ---- results -----------------------------------------------------------------------------------------------
+
+    @property
+    def means(self) -> dict[str, Any]:
+        """The value of each measure, by label, or by run and label, as :attr:`torchrank.Evaluation.means`."""
+        return self._shown(self._by_run(lambda found: found.value))
+
+    def intervals(self, level: float = 0.95) -> dict[str, Any]:
+        """The confidence interval of each measure, by label, or by run and label: (low, high)."""
+        return self._shown(self._by_run(lambda found: found.interval, level))
+
+    def estimates(self, level: float = 0.95) -> dict[str, Any]:
+        """The value, standard error, interval and counts of each measure, by label, or by run and label.
+
+        Raises:
+            ValueError: there are no judgments, or a run has queries or documents, but none that is judged; or ``level``
+                is not between 0 and 1.
+        """
+        return self._shown(self._by_run(lambda found: found, level))
+
+    def summary(self, level: float = 0.95) -> Table:
+        """A table with a row for every measure, or run and measure: value, interval and numbers of queries."""
+        tables = {run: estimate_table(found, level) for run, found in self._by_run(lambda x: x, level).items()}
+        first = next(iter(tables.values()))
+        return Table.of_rows(rows_of_runs(tables), notes=first.notes) if self.facts.several else first
+
+    def by(self, level: float = 0.95) -> Table:
+        """A table with a row for every run, measure and slice, as :meth:`torchrank.Evaluation.by`.
+
+        Raises:
+            ValueError: the parts have no slices.
+        """
+        if not self.facts.by:
+            raise ValueError("Expected parts with slices, got none; pass by= to torchrank.partial")
+        self._check()
+        tables, slices = {}, slices_by_name([name for name in self.sums if name is not None])
+        for run, name in enumerate(self.runs):
+            parts = {text: self._estimates(part, run, level) for text, part in slices.items()}
+            keys = [(label, text) for label in self.labels for text in slices]
+            tables[name] = estimate_table({f"{label}/{text}": parts[text][label] for label, text in keys}, level)
+        return Table.of_rows(rows_of_runs(tables))
 
     @property
     def coverage(self) -> Table:
-        judged, seen = int(self.judged.sum()), int(self.seen.sum())
-        row = {
-            "queries": self.num_queries,
-            "judged": judged,
-            "missing": judged - seen,
-            "not in the judgments": self.counts["not in the judgments"],
-            "no relevant": self.facts["no relevant"],
-            f"unjudged@{self.facts['depth']}": 1 - self.shares.mean,
-            "not retrieved": self.facts["judged documents"] - self.counts["retrieved"],
-            "same id as query": self.counts["same id as query"],
-        }
-        return Table.of_rows([row])
+        """A table with a row for each run, as :attr:`torchrank.Evaluation.coverage`."""
+        totals, rows = dict(zip(TOTALS, self.totals)), []
+        for run, name in enumerate(self.runs):
+            counts = self._of_run(run)
+            share = float(counts["shares"] / Fraction(counts["seen"])) if counts["seen"] else math.nan
+            number = counts["seen"] if self.facts.queries == "both" else totals["judged"]
+            row = {name: int(count) for name, count in (totals | counts).items() if name != "shares"}
+            rows.append({"run": name, "queries": int(number), **coverage_row(self.facts.first_ranks, row, share)})
+        judged, depth = int(totals["judged documents"]), self.facts.first_ranks
+        notes = [f"Warning: {text}" for text in unlabelled_runs(rows, judged, depth)]
+        if not self.facts.several:
+            rows = [{column: value for column, value in rows[0].items() if column != "run"}]
+        return Table.of_rows(rows, notes=notes)
+
+    def compare(
+        self,
+        baseline: str | None = None,
+        *,
+        test: Literal["t", "tukey", "anytime"] = "t",
+        by: bool = False,
+        correction: str | None = None,
+        family: str = "measure",
+        alpha: float = 0.05,
+        level: float | None = None,
+        margin: float | Mapping[str, float] | None = None,
+        power: float = 0.8,
+    ) -> Comparison:
+        """The comparison of the runs, query by query, from sums: that of :meth:`torchrank.Evaluation.compare`.
+
+        Args:
+            baseline: the run with which each other one is compared; None compares all pairs.
+            test: "t", the paired t test; "anytime", which holds at all looks together; or "tukey", which needs scipy.
+            by: compare the slices, too, as ``ndcg@10/slice``.
+            correction: as :func:`torchrank.compare`; likewise the other arguments.
+            family: as there.
+            alpha: as there.
+            level: as there.
+            margin: as there.
+            power: as there.
+
+        Raises:
+            ValueError: there is one run only, or an argument has an unknown value; a test needs the values of all
+                queries, which :meth:`torchrank.Evaluation.compare` has.
+        """
+        runs, metrics = self.runs, self.metrics
+        if len(runs) < 2:
+            raise ValueError(f"Expected two or more runs to compare, got {', '.join(runs)}; give parts of both")
+        if test not in ("t", "tukey", "anytime"):
+            way_out = "torchrank.evaluate keeps the values that other tests need"
+            raise ValueError(f"Expected test to be 't', 'tukey' or 'anytime', got {test!r}; {way_out}")
+        self._check()
+        parts: dict[str, Hashable] = {"": None}
+        if by:
+            parts |= {
+                f"/{text}": name for text, name in slices_by_name([x for x in self.sums if x is not None]).items()
+            }
+        keys = [(label, end) for label in metrics for end in parts]
+        names = list(itertools.combinations(runs, 2))
+
+        def of_pair(key: int, pair: int, turned: bool) -> PairStatistics:
+            label, end = keys[key]
+            numbers = self._numbers(parts[end])[self.labels.index(label), len(runs) * SINGLE :]
+            sums, scale = _pair_vector(numbers[pair * PAIRED : (pair + 1) * PAIRED])
+            higher = metrics[label].higher_values_are_better
+            found = statistics_of(sums, f"{label}{end}", names[pair], higher, turned)
+            # Rounding of equal differences is not spread.
+            equal = found.sd <= 1e-12 * scale
+            return replace(found, sd=0.0, standard_error=0.0, skewness=math.nan) if equal else found
+
+        totals, weighted = dict(zip(TOTALS, self.totals)), dict[str, bool]()
+        for label, row in zip(metrics, self._numbers(None)):
+            singles = row[: len(runs) * SINGLE].reshape(-1, SINGLE)
+            weighted[label] = any(ExactSums(*one[2:]).weight != ExactSums(*one[2:]).count for one in singles)
+        others = [f"{key}{end}" for key, end in keys if weighted[key] or not is_plain_mean(metrics[key])]
+        table = SimpleNamespace(other_results=others, weights={} if any(weighted.values()) else None)
+        notes = [f"{totals['lacked']} queries that some system lacks are left out"] if totals["lacked"] else []
+        warnings = [*plain_means_warnings([table])]
+        options: dict[str, Any] = {"family": family, "alpha": alpha, "level": level, "margin": margin, "power": power}
+        return comparison_of_pairs(
+            of_pair, len(keys), runs, baseline, test, correction, notes=notes, warnings=warnings, **options
+        )
 
     def __repr__(self) -> str:
-        return f"{self.summary()}\n\n{self.coverage}"
+        tables = (self.summary(), *([self.by()] if self.facts.by else []), self.coverage)
+        return "\n\n".join(map(str, tables))
+
+    def _numbers(self, part: Hashable) -> np.ndarray:
+        """The numbers of a slice, None = all queries: objects [measure, number]."""
+        numbers = self.sums[part]
+        if self.absent is not None:
+            numbers = numbers + self.absent
+        return numbers.reshape(len(self.labels), -1)
+
+    def _of_run(self, run: int) -> dict[str, Any]:
+        """The numbers OF_RUN of a run by name."""
+        return dict(zip(OF_RUN, self.of_runs[run * len(OF_RUN) : (run + 1) * len(OF_RUN)]))
+
+    def _check(self) -> None:
+        """Raise ValueError if parts have queries or documents, but none in common with the judgments."""
+        totals, metrics = dict(zip(TOTALS, self.totals)), self.metrics
+        if not totals["judgments"]:
+            raise ReadingError(NO_JUDGMENTS)
+        for run, (theirs, disjoint) in enumerate(self.examples):
+            name = f" in run {self.runs[run]!r}" if self.facts.several else ""
+            if theirs is not None and not self._of_run(run)["seen"]:
+                raise no_common_query(theirs, self.judged_example, name)
+            if disjoint and not self._of_run(run)["parts that match"]:
+                raise NothingInCommonError(f"Run {self.runs[run]!r}: {disjoint}" if name else disjoint)
+        if self.facts.frame:
+            notice_all_relevant(metrics, self.lowest, totals["judgments"] > totals["judged"])
+
+    def _estimates(self, part: Hashable, run: int, level: float) -> dict[str, Estimate]:
+        """The estimates by label of a slice, None = all queries, and a run."""
+        found = {}
+        for (label, metric), row in zip(self.metrics.items(), self._numbers(part)):
+            queries, empty, *sums = row[run * SINGLE : (run + 1) * SINGLE]
+            one = estimate(metric, ExactSums(*sums).vector(), None, level, "auto")
+            found[label] = replace(one, queries=int(queries), empty=int(empty))
+        return found
+
+    def _by_run(self, of: Any, level: float = 0.95) -> dict[str, dict[str, Any]]:
+        """A function of the estimate of each measure, by run and label."""
+        self._check()
+        estimates = {name: self._estimates(None, run, level) for run, name in enumerate(self.runs)}
+        return Named({name: Named({key: of(x) for key, x in found.items()}) for name, found in estimates.items()})
+
+    def _shown(self, by_run: dict[str, dict[str, Any]]) -> dict[str, Any]:
+        return by_run if self.facts.several else next(iter(by_run.values()))
+
+    # ---- bytes -------------------------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """The state as bytes, which :meth:`from_bytes` reads in another process, and in the next release.
+
+        They are the same for all splits of the same queries, and have no code, unlike a pickle.
+        """
+        slices = sorted((name for name in self.sums if name is not None), key=lambda x: (type(x).__name__, x))
+        # Examples are only for runs that have nothing in common with the judgments: others depend on the split.
+        of_runs = [self._of_run(run) for run in range(len(self.runs))]
+        theirs = [None if run["seen"] else one for run, (one, _) in zip(of_runs, self.examples)]
+        apart = ["" if run["parts that match"] else one for run, (_, one) in zip(of_runs, self.examples)]
+        counts = np.array(
+            [min(x, 1) if name == "parts that match" else x for run in of_runs for name, x in run.items()], object
+        )
+        vectors = [self.totals, counts, *(self.sums[name] for name in (None, *slices))]
+        numbers = [
+            Fraction(x) for vector in (*vectors, *([] if self.absent is None else [self.absent])) for x in vector
+        ]
+        integers = [x.numerator.to_bytes(x.numerator.bit_length() // 8 + 1, "little", signed=True) for x in numbers]
+        head = json.dumps(
+            {
+                "facts": vars(self.facts), "slices": slices, "absent": self.absent is not None,
+                "sample": len(self.sample), "examples": list(zip(theirs, apart)), "lowest": self.lowest,
+                "judged": None if all(run["seen"] for run in of_runs) else self.judged_example,
+            },
+        ).encode()  # fmt: skip
+        return b"".join(
+            [
+                MAGIC, np.array([FORMAT, len(head)], dtype="<u4").tobytes(), head, self.sample.astype("<u8").tobytes(),
+                np.array([x.denominator.bit_length() - 1 for x in numbers], dtype="<u2").tobytes(),
+                np.array([len(x) for x in integers], dtype="<u2").tobytes(), *integers,
+            ]
+        )  # fmt: skip
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> PartialEvaluation:
+        """The state of :meth:`to_bytes`. Nothing in the bytes is executed.
+
+        Raises:
+            ValueError: the bytes are not a state, are cut, or have another format.
+        """
+        data = bytes(data)
+        start = len(MAGIC) + 8
+        if not data.startswith(MAGIC) or len(data) < start:
+            raise ValueError(f"Expected the bytes of a state of torchrank.partial, got {len(data)} others")
+        number, length = np.frombuffer(data[len(MAGIC) : start], dtype="<u4").tolist()
+        if number != FORMAT:
+            way_out = f"read it with the torchrank that wrote it; this is {__version__}"
+            raise ValueError(f"Expected a state of format {FORMAT}, got format {number}; {way_out}")
+        try:
+            return cls._read(json.loads(data[start : start + length]), memoryview(data)[start + length :])
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
+            message = f"Expected the bytes of a state of torchrank.partial, got a broken one of {len(data)} bytes"
+            raise ValueError(f"{message}: {error}; send it again") from None
+
+    @classmethod
+    def _read(cls, head: Mapping[str, Any], data: memoryview) -> PartialEvaluation:
+        """The state of its head and the arrays after it."""
+        facts, slices, size = Facts(**head["facts"]), head["slices"], head["sample"]
+        labels, definitions = zip(*facts.measures)
+        for names in (facts.runs, labels):
+            if not 0 < len(names) == len(set(names)) or not all(isinstance(x, str) for x in (*names, *definitions)):
+                raise ValueError("names of runs or measures are missing, or twice")
+        runs, measures = len(facts.runs), len(labels)
+        of_slice = measures * (runs * SINGLE + runs * (runs - 1) // 2 * PAIRED)
+        sizes = [len(TOTALS), runs * len(OF_RUN), *[of_slice] * (1 + len(slices) + bool(head["absent"]))]
+        if not 0 <= size <= SAMPLE or 8 * size + 4 * sum(sizes) > len(data):
+            raise ValueError("arrays are cut")
+        sample, (exponents, lengths) = (
+            np.frombuffer(data[: 8 * size], dtype="<u8"),
+            np.frombuffer(data[8 * size : 8 * size + 4 * sum(sizes)], dtype="<u2").reshape(2, -1),
+        )
+        ends = 8 * size + 4 * sum(sizes) + np.cumsum(lengths, dtype=np.int64)
+        if (ends[-1] != len(data)) or exponents.max() > MOST_BITS:
+            raise ValueError("numbers are cut")
+        numbers = np.empty(len(ends), dtype=object)
+        for n, (end, count, exponent) in enumerate(zip(ends.tolist(), lengths.tolist(), exponents.tolist())):
+            integer = int.from_bytes(data[end - count : end], "little", signed=True)
+            numbers[n] = Fraction(integer, 1 << exponent) if exponent else integer
+        totals, of_runs, *vectors = np.split(numbers, np.cumsum(sizes)[:-1])
+        absent = vectors.pop() if head["absent"] else None
+        examples = [(theirs, str(disjoint)) for theirs, disjoint in head["examples"]]
+        sums = dict(zip((None, *slices), vectors))
+        if len(examples) != runs or len(sums) != len(vectors):
+            raise ValueError("runs or slices differ")
+        return cls(facts, totals, of_runs, sums, absent, sample, examples, head["judged"], float(head["lowest"]))
+
+    def __reduce__(self) -> Any:
+        return PartialEvaluation.from_bytes, (self.to_bytes(),)
 
 
 @with_hints
 def partial(
     qrels: Any,
-    part: Any,
-    measures: Suite = MEASURES,
+    part: Any = None,
+    measures: Suite | None = None,
     *,
-    queries: Queries = "judged",
-    ignore_identical_ids: bool = False,
-    precision: Precision = "double",
+    query: str | None = None,
+    item: str | None = None,
+    score: str | list[str] | Mapping[str, str] | None = None,
+    rank: str | None = None,
+    grade: str | None = None,
+    by: str | Mapping[Any, Any] | None = None,
+    preset: str | None = None,
+    queries: Queries | None = None,
+    ignore_identical_ids: bool | None = None,
+    precision: Precision | None = None,
     ties: Ties | None = None,
+    depth: int | None = None,
+    relevance_level: float | None = None,
+    unjudged: Unjudged | None = None,
     duplicates: Duplicates = "error",
+    expansion: int = EXPANSION,
+    parent: Parent | None = None,
     exclude: Any = None,
+    closed: bool = False,
 ) -> PartialEvaluation:
-    """Evaluate a part of a run: some of its queries, each with all its documents.
+    """Evaluate a part of the queries, each with all its documents.
 
-    Send the states of all parts to one process, and add them with :func:`torchrank.merge`. The result is that
-    of :func:`torchrank.evaluate` for the whole run: the same means to the bit. Judged queries that are in no part
-    count as there.
+    Send the states of all parts to one process, and add them with :func:`torchrank.merge`. The result is that of
+    :func:`torchrank.evaluate` for all queries: the same means to the bit, in any split and order.
+
+    | call | judgments |
+    |---|---|
+    | ``partial(frame, "ndcg@10")`` | grades in the rows of one data frame: of the queries of this part |
+    | ``partial(qrels, run, "ndcg@10", closed=True)`` | of the queries of this part alone, also those without a run |
+    | ``partial(qrels, run, "ndcg@10")`` | of all queries; those that are in no part count as in ``evaluate`` |
 
     Args:
-        qrels: the judgments of all queries, not of this part only: any source of :func:`torchrank.read_qrels`. Several
-            calls with one :class:`torchrank.Qrels` prepare it once.
-        part: a source of :func:`torchrank.read_run`, e.g. a data frame or a path; it may be empty.
-        measures: as :func:`torchrank.evaluate`; like the other arguments the same in all parts.
+        qrels: the judgments, any source of :func:`torchrank.read_qrels`; or one data frame with scores and grades. Of
+            the judgments of all queries, several calls with one :class:`torchrank.Qrels` prepare it once.
+        part: the run of the queries of this part: any source of :func:`torchrank.read_run`, e.g. a data frame or a
+            path; or several, ``{name: run}``. It may be empty. None, or the measures, if ``qrels`` is one frame.
+        measures: as :func:`torchrank.evaluate`; like the arguments below the same in all parts.
+        query: of one frame, the name of a column, as there.
+        item: as there.
+        score: as there; of several systems a list of columns, or ``{system: column}``.
+        rank: as there.
+        grade: as there.
+        by: slices: of one frame, the name of a column with one value for each query; with ``closed``, a dictionary from
+            the id of each query to its slice, None = in none.
+        preset: as there.
         queries: as there.
         ignore_identical_ids: as there.
         precision: as there.
         ties: as there.
+        depth: as there.
+        relevance_level: as there.
+        unjudged: as there.
         duplicates: as there.
-        exclude: as there.
+        expansion: as there.
+        parent: as there.
+        exclude: as there; with ``closed``, and of one frame, the pairs of the queries of this part are enough.
+        closed: the judgments are those of the queries of this part alone.
 
     Raises:
-        ReadingError: a source cannot be read, or there are no judgments.
-        ValueError: an argument has an unknown value, a measure is not a mean over queries, or queries count differently
-            in it, e.g. in ``"mr(average=positive)"``.
+        ReadingError: a source cannot be read, or there are no judgments although the part is not closed.
+        ValueError: an argument has an unknown value, a measure is not computed from sums over queries, or slices are
+            given for a part that is not closed.
 
     Example:
         >>> import torchrank as tr
-        >>> qrels = tr.read_qrels({"q1": {"a": 1}, "q2": {"c": 2}})
+        >>> frame = {"user": ["u1", "u1", "u2"], "item": [7, 8, 7], "score": [0.5, 0.9, 0.3], "label": [1, 0, 1]}
+        >>> parts = [{name: column[rows] for name, column in frame.items()} for rows in (slice(2), slice(2, 3))]
+        >>> tr.merge(tr.partial(part, "mrr") for part in parts).means
+        {'mrr': 0.75}
+        >>> qrels = tr.read_qrels({"q1": {"a": 1}, "q2": {"c": 2}, "q3": {"d": 1}})
         >>> parts = [{"q1": {"b": 0.9, "a": 0.5}}, {"q2": {"c": 0.3}}]
         >>> tr.merge(tr.partial(qrels, part, "mrr") for part in parts).means
-        {'mrr': 0.75}
+        {'mrr': 0.5}
     """
-    options = Options.of(
-        None, queries=queries, ignore_identical_ids=ignore_identical_ids, precision=precision, ties=ties,
-        duplicates=duplicates, exclude=exclude,
+    columns = {"query": query, "item": item, "score": score, "rank": rank, "grade": grade, "group": None}
+    columns["group"] = by if isinstance(by, str) else None
+    part, measures = readable(part), None if measures is None else readable(measures)
+    task = Task.of(
+        qrels, part, measures, columns, preset, relevance_level, unjudged, part=True, closed=closed, queries=queries,
+        ignore_identical_ids=ignore_identical_ids, precision=precision, ties=ties, depth=depth, duplicates=duplicates,
+        expansion=expansion, parent=parent, exclude=exclude,
     )  # fmt: skip
-    measures = readable(measures)
-    evaluator = Evaluator.of(qrels, measures_of(collection_of(measures), "partial", means=True), options)
-    in_run = evaluator.part(part)
-    everything = _absent(evaluator, measures) if queries == "judged" else evaluator.absent(in_run.query_numbers[:0])
-    answered = in_run.query_numbers if queries == "judged" else in_run.query_numbers[:0]
-    weights = [pair for part in (in_run, everything) for pair in (part.weights or {}).items()]
-    if unequal := [label for label, weight in weights if (weight != 1).any()]:  # sums with weights are rounded
-        way_out = "evaluate it with torchrank.evaluate"
-        raise ValueError(f"Expected measures in which all queries have the same weight, got {unequal[0]}; {way_out}")
-    replaced = _sums(evaluator, {label: values[answered] for label, values in everything.values.items()})
-    digest, judged = evaluator.made_once("digest", lambda: _digest(evaluator.qrels.columns))
-    facts = {
-        "version": __version__,
-        "measures": tuple((label, metric.definition_name) for label, metric in evaluator.metrics.items()),
-        "judgments": digest,
-        "queries": queries,
-        "ignore_identical_ids": ignore_identical_ids,
-        "precision": precision,
-        "ties": ties or "document",
-        "duplicates": duplicates,
-        "exclude": None if options.excluded is None else _digest(options.excluded.columns)[0],
-        "depth": evaluator.depth,
-        "no relevant": evaluator.no_relevant,
-        "judged documents": evaluator.num_judged,
-    }
+    evaluator, closed = task.evaluator, closed or task.is_frame
+    if by is not None and not closed:
+        raise ValueError("Expected a closed part with by=, got the judgments of all queries; pass closed=True")
+    parts = [evaluator.all_parts(source, lambda count: None) for source in task.runs.values()]
+    options, number = evaluator.options, len(evaluator.numbers)
+    slices, group = _slices(evaluator, task.groups if by is None or isinstance(by, str) else by)
+    both, absent = options.queries == "both", None
+    if closed:
+        answered = np.arange(number)
+        scored = [Scored.of(evaluator, found) for found in parts]
+        sums = _sums(evaluator.metrics, scored, both, group, len(slices) + 1)
+    else:
+        answered = np.unique(np.concatenate([part.query_numbers for found in parts for part in found]))
+        scored = [Scored.of(evaluator, found, answered) for found in parts]
+        sums = _sums(evaluator.metrics, scored, both, group[answered], 1)
+        if not both:
+            without, absent = _absent(evaluator, task.by_name, len(parts))
+            rows = without.take(answered)
+            sums = sums - _sums(evaluator.metrics, [rows] * len(parts), both, group[answered], 1)
+    inside = np.array([one.inside for one in scored]).reshape(len(parts), len(answered))
+    of_runs: list[Any] = []
+    for one in scored:
+        of_runs += [*(one.counts[name] for name in OF_RUN[:-1]), ExactSums.of(one.judged[one.inside]).total]
+    lacked = int((inside.any(0) & ~inside.all(0)).sum()) if both else 0
+    totals = scored[0].counts | {"judgments": len(evaluator.qrels), "lacked": lacked}
+    digest, hashes = evaluator.made_once("digest", lambda: _digest(evaluator.qrels.columns))
+    excluded = options.excluded
+    facts = Facts(
+        version=__version__,
+        measures=[[label, metric.definition_name] for label, metric in evaluator.metrics.items()],
+        runs=list(task.runs),
+        several=task.several,
+        frame=task.is_frame,
+        closed=closed,
+        judgments=None if closed else digest,
+        by=by is not None,
+        queries=options.queries,
+        ignore_identical_ids=options.ignore_identical_ids,
+        precision=options.precision,
+        ties=options.ties or "document",
+        depth=options.depth,
+        duplicates=duplicates,
+        parent=parent if isinstance(parent, str) else parent is not None,
+        exclude=excluded is not None if closed or excluded is None else _digest(excluded.columns)[0],
+        first_ranks=evaluator.depth,
+    )
     return PartialEvaluation(
-        dict(evaluator.metrics),
         facts,
-        {label: sums - replaced[label] for label, sums in _sums(evaluator, in_run.values).items()},
-        {label: int(x.sum()) - int(everything.empty[label][answered].sum()) for label, x in in_run.empty.items()},
-        {label: int(x.sum()) for label, x in everything.empty.items()},
-        _sums(evaluator, everything.values),
-        np.bincount(judged, minlength=BUCKETS).astype(np.int32),
-        np.bincount(judged[in_run.query_numbers], minlength=BUCKETS).astype(np.int32),
-        ExactSums.of(in_run.judged),
-        {
-            "not in the judgments": in_run.queries - len(in_run.query_numbers),
-            "same id as query": in_run.retrieved_itself,
-            "retrieved": in_run.retrieved,
-            "parts that match": in_run.matches,
-        },
-        (in_run.example, next(iter(evaluator.qrels.query_ids), None), in_run.disjoint),
+        np.array([totals[name] for name in TOTALS], dtype=object),
+        np.array(of_runs, dtype=object),
+        dict(zip((None, *slices), (sums.sum(0), *sums))),
+        absent,
+        np.unique(hashes[answered])[:SAMPLE],
+        [_example(found) for found in parts],
+        _shown(next(iter(evaluator.qrels.query_ids), None)),
+        float(evaluator.qrels.value.min(initial=np.inf)),
+        dict(evaluator.metrics),
     )
 
 
-def merge(states: Iterable[PartialEvaluation]) -> PartialEvaluation:
-    """Add the states of parts of one run; merged states can be merged again, in any order.
+def merge(states: Iterable[PartialEvaluation | bytes], measures: Suite | None = None) -> PartialEvaluation:
+    """Add the states of parts of the queries; merged states can be merged again, in any order.
 
-    **Every query must be in one part.** A query in two parts is detected without a list of queries: the queries are
-    counted in 256 groups by a hash of their id. It is found for certain if all judged queries are in the parts, and
-    otherwise if no judged query of its group is missing. So a part that is given twice is practically always found.
+    **Every query must be in one part.** Each state has the 1,024 smallest hashes of its ids, by which a query in two
+    parts is found: for certain up to 1,024 queries; of more, if a part is given twice, or the parts are not by query. A
+    single query in two large parts can be missed.
+
+    Args:
+        states: states of :func:`partial`, or their bytes by :meth:`PartialEvaluation.to_bytes`.
+        measures: measures that have no name, such as those with functions of your own; None = made of their names.
 
     Raises:
         ValueError: there is no state; states have other judgments, measures, options or versions; a query is in two
@@ -232,59 +601,168 @@ def merge(states: Iterable[PartialEvaluation]) -> PartialEvaluation:
         TypeError: an object is not a state.
     """
     total: PartialEvaluation | None = None
-    for state in states:
+    for given in states:
+        state = PartialEvaluation.from_bytes(given) if isinstance(given, bytes | bytearray | memoryview) else given
         if not isinstance(state, PartialEvaluation):
             raise TypeError(f"Expected states of torchrank.partial, got {type(state).__name__}")
         total = state if total is None else _added(total, state)
     if total is None:
         raise ValueError("Expected the state of at least one part, got none; evaluate an empty part")
-    more = (total.seen - total.judged).clip(0)
-    if more.any():
-        raise ValueError(
-            f"Expected every query in one part, got {int(more.sum())} or more judged queries in several; partition the"
-            " run by query, and merge each part once"
-        )
-    return total
+    return total if measures is None else replace(total, known=metrics_by_key(measures))
 
 
 def _added(first: PartialEvaluation, second: PartialEvaluation) -> PartialEvaluation:
-    for name, fact in first.facts.items():
-        if second.facts[name] != fact:
+    for name, fact in vars(first.facts).items():
+        if (other := getattr(second.facts, name)) != fact:
             way_out = "evaluate all parts alike"
-            raise ValueError(f"Expected states of the same {name}, got {fact!r} and {second.facts[name]!r}; {way_out}")
+            raise ValueError(f"Expected states of the same {name}, got {fact!r} and {other!r}; {way_out}")
+    again = np.intersect1d(first.sample, second.sample, assume_unique=True)
+    seen = [x["seen"] + y["seen"] for x, y in zip(map(first._of_run, _runs(first)), map(second._of_run, _runs(first)))]
+    more = 0 if first.facts.closed else max(seen) - first.totals[TOTALS.index("judged")]
+    if len(again) or more > 0:
+        raise ValueError(
+            f"Expected every query in one part, got {max(len(again), more)} or more judged queries in several;"
+            " partition the data by query, and merge each part once"
+        )
+    totals = first.totals + second.totals
+    if not first.facts.closed:  # those of all judgments
+        totals[:-1] = first.totals[:-1]
+    sums = dict(first.sums)
+    for part, numbers in second.sums.items():
+        sums[part] = sums[part] + numbers if part in sums else numbers
+    examples = [
+        (_least([one, other]), _least([apart, also]) or "")
+        for (one, apart), (other, also) in zip(first.examples, second.examples)
+    ]
+    sample, judged = np.union1d(first.sample, second.sample), _least([first.judged_example, second.judged_example])
+    return PartialEvaluation(
+        first.facts, totals, first.of_runs + second.of_runs, sums, first.absent, sample[:SAMPLE], examples, judged,
+        min(first.lowest, second.lowest), first.known or second.known,
+    )  # fmt: skip
 
-    both: dict[str, Any] = {}
-    for name in ("sums", "empty", "counts"):
-        theirs = getattr(second, name)
-        both[name] = {label: ours + theirs[label] for label, ours in getattr(first, name).items()}
-    (one, judged, disjoint), (other, _, apart) = first.examples, second.examples
-    examples = (other if one is None else one, judged, disjoint or apart)
-    return replace(first, **both, seen=first.seen + second.seen, shares=first.shares + second.shares, examples=examples)
+
+def _runs(state: PartialEvaluation) -> range:
+    return range(len(state.facts.runs))
 
 
-def _absent(evaluator: Evaluator, measures: Suite) -> Part:
-    """The part of all queries without a run, without rankings."""
-
-    def made() -> Part:
-        return replace(evaluator.absent(np.arange(len(evaluator.numbers))), rankings=())
-
-    names = [measures] if isinstance(measures, str) else measures
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        return made()  # functions of the user may have equal names
-    return evaluator.made_once(("absent", *names), made)
+def _least(examples: Sequence[Any]) -> Any:
+    """The first of some ids or sentences in an order that does not depend on theirs; None without any."""
+    return min((x for x in examples if x not in (None, "")), key=lambda x: (type(x).__name__, x), default=None)
 
 
-def _sums(evaluator: Evaluator, values: Mapping[str, np.ndarray]) -> dict[str, ExactSums]:
-    """The sums of values by label, in the terms in which the mean of each measure adds them."""
-    sums = {}
-    for label, metric in evaluator.metrics.items():
-        column = torch.from_numpy(values[label]).to(torch.float64)
-        sums[label] = ExactSums.of(metric.mean.inside(column[~column.isnan()]).numpy())
-    return sums
+def _example(parts: Sequence[Part]) -> tuple[Any, str]:
+    """The id of a query of the parts of a run, and a sentence if they have no judged document."""
+    return _shown(_least([_shown(part.example) for part in parts])), _least([part.disjoint for part in parts]) or ""
+
+
+def _shown(key: Any) -> Any:
+    """An id as JSON has it, shortened."""
+    return key if key is None or isinstance(key, int) else str(key)[:100]
+
+
+def _slices(evaluator: Evaluator, groups: Any) -> tuple[list[Any], np.ndarray]:
+    """The names of the slices, and the number of that of each query, int64 [query]: the last one = in none."""
+    if isinstance(groups, Mapping):
+        ids = evaluator.qrels.query_ids
+        if missing := [key for key in ids if key not in groups]:
+            raise ValueError(f"Expected a slice for every query, got none for {missing[0]!r}; add it to by, or None")
+        groups = [groups[key] for key in ids]
+    if groups is None:
+        return [], np.zeros(len(evaluator.numbers), dtype=np.int64)
+    groups = [group.item() if isinstance(group, np.generic) else group for group in groups]
+    names = [name for name in dict.fromkeys(groups) if name is not None and name == name]  # NaN = in none
+    if other := [name for name in names if not isinstance(name, str | int | float)]:
+        raise ValueError(f"Expected slices to be texts or numbers, got {other[0]!r}; pass str of it")
+    number = {name: n for n, name in enumerate(names)}
+    return names, np.array([number.get(group, len(names)) for group in groups], dtype=np.int64)
+
+
+def _sums(
+    metrics: Mapping[str, Measure], scored: Sequence[Scored], both: bool, group: np.ndarray, groups: int
+) -> np.ndarray:
+    """The numbers of each group of queries: objects [group, number], as :attr:`PartialEvaluation.sums`.
+
+    Args:
+        metrics: the measures by label.
+        scored: the values of the same queries by each run.
+        both: only queries that are in a run count for it.
+        group: int64 [query].
+        groups: number of groups.
+    """
+
+    def numbers(chosen: np.ndarray) -> list[int]:
+        return np.bincount(group[chosen], minlength=groups).tolist()
+
+    columns: list[Sequence[Any]] = []
+    for label, metric in metrics.items():
+        values = []
+        for one in scored:
+            counted = one.inside | (not both)
+            value, empty = np.where(counted, one.columns[label], np.nan), one.empty[label] & counted
+            weights = None if one.weights is None or (one.weights[label] == 1).all() else one.weights[label]
+            inside = metric.mean.inside(torch.from_numpy(value)).numpy()
+            columns += [numbers(empty | ~np.isnan(value)), numbers(empty)]
+            columns += zip(*map(astuple, ExactSums.by(inside, weights, group, groups)))
+            values.append(value)
+        for pair in itertools.combinations(values, 2):
+            known = np.isfinite(pair[0]), np.isfinite(pair[1])
+            paired = np.flatnonzero(known[0] & known[1])
+            a, b, inside = pair[0][paired], pair[1][paired], group[paired]
+            d = b - a
+            apart = np.abs(d) > TIE * np.maximum(np.abs(a), np.abs(b))
+            columns += zip(*map(astuple, ExactSums.by(d, None, inside, groups)))
+            columns += [exact_sums(factors, inside, groups) for factors in ([a], [b], [a, a], [b, b], [d, d, d])]
+            differing = paired[apart & (d > 0)], paired[apart & (d < 0)], known[0] != known[1]
+            columns += [numbers(queries) for queries in differing]
+    result = np.empty((groups, len(columns)), dtype=object)
+    for n, column in enumerate(columns):
+        result[:, n] = column
+    return result
+
+
+def _pair_vector(numbers: np.ndarray) -> tuple[torch.Tensor, float]:
+    """The sums of a pair as those of :class:`torchrank.Compared`, each rounded once, and the size of its values."""
+    differences, more = ExactSums(*numbers[: -len(PAIR)]), dict(zip(PAIR, numbers[-len(PAIR) :]))
+    more |= {Pair.D: differences.total, Pair.DD: differences.squares}
+    sums = torch.zeros(PAIR_SIZE, dtype=torch.float64, device="cpu")
+    sums[:SIZE] = differences.vector()
+    for kind, number in more.items():
+        sums[SIZE + kind] = float(number)
+    return sums, math.sqrt(max(more[Pair.AA], more[Pair.BB]) / max(1, differences.count))
+
+
+def _absent(evaluator: Evaluator, by_name: bool, runs: int) -> tuple[Scored, np.ndarray]:
+    """The values of all queries without a run, and their numbers.
+
+    They are made once for measures that are given by name; functions of the user may have equal ones.
+    """
+
+    def made() -> tuple[Scored, np.ndarray]:
+        everything = replace(Scored.of(evaluator, []), rankings=())
+        group = np.zeros(len(evaluator.numbers), dtype=np.int64)
+        return everything, _sums(evaluator.metrics, [everything] * runs, False, group, 1)[0]
+
+    definitions = (metric.definition_name for metric in evaluator.metrics.values())
+    return evaluator.made_once(("absent", runs, *definitions), made) if by_name else made()
+
+
+def _measure(definition: str) -> Measure:
+    """The measure of a definition.
+
+    Raises:
+        ValueError: it is not the label of one measure.
+    """
+    if not DEFINITION.fullmatch(definition):
+        raise ValueError(f"Expected the label of one measure, got {definition[:100]!r}")
+    try:
+        return parse(definition)
+    except (ValueError, TypeError) as error:
+        way_out = f"import its class, or pass measures= to torchrank.merge: {error}"
+        raise ValueError(f"Expected measures that are known by name, got {definition!r}; {way_out}") from None
 
 
 def _digest(qrels: Qrels) -> tuple[str, np.ndarray]:
-    """A digest of all judgments in any order, and the bucket of each judged query, int64 [query]."""
+    """A digest of all judgments in any order, and the hash of the id of each judged query, uint64 [query]."""
     queries = mixed(_hashes(qrels.queries))
     grades = np.zeros(len(qrels), np.uint64)
     for column in (qrels.value[:, None] if qrels.subtopics is None else qrels.subtopics).T:
@@ -293,7 +771,7 @@ def _digest(qrels: Qrels) -> tuple[str, np.ndarray]:
     # Sums do not depend on the order of the rows.
     parts = [int(np.add.reduce(hashes, dtype=np.uint64)) for hashes in (queries, rows, mixed(rows ^ SECOND))]
     text = "".join(f"{part:016x}" for part in parts)
-    return f"{len(queries)} queries, {len(rows)} rows, {text}", (queries % np.uint64(BUCKETS)).astype(np.int64)
+    return f"{len(queries)} queries, {len(rows)} rows, {text}", queries
 
 
 def _hashes(ids: Any) -> np.ndarray:

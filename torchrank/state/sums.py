@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import IntEnum
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple, Self, TypeGuard, get_args
@@ -254,15 +254,70 @@ def aggregate(how: str | Callable[[Tensor], Tensor], values: Tensor, weights: Te
 AGGREGATIONS = ("mean", "geometric", "harmonic", "sum", "median", "midpoint", "min", "max", "none")
 
 
-# Bits of the mantissa of a float64.
-MANTISSA = 53
+# Bits of the mantissa of a float64, and of each of the three parts of it that are summed.
+MANTISSA, LIMB = 53, 18
+
+
+def exact_sums(columns: Sequence[np.ndarray], group: np.ndarray, groups: int) -> list[Fraction]:
+    """The sum of the products of some columns in each group: [group]. No sum and no product is rounded.
+
+    The mantissa of a float64 has three parts of 18 bits. Their sums for each exponent are exact in float64, for up to
+    2^34 rows.
+
+    Source:
+        Products: Dekker, A floating-point technique for extending the available precision, Numerische Mathematik 1971.
+
+    Args:
+        columns: float64 [row] each, all finite.
+        group: int64 [row], the group of each row, from 0.
+        groups: number of groups.
+
+    Example:
+        >>> import numpy as np
+        >>> exact_sums([np.array([1e16, 1.0, -1e16]), np.array([1.0, 0.5, 1.0])], np.zeros(3, dtype=np.int64), 1)
+        [Fraction(1, 2)]
+    """
+    terms = [np.frexp(columns[0])]
+    for column in columns[1:]:
+        factor, power = np.frexp(column)
+        terms = [(part, exponent + power) for number, exponent in terms for part in _product(number, factor)]
+    totals = [Fraction(0)] * groups
+    for number, exponent in terms:
+        mantissa, further = np.frexp(number)
+        exponent = exponent + further
+        least = int(exponent.min(initial=0))
+        span = int(exponent.max(initial=0)) - least + 1
+        cell, integer = group * span + (exponent - least), (mantissa * 2.0**MANTISSA).astype(np.int64)
+        limbs = integer >> 2 * LIMB, (integer >> LIMB) & (2**LIMB - 1), integer & (2**LIMB - 1)
+        exact = [0] * groups
+        for shift, limb in zip((2 * LIMB, LIMB, 0), limbs):
+            sums = np.bincount(cell, weights=limb, minlength=groups * span)
+            for place in np.flatnonzero(sums).tolist():
+                exact[place // span] += int(sums[place]) << (place % span + shift)
+        unit = Fraction(2) ** (least - MANTISSA)
+        totals = [total + more * unit for total, more in zip(totals, exact)]
+    return totals
+
+
+def _product(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The products of numbers near 1, and their rounding errors."""
+    (a_high, a_low), (b_high, b_low) = (_halves(x) for x in (a, b))
+    product = a * b
+    return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+
+
+def _halves(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers as sums of two numbers of 26 bits each."""
+    large = x * (2.0**27 + 1)
+    high = large - (large - x)
+    return high, x - high
 
 
 @dataclass(frozen=True)
 class ExactSums:
-    """The number of some values, their sum, and the sum of their squares. None of them is rounded.
+    """The number of some values v with weights w, and their sums. None of them is rounded.
 
-    A float is an integer times a power of two, so sums of floats and of their squares are fractions. The state has a
+    A float is an integer times a power of two, so sums of floats and of their products are fractions. The state has a
     few hundred bytes for any number of values. Subtraction takes values away again.
 
     Example:
@@ -273,75 +328,78 @@ class ExactSums:
     """
 
     count: int
+    #: numbers of values that are inf and -inf, which are not in the sums of values
+    above: int
+    below: int
+    #: sum(w), sum(w v), sum(w^2), sum(w^2 v), sum(w^2 v^2)
+    weight: Fraction | int
     total: Fraction
+    squared_weight: Fraction | int
+    first: Fraction
     squares: Fraction
-    #: numbers of values that are inf and -inf, which are not in the sums
-    infinite: tuple[int, int]
 
     @classmethod
-    def of(cls, values: np.ndarray) -> Self:
-        """The sums of float64 [value]; NaN is left out."""
-        values = values[~np.isnan(values)].astype(np.float64, copy=False)
-        finite = values[np.isfinite(values)]
-        distinct, numbers = np.unique(finite, return_counts=True)
-        mantissas, exponents = np.frexp(distinct)
-        least = int(exponents.min(initial=0))
-        integers = (mantissas * 2.0**MANTISSA).astype(np.int64).tolist()
-        exact, counts = list(map(operator.lshift, integers, (exponents - least).tolist())), numbers.tolist()
-        unit = Fraction(2) ** (least - MANTISSA)
-        total = sum(map(operator.mul, exact, counts)) * unit
-        squares = sum(number * number * count for number, count in zip(exact, counts)) * unit**2
-        infinite = int((values == np.inf).sum()), int((values == -np.inf).sum())
-        return cls(len(values), total, squares, infinite)
+    def of(cls, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
+        """The sums of float64 [value]; NaN is left out. Without weights all are 1."""
+        return cls.by(values, weights, np.zeros(len(values), dtype=np.int64), 1)[0]
+
+    @classmethod
+    def by(cls, values: np.ndarray, weights: np.ndarray | None, group: np.ndarray, groups: int) -> list[Self]:
+        """The sums of each group, which is int64 [value] from 0."""
+        known = ~np.isnan(values)
+        weighs = known if weights is None else known & (weights > 0)
+        finite = weighs & np.isfinite(values)
+        chosen = known, weighs & (values == np.inf), weighs & (values == -np.inf)
+        count, above, below = (np.bincount(group[rows], minlength=groups).tolist() for rows in chosen)
+        v, inside = values[finite].astype(np.float64, copy=False), group[finite]
+        if weights is None:
+            total, squares = (exact_sums([v] * power, inside, groups) for power in (1, 2))
+            return [cls(*numbers) for numbers in zip(count, above, below, count, total, count, total, squares)]
+        w = weights[weighs]
+        weight, squared_weight = (exact_sums([w] * power, group[weighs], groups) for power in (1, 2))
+        w = weights[finite]
+        columns = [w, v], [w, w, v], [w, w, v, v]
+        total, first, squares = (exact_sums(factors, inside, groups) for factors in columns)
+        return [cls(*numbers) for numbers in zip(count, above, below, weight, total, squared_weight, first, squares)]
 
     def __add__(self, other: ExactSums) -> ExactSums:
-        return self._with(other, 1)
+        return ExactSums(*map(operator.add, astuple(self), astuple(other)))
 
     def __sub__(self, other: ExactSums) -> ExactSums:
-        return self._with(other, -1)
-
-    def _with(self, other: ExactSums, sign: int) -> ExactSums:
-        above, below = (number + sign * two for number, two in zip(self.infinite, other.infinite))
-        return ExactSums(
-            self.count + sign * other.count,
-            self.total + sign * other.total,
-            self.squares + sign * other.squares,
-            (above, below),
-        )
+        return ExactSums(*map(operator.sub, astuple(self), astuple(other)))
 
     @property
     def mean(self) -> float:
         """The mean, rounded once; NaN without values."""
-        if any(self.infinite) or not self.count:
+        if self.above or self.below or not self.weight:
             return self._total
-        return _rounded(self.total / self.count)
+        return _rounded(self.total / self.weight)
 
     @property
     def _total(self) -> float:
-        above, below = self.infinite
-        if above or below:
-            return math.nan if above and below else math.inf if above else -math.inf
+        if self.above or self.below:
+            return math.nan if self.above and self.below else math.inf if self.above else -math.inf
         return _rounded(self.total) if self.count else math.nan
 
     def vector(self) -> Tensor:
-        """The sums of :mod:`torchrank.state.sums` for weights of 1, each rounded once: float64 [SIZE] on the CPU."""
+        """The sums of :mod:`torchrank.state.sums`, each rounded once: float64 [SIZE] on the CPU."""
         state_vector = torch.zeros(SIZE, dtype=torch.float64, device="cpu")
         state_vector[Sum.WV] = self._total if self.count else 0.0
-        state_vector[Sum.W] = state_vector[Sum.QUERIES] = state_vector[Sum.W2] = self.count
+        state_vector[Sum.W], state_vector[Sum.W2] = _rounded(self.weight), _rounded(self.squared_weight)
+        state_vector[Sum.QUERIES] = self.count
         if not state_vector[Sum.WV].isfinite():
             state_vector[Sum.SQUARES : Sum.W2] = math.nan
-        elif self.count:
-            around = [
-                Fraction(number) for number in centres(state_vector[Sum.WV : Sum.W] / state_vector[Sum.W]).tolist()
-            ]
-            second = [self.squares - 2 * c * self.total + self.count * c * c for c in around]
-            first = [self.total - self.count * c for c in around]
+        elif self.weight:
+            at = centres(torch.nan_to_num(state_vector[Sum.WV : Sum.W] / state_vector[Sum.W], 0.0, 0.0, 0.0))
+            around = list(map(Fraction, at.tolist()))
+            second = [self.squares - 2 * c * self.first + self.squared_weight * c * c for c in around]
+            first = [self.first - self.squared_weight * c for c in around]
             rounded = list(map(_rounded, second + first))
             state_vector[Sum.SQUARES : Sum.W2] = torch.tensor(rounded, dtype=torch.float64, device="cpu")
         return state_vector
 
 
-def _rounded(number: Fraction) -> float:
+def _rounded(number: Fraction | int) -> float:
     """The nearest float64."""
     try:
         return float(number)

@@ -668,26 +668,35 @@ def rows_of_dictionary(
     return rows_of_lists(tables, value, name)
 
 
-def columns_of_both(source: Any, chosen: Mapping[str, str | None], items: bool) -> tuple[Any, Any, Any, Any, Any, Any]:
+def columns_of_both(
+    source: Any, chosen: Mapping[str, Any], items: bool
+) -> tuple[Any, Any, Any, Any, list[np.ndarray], np.ndarray]:
     """The columns of one frame with scores and grades; ``items`` says whether items must be there.
 
     Returns:
         of each row query and group, None = no groups; the row of each entry of its lists, None = no lists; of each
-        entry item, None = no items, score and grade, NaN = missing.
+        entry item, None = no items, the scores of each system, and grade, NaN = missing. ``chosen`` may have a list of
+        columns of scores, one for each system.
 
     Raises:
         ReadingError: a column is missing or has other types.
     """
     frame = frame_of(source, "frame")
-    named = {name: column for name, column in chosen.items() if column is not None}
-    way_out = "pass {}= with the name of its column"
-    numbers = find_columns(named, frame.labels, "both", "frame", items, way_out, frame.has_lists)
+    named, more = {name: column for name, column in chosen.items() if column is not None}, list[int]()
+    if isinstance(named.get("score"), list):
+        named["score"], *others = named["score"]
+        more = [_number_of(other, frame.labels, "frame") for other in others]
+    way_out, labels = "pass {}= with the name of its column", list(frame.labels)
+    for number in more:
+        labels[number] = ""  # which is taken for no other column
+    numbers = find_columns(named, labels, "both", "frame", items, way_out, frame.has_lists)
 
     def error(message: str, row: int) -> ReadingError:
         cells = (f"{label}={_cell(plain(column), row)!r}" for label, column in zip(frame.labels, frame.columns))
         return ReadingError(message, "frame", row + 1, ", ".join(cells), "row")
 
     columns = {name: frame[number] for name, number in numbers.items()}
+    columns |= {f"score {number}": frame[number] for number in more}
     query, groups = id_column(columns.pop("query"), "query ids", error), columns.pop("group", None)
     flat, row, error_of_entry = exploded(columns, error, ranked=True)
     item = id_column(flat["item"], "item ids", error_of_entry) if "item" in flat else None
@@ -695,8 +704,11 @@ def columns_of_both(source: Any, chosen: Mapping[str, str | None], items: bool) 
     if len(bad := np.flatnonzero(np.isinf(grade))):
         raise error_of_entry(f"Expected grade to be a finite number, got {grade[bad[0]]}", int(bad[0]))
     which = "rank" if "rank" in flat else "score"
-    score = float_column(flat[which], which, error_of_entry, or_missing=True)
-    return query, groups, row, item, -score if which == "rank" else score, grade
+    scores = [
+        float_column(flat[name], which, error_of_entry, or_missing=True)
+        for name in (which, *(f"score {number}" for number in more))
+    ]
+    return query, groups, row, item, [-score for score in scores] if which == "rank" else scores, grade
 
 
 def error_of(source: str) -> Any:

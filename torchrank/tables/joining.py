@@ -322,18 +322,19 @@ def rank_run(
 
 def rank_frame(frame: Any, *, ties: Ties, duplicates: Duplicates, **columns: str | None) -> Ranking:
     """The ranking of one frame with scores and grades."""
-    qrels, run, names, row = tables_of_frame(frame, columns, ties, duplicates)
+    qrels, (run,), names, row = tables_of_frame(frame, columns, ties, duplicates)
     return ranking_of(Pairs.of_rows(qrels, run, np.arange(len(run.queries)), row)).with_names(names)
 
 
 def tables_of_frame(
-    frame: Any, columns: Mapping[str, str | None], ties: Ties, duplicates: Duplicates, item: bool = False
-) -> tuple[Qrels, Run, QueryNames, np.ndarray]:
-    """The judgments and the run of one frame, both with all queries, and the row of the run of each judgment.
+    frame: Any, columns: Mapping[str, Any], ties: Ties, duplicates: Duplicates, item: bool = False
+) -> tuple[Qrels, list[Run], QueryNames, np.ndarray]:
+    """The judgments and the runs of one frame, all with all queries, and the row of the last run of each judgment.
 
     Args:
         frame: a data frame, or a dictionary of columns.
-        columns: the names of the columns query, item, score, grade and group; None = usual names, and no groups.
+        columns: the names of the columns query, item, score, grade and group; None = usual names, and no groups. Each
+            of a list of columns of scores is a run.
         ties: the order of equal scores.
         duplicates: "error", or the row to keep of an item that a query has twice.
         item: whether the column of items must be there, also without an order by id.
@@ -347,30 +348,39 @@ def tables_of_frame(
         names = with_groups(queries, number, groups, str(columns["group"]))
     number = number if row is None else number[row]
     if items is None:
-        items = NumberIds(-1 - np.arange(len(scores)))  # which no query has as its id
+        items = NumberIds(-1 - np.arange(len(grades)))  # which no query has as its id
     else:
-        rows = Rows(queries, number, items, np.where(np.isnan(scores), -np.inf, scores), "frame", error_of("frame"))
-        distinct = rows.without_duplicates(duplicates)
+        best = np.where(np.isnan(scores[0]), -np.inf, scores[0])
+        distinct = Rows(queries, number, items, best, "frame", error_of("frame")).without_duplicates(duplicates)
         if distinct is not None:
-            number, items, scores, grades = number[distinct], items.take(distinct), scores[distinct], grades[distinct]
-    retrieved, judged = np.flatnonzero(~np.isnan(scores)), np.flatnonzero(~np.isnan(grades))
-    unscored, ungraded = int(np.isnan(scores[judged]).sum()), len(grades) - len(judged)
-    if len(retrieved) + len(judged) and unscored == len(judged):
-        warn("No row has both a score and a grade, so nothing retrieved is judged: all values are 0; join both by id")
-        unscored = ungraded = 0
-    if unscored:
-        warn(
-            f"{unscored} of {len(judged)} rows with a grade have no score (NaN or missing), so they count as not"
-            " retrieved; NaN from a model is a bug of the model, and items that were not retrieved have the score -inf"
-        )
+            if duplicates == "best" and len(scores) > 1:
+                way_out = "pass duplicates='first', or one row for each item"
+                raise ValueError(f"Expected one column of scores with duplicates='best', got {len(scores)}; {way_out}")
+            number, items, grades = number[distinct], items.take(distinct), grades[distinct]
+            scores = [score[distinct] for score in scores]
+    judged = np.flatnonzero(~np.isnan(grades))
+    qrels, runs, row_in_run = Qrels(queries, number[judged], items.take(judged), grades[judged], "frame"), [], judged
+    ungraded = len(grades) - len(judged)
+    for score in scores:
+        retrieved, unscored = np.flatnonzero(~np.isnan(score)), int(np.isnan(score[judged]).sum())
+        if len(retrieved) + len(judged) and unscored == len(judged):
+            warn(
+                "No row has both a score and a grade, so nothing retrieved is judged: all values are 0; join both by id"
+            )
+            unscored = ungraded = 0
+        if unscored:
+            warn(
+                f"{unscored} of {len(judged)} rows with a grade have no score (NaN or missing), so they count as not"
+                " retrieved; NaN from a model is a bug of the model, and items that were not retrieved have the score"
+                " -inf"
+            )
+        runs.append(Run(queries, number[retrieved], items.take(retrieved), score[retrieved], "frame", ties=ties))
+        row_in_run = np.full(len(score), -1)
+        row_in_run[retrieved] = np.arange(len(retrieved))
     if ungraded:
         way_out = "items that are not relevant have the grade 0, and items that nobody judged the grade -1"
         warn(f"{ungraded} of {len(grades)} rows have no grade (NaN or missing), so they count as unjudged; {way_out}")
-    run = Run(queries, number[retrieved], items.take(retrieved), scores[retrieved], "frame", ties=ties)
-    qrels = Qrels(queries, number[judged], items.take(judged), grades[judged], "frame")
-    row_in_run = np.full(len(scores), -1)
-    row_in_run[retrieved] = np.arange(len(retrieved))
-    return qrels, run, names, row_in_run[judged]
+    return qrels, runs, names, row_in_run[judged]
 
 
 def with_groups(queries: Any, query: np.ndarray, groups: Any, column: str) -> QueryNames:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple, Unpack
@@ -250,24 +250,14 @@ class Compared(SuiteMetric):
                 f"Expected test to be {' or '.join(map(repr, self.tests))} in {type(self).__name__}, which keeps sums"
                 f" only, got {test!r}; {self.other_tests}"
             )
-        if baseline is not None and baseline not in self.systems:
-            hint = did_you_mean(baseline, self.systems)
-            raise ValueError(f"Expected baseline to be one of {', '.join(self.systems)}, got {baseline!r}{hint}")
-        if test == "tukey" and correction not in (None, "none"):
-            raise ValueError(f"Expected no correction with test='tukey', whose p covers all pairs, got {correction!r}")
-        sums = self.of_all_workers().to("cpu", torch.float64)
-        rows: list[tuple[PairStatistics, float]] = []
-        turned = [self.systems[b] == baseline for _, b in self.pairs]
-        for n in range(len(self.metrics)):
-            statistics = [self._statistics(sums, number, n, turn) for number, turn in enumerate(turned)]
-            p = _tukey(statistics, len(self.systems)) if test == "tukey" else [pair.p for pair in statistics]
-            rows += [(pair, p_value) for pair, p_value in zip(statistics, p) if baseline in (None, pair.a)]
-        if test == "anytime":
-            rows = [(pair, pair.p) for pair in (pair.anytime() for pair, _ in rows)]
-        correction = correction or ("none" if test == "tukey" else "holm")
         options: dict[str, Any] = {"family": family, "alpha": alpha, "level": level, "margin": margin, "power": power}
-        options |= {"test": test, "correction": correction, "baseline": baseline, "notes": self.notes}
-        return comparison_of([pair for pair, _ in rows], [p_value for _, p_value in rows], **options)
+        options["notes"] = self.notes
+        sums = self.of_all_workers().to("cpu", torch.float64)
+
+        def of_pair(metric: int, pair: int, turned: bool) -> PairStatistics:
+            return self._statistics(sums, pair, metric, turned)
+
+        return comparison_of_pairs(of_pair, len(self.metrics), self.systems, baseline, test, correction, **options)
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Plot the differences of :meth:`comparison` with their intervals; or results, as :class:`torchrank.Sliced`.
@@ -288,39 +278,90 @@ class Compared(SuiteMetric):
         """
         a, b = (self.systems[n] for n in self.pairs[pair])
         key, measure = list(self.metrics.items())[metric]
-        sums = self._pairs(sums)[pair, metric]
-        more = {kind: float(sums[SIZE + kind]) for kind in Pair}
-        if turned:
-            a, b = b, a
-            swapped = {Pair.A: Pair.B, Pair.AA: Pair.BB, Pair.ABOVE: Pair.BELOW}
-            more |= {kind: more[other] for pair in swapped.items() for kind, other in (pair, pair[::-1])}
-            more |= {kind: -more[kind] for kind in (Pair.D, Pair.DDD)}
-        n, weight = int(sums[Sum.QUERIES]), float(sums[Sum.W])
-        mean_a = more[Pair.A] / weight if weight > 0 else math.nan
-        # The mean of the differences is exact where the difference of the means is rounded.
-        mean_b = mean_a + float(state.mean(sums[:SIZE])) * (-1 if turned else 1)
-        error = float(state.standard_error(sums[:SIZE], torch.tensor(float(n), device="cpu"))) if n > 1 else math.nan
-        sd, skewness = math.nan, math.nan
-        if n > 1:
-            mean = more[Pair.D] / n
-            second = max(0.0, more[Pair.DD] / n - mean**2)
-            sd = math.sqrt(second * n / (n - 1))
-            third = more[Pair.DDD] / n - 3 * mean * more[Pair.DD] / n + 2 * mean**3
-            skewness = third / second**1.5 if second > 0 else math.nan
-        relative = math.nan
-        if n > 1 and mean_a:
-            # sum(w^2 (b - r a)^2) from sum(w^2 d^2) = AA + BB - 2 AB
-            ratio, dd = mean_b / mean_a, float(sums[Sum.SQUARES])
-            ab = (more[Pair.AA] + more[Pair.BB] - dd) / 2
-            square = more[Pair.BB] - 2 * ratio * ab + ratio**2 * more[Pair.AA]
-            relative = math.sqrt(max(0.0, square) * n / (n - 1)) / weight / abs(mean_a)
-        above, below = int(more[Pair.ABOVE]), int(more[Pair.BELOW])
         higher = measure.higher_is_better is not False
-        wins, losses = (above, below) if higher else (below, above)
-        further: dict[str, Any] = {"wins": wins, "ties": n - above - below, "losses": losses, "skewness": skewness}
-        further |= {"unpaired": int(more[Pair.UNPAIRED]), "effective": float(state.effective_size(sums[:SIZE]))}
-        further |= {"higher_is_better": higher, "relative_standard_error": relative}
-        return PairStatistics(key, a, b, n, mean_a, mean_b, error, float(max(0, n - 1)), sd, **further)
+        return statistics_of(self._pairs(sums)[pair, metric], key, (a, b), higher, turned)
+
+
+def comparison_of_pairs(
+    of_pair: Callable[[int, int, bool], PairStatistics],
+    measures: int,
+    systems: Sequence[str],
+    baseline: str | None,
+    test: str,
+    correction: str | None,
+    **options: Any,
+) -> Comparison:
+    """The comparison of all pairs of systems, or of each one with a baseline, by a test that needs no values.
+
+    Args:
+        of_pair: the statistics of a pair from the number of the measure, that of the pair in the order of
+            itertools.combinations, and whether the second system is ``a``.
+        measures: number of measures.
+        systems: names of the systems.
+        baseline: as :meth:`Compared.comparison`.
+        test: as there.
+        correction: as there.
+        options: the other arguments of there, and notes and warnings of the comparison.
+
+    Raises:
+        ValueError: an argument has an unknown value, or systems have scored different queries for Tukey's test.
+    """
+    if baseline is not None and baseline not in systems:
+        hint = did_you_mean(baseline, systems)
+        raise ValueError(f"Expected baseline to be one of {', '.join(systems)}, got {baseline!r}{hint}")
+    if test == "tukey" and correction not in (None, "none"):
+        raise ValueError(f"Expected no correction with test='tukey', whose p covers all pairs, got {correction!r}")
+    rows: list[tuple[PairStatistics, float]] = []
+    turned = [b == baseline for _, b in itertools.combinations(systems, 2)]
+    for measure in range(measures):
+        statistics = [of_pair(measure, pair, turn) for pair, turn in enumerate(turned)]
+        p = _tukey(statistics, len(systems)) if test == "tukey" else [pair.p for pair in statistics]
+        rows += [(pair, p_value) for pair, p_value in zip(statistics, p) if baseline in (None, pair.a)]
+    if test == "anytime":
+        rows = [(pair, pair.p) for pair in (pair.anytime() for pair, _ in rows)]
+    options |= {"test": test, "baseline": baseline, "correction": correction or ("none" if test == "tukey" else "holm")}
+    return comparison_of([pair for pair, _ in rows], [p_value for _, p_value in rows], **options)
+
+
+def statistics_of(
+    sums: Tensor, measure: str, names: tuple[str, str], higher_is_better: bool, turned: bool
+) -> PairStatistics:
+    """The statistics of a pair of systems from its sums, float64 [PAIR_SIZE] on the CPU.
+
+    With ``turned`` those of the second system against the first.
+    """
+    a, b = names
+    more = {kind: float(sums[SIZE + kind]) for kind in Pair}
+    if turned:
+        a, b = b, a
+        swapped = {Pair.A: Pair.B, Pair.AA: Pair.BB, Pair.ABOVE: Pair.BELOW}
+        more |= {kind: more[other] for pair in swapped.items() for kind, other in (pair, pair[::-1])}
+        more |= {kind: -more[kind] for kind in (Pair.D, Pair.DDD)}
+    n, weight = int(sums[Sum.QUERIES]), float(sums[Sum.W])
+    mean_a = more[Pair.A] / weight if weight > 0 else math.nan
+    # The mean of the differences is exact where the difference of the means is rounded.
+    mean_b = mean_a + float(state.mean(sums[:SIZE])) * (-1 if turned else 1)
+    error = float(state.standard_error(sums[:SIZE], torch.tensor(float(n), device="cpu"))) if n > 1 else math.nan
+    sd, skewness = math.nan, math.nan
+    if n > 1:
+        mean = more[Pair.D] / n
+        second = max(0.0, more[Pair.DD] / n - mean**2)
+        sd = math.sqrt(second * n / (n - 1))
+        third = more[Pair.DDD] / n - 3 * mean * more[Pair.DD] / n + 2 * mean**3
+        skewness = third / second**1.5 if second > 0 else math.nan
+    relative = math.nan
+    if n > 1 and mean_a:
+        # sum(w^2 (b - r a)^2) from sum(w^2 d^2) = AA + BB - 2 AB
+        ratio, dd = mean_b / mean_a, float(sums[Sum.SQUARES])
+        ab = (more[Pair.AA] + more[Pair.BB] - dd) / 2
+        square = more[Pair.BB] - 2 * ratio * ab + ratio**2 * more[Pair.AA]
+        relative = math.sqrt(max(0.0, square) * n / (n - 1)) / weight / abs(mean_a)
+    above, below = int(more[Pair.ABOVE]), int(more[Pair.BELOW])
+    wins, losses = (above, below) if higher_is_better else (below, above)
+    further: dict[str, Any] = {"wins": wins, "ties": n - above - below, "losses": losses, "skewness": skewness}
+    further |= {"unpaired": int(more[Pair.UNPAIRED]), "effective": float(state.effective_size(sums[:SIZE]))}
+    further |= {"higher_is_better": higher_is_better, "relative_standard_error": relative}
+    return PairStatistics(measure, a, b, n, mean_a, mean_b, error, float(max(0, n - 1)), sd, **further)
 
 
 def system_names(systems: Sequence[str]) -> list[str]:

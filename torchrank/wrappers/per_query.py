@@ -400,20 +400,10 @@ class QueryTable:
         if slices is None and self.groups is None:
             raise ValueError("Expected a table with groups, got none; pass a dict from id to slice")
         groups = self.groups.tolist() if slices is None else self._aligned(slices, "slices")  # type: ignore[union-attr]
-        names = list({name for name in groups if name is not None and name == name})  # NaN = in no slice
-        try:
-            names.sort()
-        except TypeError:  # numbers and texts
-            names.sort(key=str)
-        texts = {str(name): name for name in names}
-        if twice := [name for name in names if texts[str(name)] is not name]:
-            raise ValueError(
-                f"Expected slices with different names, got {twice[0]!r} and {texts[str(twice[0])]!r}; pass a dict from"
-                " id to a text"
-            )
-        number = {name: number for number, name in enumerate(names)}
+        names = slices_by_name(groups)
+        number = {name: number for number, name in enumerate(names.values())}
         place = np.array([number.get(group, -1) for group in groups])
-        return {text: place == at for at, text in enumerate(texts)}
+        return {text: place == at for at, text in enumerate(names)}
 
     def deltas(self, other: QueryTable, label: str, most: int | None = 10) -> Table:
         """The queries with the largest losses from this table to another one, the largest first.
@@ -453,14 +443,11 @@ class QueryTable:
         values = torch.from_numpy(self.columns[label]).to(torch.float64)
         weights = torch.ones_like(values) if self.weights is None else torch.from_numpy(self.weights[label]).double()
         rows = torch.stack([values, torch.where(values.isnan(), 0.0, weights)], 1)
-        inside = torch.where(rows[:, 1] > 0, metric.mean.inside(values), 0.0)
-        count, empty = values.new_tensor([len(values)]), values.isnan().sum().reshape(1)
-        if bool((weights == 1).all()):  # without rounding: the same in any order, and as merged from parts
-            exact = ExactSums.of(inside[rows[:, 1] > 0].numpy()).vector()
-            exact[Sum.QUERIES], exact[Sum.EMPTY] = count[0], empty[0]
-            return exact, rows
-        none = values.new_zeros((1, len(sums.Problem)))
-        return sums.summed(inside.unsqueeze(0), rows[:, 1].unsqueeze(0), count, empty, none)[0], rows
+        # Without rounding: the same in any order, and as merged from parts.
+        each = None if bool((weights == 1).all()) else weights.numpy()
+        total = ExactSums.of(metric.mean.inside(values).numpy(), each).vector()
+        total[Sum.QUERIES], total[Sum.EMPTY] = len(values), int(values.isnan().sum())
+        return total, rows
 
     def _scored(self, label: str) -> tuple[Tensor, Tensor | None]:
         """The sums of the queries with a value, and for an aggregate of kept values these [query, 2]."""
@@ -542,6 +529,26 @@ class QueryTable:
 
     def __repr__(self) -> str:
         return f"QueryTable of {len(self)} queries\n{self.summary()}"
+
+
+def slices_by_name(groups: Iterable[Any]) -> dict[str, Any]:
+    """The distinct slices in their order, by their texts; None and NaN are not slices.
+
+    Raises:
+        ValueError: one is a number and another one its text.
+    """
+    names = list({name for name in groups if name is not None and name == name})
+    try:
+        names.sort()
+    except TypeError:  # numbers and texts
+        names.sort(key=str)
+    texts = {str(name): name for name in names}
+    if twice := [name for name in names if texts[str(name)] is not name]:
+        raise ValueError(
+            f"Expected slices with different names, got {twice[0]!r} and {texts[str(twice[0])]!r}; pass a dict from"
+            " id to a text"
+        )
+    return texts
 
 
 def _array(ids: Sequence[Any]) -> np.ndarray:
