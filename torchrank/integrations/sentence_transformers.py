@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from torchrank.integrations.workers import AnySuite, alone, floats, members
 from torchrank.names.arguments import integer, one_of
@@ -159,10 +160,10 @@ class RankingEvaluator(Evaluator):
         corpus_chunk_size: number of documents in one call of the model. Their scores for all queries are in memory.
         show_progress_bar: show progress bars of the model.
         write_csv: append a row to ``<output_path>/Ranking_evaluation_<name>_results.csv`` at each call.
-        share: each process of torch.distributed encodes a slice of the corpus, and keeps its embeddings; so a corpus of
-            8 times the size fits 8 GPUs. All processes must call the evaluator, with the same arguments, and get the
-            same values; the first one writes the CSV file. For dense embeddings and "cosine" or "dot". Trainers of
-            sentence-transformers call evaluators in the first process only; :class:`SharedEvaluation` changes that.
+        share: each process of torch.distributed encodes a slice of the corpus, and keeps the embeddings of this slice
+            only. All processes must call the evaluator, with the same arguments, and get the same values; the first one
+            writes the CSV file. For dense embeddings and "cosine" or "dot". Trainers of sentence-transformers call
+            evaluators in the first process only; :class:`SharedEvaluation` changes that.
         truncate_dim: number of dimensions of embeddings to use; None = all.
         query_prompt, query_prompt_name, corpus_prompt, corpus_prompt_name: as in ``model.encode``.
 
@@ -255,7 +256,9 @@ class RankingEvaluator(Evaluator):
             self.suite.update(self._shared_ranking(model))
             return
         queries = self._encode(model.encode_query, self.queries, "query")
-        corpus = self._encode_corpus(model, self.corpus)
+        starts = range(0, len(self.corpus), self.corpus_chunk_size)
+        chunks = [self.corpus[start : start + self.corpus_chunk_size] for start in starts]
+        corpus = [self._encode(model.encode_document, chunk, "corpus") for chunk in chunks]
         blocks = lambda: (similarity(queries, chunk) for chunk in corpus)  # noqa: E731
         self.suite.update(Ranking.from_score_blocks(blocks, self.relevant))
 
@@ -280,9 +283,14 @@ class RankingEvaluator(Evaluator):
         world, rank, failure = dist.get_world_size(), dist.get_rank(), None
         try:
             queries = self._encode(model.encode_query, _slice(self.queries, rank, world), "query")
-            corpus = torch.cat(self._encode_corpus(model, _slice(self.corpus, rank, world)))
             if queries.layout != torch.strided:
                 raise TypeError("Expected dense embeddings with share=True, got sparse ones; leave out share")
+            texts = _slice(self.corpus, rank, world)
+            corpus = queries.new_empty((len(texts), queries.shape[1]))
+            for start in range(0, len(texts), self.corpus_chunk_size):
+                chunk = self._encode(model.encode_document, texts[start : start + self.corpus_chunk_size], "corpus")
+                # Of unit vectors, so that cosines are products without a second copy of the slice.
+                corpus[start : start + len(chunk)] = normalize(chunk, dim=-1) if self.similarity == "cosine" else chunk
         except Exception as error:
             failure = error
         told: list[Any] = [None] * world
@@ -301,13 +309,8 @@ class RankingEvaluator(Evaluator):
         # The slices have one size, so the last ones end with copies of the last text.
         own = corpus[: max(0, len(self.corpus) - rank * len(corpus))]
         queries = torch.cat(gathered)[: len(self.queries)]
-        return Ranking.from_embeddings(queries, own, self.relevant, similarity=self.similarity, group=None)
-
-    def _encode_corpus(self, model: Any, texts: list[Any]) -> list[Any]:
-        """Embeddings of documents, for each chunk of them."""
-        starts = range(0, len(texts), self.corpus_chunk_size)
-        chunks = [texts[start : start + self.corpus_chunk_size] for start in starts]
-        return [self._encode(model.encode_document, chunk, "corpus") for chunk in chunks]
+        queries = normalize(queries, dim=-1) if self.similarity == "cosine" else queries
+        return Ranking.from_embeddings(queries, own, self.relevant, group=None)
 
     def _write(self, folder: Path, row: Mapping[str, Any]) -> None:
         if self._processes() == 1 or dist.get_rank() == 0:
