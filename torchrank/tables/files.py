@@ -199,7 +199,7 @@ def fields(text: Text, layout: Layout) -> dict[str, TextIds]:
         stop = stop or text.padded.find(b"\n", begin, end) + 1 or end
         length, first = _lengths(buffer[begin:stop], layout), begin
         if length is None:
-            squeezed, first = _squeezed(buffer[begin:stop], layout.tabs), place
+            squeezed, first = _squeezed(text.padded[begin:stop], layout.tabs), place
             length = None if stop - begin > LONGEST_LINE else _lengths(squeezed, layout)
             if length is None:
                 rows = list(_rows(Text.of(text.padded[begin:stop], text.name, line), layout))
@@ -218,19 +218,11 @@ def fields(text: Text, layout: Layout) -> dict[str, TextIds]:
     return {name: TextIds(buffer, *map(np.concatenate, zip(*parts))) for name, parts in columns.items()}
 
 
-def _squeezed(piece: Array, tabs: bool) -> Array:
-    """Lines without blank ones, and with one blank between fields; of lines of tabs, without carriage returns."""
-    if tabs:
-        return np.frombuffer(re.sub(rb"\r?\n(\r?\n)*", b"\n", piece.tobytes()).lstrip(b"\n"), np.uint8)
-    if ((piece < TAB) | (piece - np.uint8(14) < SPACE - 14)).any():
-        return piece  # control characters are refused
-    piece = np.append(piece, np.uint8(NEWLINE))
-    blank = piece <= SPACE
-    begins = blank & ~np.append(False, blank[:-1])
-    lines, places = np.where(blank, np.uint8(SPACE), piece), np.flatnonzero(begins)
-    lines[places[np.searchsorted(places, np.flatnonzero(piece == NEWLINE), "right") - 1]] = NEWLINE
-    lines = lines[begins | ~blank]
-    return lines[int(lines[0] <= SPACE) :]
+def _squeezed(piece: bytes, tabs: bool) -> Array:
+    """Lines without blank ones and carriage returns, and with one blank between fields, unless these are tabs."""
+    lines = piece.split(b"\n")
+    rows = (line.removesuffix(b"\r") for line in lines) if tabs else map(b" ".join, map(bytes.split, lines))
+    return np.frombuffer(b"\n".join([*filter(None, rows), b""]), np.uint8)
 
 
 def _lengths(piece: Array, layout: Layout) -> Array | None:
@@ -674,22 +666,26 @@ def _depth(tables: Any, most: int = 4) -> int:
     return 1 + max((_depth(table, most - 1) for table in islice(tables.values(), 3)), default=0)
 
 
-def _loads(data: bytes, source: str, line: int | None) -> Any:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        table = dict(pairs)
-        if len(table) < len(pairs):
-            seen: set[str] = set()
-            again = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-            raise ReadingError(f"Expected each key once, got {again!r} twice", source, line)
-        if (longest := max(map(len, table), default=LONGEST_ID)) > LONGEST_ID:
-            message = f"Expected ids of at most {LONGEST_ID:,} characters, got one of {longest:,}; shorten it"
-            raise ReadingError(message, source, line)
-        return table
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A dictionary of JSON, whose keys are all different."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        seen: set[str] = set()
+        again = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ReadingError(f"Expected each key once, got {again!r} twice")
+    if (longest := max(map(len, table), default=LONGEST_ID)) > LONGEST_ID:
+        raise ReadingError(f"Expected ids of at most {LONGEST_ID:,} characters, got one of {longest:,}; shorten it")
+    return table
 
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_once)
+
+
+def _loads(data: bytes, source: str, line: int | None) -> Any:
     try:
-        return json.loads(data, object_pairs_hook=once)
-    except ReadingError:
-        raise
+        return _DECODER.decode(data.decode(json.detect_encoding(data), "surrogatepass"))
+    except ReadingError as error:
+        raise ReadingError(str(error), source, line) from None
     except (ValueError, RecursionError) as error:
         number = getattr(error, "lineno", None) if line is None else line
         rows = data.split(b"\n")
