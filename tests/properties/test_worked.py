@@ -8,7 +8,7 @@ import torch
 
 import torchrank as tr
 from tests.support.cases import cases
-from torchrank.ranking import intervals
+from torchrank.ranking.ranking import only
 
 
 def in_order(*grades, missing=()):
@@ -322,8 +322,8 @@ def test_a_mask_keeps_the_bits_of_infinite_and_nan_values(bad):
     mask, first = torch.arange(x.numel()).view(x.shape) % 5 < 2, torch.tensor([[True], [False]])
     for where, values in ((mask, x), (mask[0], x), (mask, x[:1]), (first, x)):
         wanted = torch.where(where, values, 0.0)
-        assert intervals.only(where, values).numpy().tobytes() == wanted.numpy().tobytes()
-    assert torch.equal(intervals.only(mask, x.long()), torch.where(mask, x.long(), 0))
+        assert only(where, values).numpy().tobytes() == wanted.numpy().tobytes()
+    assert torch.equal(only(mask, x.long()), torch.where(mask, x.long(), 0))
 
 
 @pytest.mark.parametrize("grade", [2000.0, math.inf])
