@@ -14,7 +14,8 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode, read, validate  # noqa: F401 - validate is for tests
 from nbformat.v4 import new_code_cell, new_notebook
 
-FOLDER = Path(__file__).parents[2] / "notebooks"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "notebooks"
 CLIENT = NotebookClient(new_notebook(), timeout=300, kernel_name="python3", shutdown_kernel="immediate")
 
 # Each notebook begins with no names, no figures and in a folder of its own. "%reset" collects garbage twice, a second
@@ -23,6 +24,9 @@ CLIENT = NotebookClient(new_notebook(), timeout=300, kernel_name="python3", shut
 FRESH = """
 %reset -f
 import gc, os, sys, warnings
+sys.path.insert(0, {root!r})
+import tests.support.torchmetrics_alone
+del tests, sys.path[0]
 os.chdir({folder!r})
 warnings.filterwarnings("ignore", module="(?!__main__|torchrank)")
 if "matplotlib.pyplot" in sys.modules:
@@ -37,7 +41,8 @@ def executed(name: str, folder: Path, values: dict[str, str] | None = None) -> t
     notebook = read(FOLDER / f"{name}.ipynb", as_version=4)
     pairs = ", ".join(f"'{name}': {value}" for name, value in (values or {}).items())
     last = f"import json; print(json.dumps({{{pairs}}}))"
-    notebook.cells = [new_code_cell(FRESH.format(folder=str(folder))), *notebook.cells, new_code_cell(last)]
+    fresh = FRESH.format(folder=str(folder), root=str(ROOT))
+    notebook.cells = [new_code_cell(fresh), *notebook.cells, new_code_cell(last)]
     CLIENT.nb = notebook
     CLIENT.execute(cleanup_kc=False)
     errors = [output for cell in notebook.cells for output in cell.get("outputs", []) if output.get("name") == "stderr"]
