@@ -580,3 +580,39 @@ def test_sums_of_many_values_are_those_of_fsum():
     whole = ExactSums.of(values)
     assert float(whole.total) == math.fsum(values)
     assert whole.squares == pytest.approx(math.fsum(values**2), rel=1e-12)
+
+
+@given(
+    st.lists(
+        st.tuples(*[st.floats(allow_nan=False, allow_infinity=False)] * 2, st.floats(0, 1e300), st.integers(0, 2)),
+        max_size=20,
+    )
+)
+def test_sums_of_products_by_group_are_those_of_fractions(rows):
+    a, b, weights = (np.array([row[n] for row in rows], dtype=np.float64) for n in range(3))
+    group = np.array([row[3] for row in rows], dtype=np.int64)
+    for columns in ([a], [a, b], [a, a, b], [a, b, weights, weights]):
+        found = sums.exact_sums(columns, group, 4)
+        for number in range(4):
+            inside = [row for row in range(len(rows)) if group[row] == number]
+            assert found[number] == sum(math.prod(Fraction(column[row]) for column in columns) for row in inside)
+    for number, found in enumerate(ExactSums.by(a, weights, group, 3)):
+        v, w = ([Fraction(x) for x in column[group == number].tolist()] for column in (a, weights))
+        assert (found.count, found.weight, found.squared_weight) == (len(v), sum(w), sum(x * x for x in w))
+        assert found.total == sum(x * y for x, y in zip(w, v))
+        assert found.first == sum(x * x * y for x, y in zip(w, v))
+        assert found.squares == sum((x * y) ** 2 for x, y in zip(w, v))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3])
+def test_the_vector_of_exact_weighted_sums_is_that_of_a_batch(scale):
+    generator = np.random.default_rng(0)
+    values, weights = generator.random(50), generator.random(50) * scale
+    values[3], weights[4] = NAN, 0.0
+    exact = ExactSums.of(values, weights).vector()
+    known = ~np.isnan(values)
+    errors = torch.zeros(1, len(exact) - sums.Sum.ERRORS)
+    both = (torch.from_numpy(x[known]).unsqueeze(0) for x in (values, weights))
+    batch = sums.summed(*both, torch.tensor([49]), torch.zeros(1), errors)[0]
+    torch.testing.assert_close(exact, batch, rtol=1e-9, atol=1e-12)
+    assert ExactSums.of(values, weights).mean == pytest.approx(float(exact[sums.Sum.WV] / exact[sums.Sum.W]), rel=1e-15)

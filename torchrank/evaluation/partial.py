@@ -549,7 +549,8 @@ def partial(
         of_runs += [*(one.counts[name] for name in OF_RUN[:-1]), ExactSums.of(one.judged[one.inside]).total]
     lacked = int((inside.any(0) & ~inside.all(0)).sum()) if both else 0
     totals = scored[0].counts | {"judgments": len(evaluator.qrels), "lacked": lacked}
-    digest, hashes = evaluator.made_once("digest", lambda: _digest(evaluator.qrels.columns))
+    hashes = evaluator.made_once("hashes", lambda: mixed(_hashes(evaluator.qrels.queries)))
+    digest = None if closed else evaluator.made_once("digest", lambda: _digest(evaluator.qrels.columns))
     excluded = options.excluded
     facts = Facts(
         version=__version__,
@@ -558,7 +559,7 @@ def partial(
         several=task.several,
         frame=task.is_frame,
         closed=closed,
-        judgments=None if closed else digest,
+        judgments=digest,
         by=by is not None,
         queries=options.queries,
         ignore_identical_ids=options.ignore_identical_ids,
@@ -567,7 +568,7 @@ def partial(
         depth=options.depth,
         duplicates=duplicates,
         parent=parent if isinstance(parent, str) else parent is not None,
-        exclude=excluded is not None if closed or excluded is None else _digest(excluded.columns)[0],
+        exclude=excluded is not None if closed or excluded is None else _digest(excluded.columns),
         first_ranks=evaluator.depth,
     )
     return PartialEvaluation(
@@ -761,8 +762,8 @@ def _measure(definition: str) -> Measure:
         raise ValueError(f"Expected measures that are known by name, got {definition!r}; {way_out}") from None
 
 
-def _digest(qrels: Qrels) -> tuple[str, np.ndarray]:
-    """A digest of all judgments in any order, and the hash of the id of each judged query, uint64 [query]."""
+def _digest(qrels: Qrels) -> str:
+    """A digest of all judgments in any order."""
     queries = mixed(_hashes(qrels.queries))
     grades = np.zeros(len(qrels), np.uint64)
     for column in (qrels.value[:, None] if qrels.subtopics is None else qrels.subtopics).T:
@@ -771,7 +772,7 @@ def _digest(qrels: Qrels) -> tuple[str, np.ndarray]:
     # Sums do not depend on the order of the rows.
     parts = [int(np.add.reduce(hashes, dtype=np.uint64)) for hashes in (queries, rows, mixed(rows ^ SECOND))]
     text = "".join(f"{part:016x}" for part in parts)
-    return f"{len(queries)} queries, {len(rows)} rows, {text}", queries
+    return f"{len(queries)} queries, {len(rows)} rows, {text}"
 
 
 def _hashes(ids: Any) -> np.ndarray:
