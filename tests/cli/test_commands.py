@@ -1,7 +1,6 @@
 """The commands eval, compare and power: numbers, formats, gates and exit statuses."""
 
 import csv
-import gzip
 import hashlib
 import io
 import json
@@ -28,20 +27,6 @@ def files(tmp_path):
 def output(capsys, *arguments):
     status = main([str(one) for one in arguments])
     return status, capsys.readouterr().out
-
-
-def test_eval_prints_the_same_numbers_in_all_formats(files, capsys):
-    wanted = tr.evaluate(files[0], files[1:], "map mrr").summary().to_dict()
-    status, text = output(capsys, "eval", *files, "-m", "map mrr", "--format", "json")
-    assert status == 0
-    assert {name: [row[name] for row in json.loads(text)["rows"]] for name in wanted} == wanted
-    assert json.loads(text)["means"] == tr.evaluate(files[0], files[1:], "map mrr").means
-    rows = list(csv.DictReader(io.StringIO(output(capsys, "eval", *files, "-m", "map mrr", "--format", "csv")[1])))
-    assert [float(row["value"]) for row in rows] == wanted["value"]
-    lines = output(capsys, "eval", *files, "-m", "map mrr", "--format", "jsonl")[1].splitlines()
-    assert [json.loads(line)["value"] for line in lines] == wanted["value"]
-    for kind in ("table", "markdown", "latex"):
-        assert f"{wanted['value'][0]:.4f}" in output(capsys, "eval", *files, "-m", "map mrr", "--format", kind)[1]
 
 
 def test_eval_writes_the_values_of_all_queries(files, capsys, tmp_path):
@@ -88,21 +73,6 @@ def test_convert_keeps_queries_documents_and_scores(files, tmp_path, ending):
     assert main(["convert", files[1], str(tmp_path / "out.docx")]) == 2
 
 
-def test_files_of_commas_and_lists_of_rows_are_read_by_all_commands(files, capsys, tmp_path):
-    tables = [tr.read_qrels(files[0]).to_dict(), *(tr.read_run(path).to_dict() for path in files[1:])]
-    rows = [[(q, d, value) for q, docs in table.items() for d, value in docs.items()] for table in tables]
-    header = "query_id,doc_id,score"
-    as_commas = ["\n".join([header, *(",".join(map(str, row)) for row in table)]) for table in rows]
-    for ending, texts in (("csv", as_commas), ("json", map(json.dumps, rows))):
-        others = [tmp_path / f"{pathlib.Path(path).stem}.{ending}" for path in files]
-        for path, text in zip(others, texts):
-            path.write_text(text)
-        for command in ("eval", "compare"):
-            assert output(capsys, command, *others) == output(capsys, command, *files)
-        assert main(["convert", str(others[1]), str(tmp_path / "out.run")]) == 0
-        assert tr.read_run(tmp_path / "out.run").to_dict() == tables[1]
-
-
 def test_convert_reads_the_folder_of_predictions(tmp_path):
     run = {"q": {"d": 0.5, "e": 0.25}}
     folder = tmp_path / "predictions"
@@ -110,13 +80,6 @@ def test_convert_reads_the_folder_of_predictions(tmp_path):
     (folder / "Task_predictions.json").write_text(json.dumps({"default": {"test": run}}))
     assert main(["convert", str(folder), str(tmp_path / "out.run")]) == 0
     assert tr.read_run(tmp_path / "out.run").to_dict() == run
-
-
-def test_gates_know_measures_by_the_names_that_were_asked_for(files, capsys):
-    for name in ("P_5", "precision@5"):
-        status, text = output(capsys, "compare", *files, "-m", "P_5", "--require", f"{name} > -1")
-        assert status == 0
-        assert "P_5 > -1" in text
 
 
 def test_judgments_and_runs_of_agree_are_looked_for_before_the_work(files, capsys, tmp_path):
@@ -333,20 +296,6 @@ def test_ways_out_in_a_shell_are_options_of_the_command(tmp_path, capsys):
     assert main(["compare", qrels, first, second, "--duplicates", "first"]) == 0
 
 
-def test_gzip_files_of_many_times_their_size_are_read_as_the_message_of_the_command_says(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("torchrank.tables.files.EXPANDED", 2**22)
-    qrels, bomb, other = (str(tmp_path / name) for name in ("qrels", "a.run.gz", "b.run"))
-    pathlib.Path(qrels).write_text("q1 0 a 1\n")
-    pathlib.Path(other).write_text("q1 Q0 a 1 0.5 t\n")
-    pathlib.Path(bomb).write_bytes(gzip.compress(b"q1 Q0 a 1 0.5 t\n" + b"\n" * 2**22, 1))
-    for call in (["eval", qrels, bomb], ["compare", qrels, other, bomb], ["convert", bomb, str(tmp_path / "c.run")]):
-        assert main(call) == 3
-        assert "got a larger one; if you trust it, read it with --expansion 1100\n" in capsys.readouterr().err
-        assert main([*call, "--expansion", "1100"]) == 0
-        capsys.readouterr()
-    assert (tmp_path / "c.run").read_text() == "q1 Q0 a 1 0.5 torchrank\n"
-
-
 def test_warnings_are_lines_of_the_command(tmp_path, capsys):
     (tmp_path / "qrels").write_text("q1 0 D001 0.5\n")
     (tmp_path / "a.run").write_text("q1 Q0 D001 1 2 t\n")
@@ -371,17 +320,6 @@ def test_a_run_without_a_judged_document_of_its_queries_has_a_status_of_its_own(
     assert ("--parent '#'" in err) == ("#" in ids[1])
 
 
-def test_runs_that_find_nothing_relevant_or_nothing_at_all_are_no_error(tmp_path, capsys):
-    (tmp_path / "qrels").write_text("q1 0 D001 0\nq2 0 D002 1\n")
-    (tmp_path / "a.run").write_text("q1 Q0 D001 1 0.5 t\n")  # judged, not relevant
-    (tmp_path / "b.run").write_text("q2 Q0 X 1 0.9 t\nq2 Q0 D002 2 0.5 t\n")  # judged, cut off
-    (tmp_path / "c.json").write_text("{}")
-    assert (
-        main(["eval", *(str(tmp_path / name) for name in ("qrels", "a.run", "b.run", "c.json")), "--depth", "1"]) == 0
-    )
-    capsys.readouterr()
-
-
 def test_statuses_tell_unreadable_files_from_wrong_data(files, capsys, tmp_path):
     assert main(["eval", files[0], str(tmp_path / "missing.run")]) == 2
     broken = tmp_path / "broken.run"
@@ -391,16 +329,6 @@ def test_statuses_tell_unreadable_files_from_wrong_data(files, capsys, tmp_path)
     assert main(["eval", files[0], str(broken)]) == 4
     assert main(["eval", files[0], files[1], "-m", "nonsense"]) == 2
     assert "broken.run" in capsys.readouterr().err
-
-
-def test_wrong_calls_are_not_taken_for_failed_gates_or_wrong_data(files, capsys, tmp_path):
-    assert main(["eval", *files[:2], "-m", "judged@x"]) == 2
-    assert "in a folder that exists" in refused(capsys, "eval", *files[:2], "-q", tmp_path / "none" / "values.tsv")
-    assert main(["compare", *files, "--fail-if", "map < 1.2.3"]) == 2
-    for runs in (["-", "-"], [files[0], "a=-", "b=-"], [files[0], "a="], [files[0], f"={files[1]}"]):
-        capsys.readouterr()
-        assert main(["eval", *runs]) == 2
-        assert "Expected" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -474,36 +402,6 @@ def test_verdicts_are_printed_in_all_formats(files, capsys, kind):
     assert out.count("require map") == 2 * several
     assert "FAILED: require map > 0.9 " in err
     assert ("passed: require map > 0 " in out) == (kind in ("table", "markdown"))
-
-
-@pytest.mark.parametrize("kind", ["table", "json", "jsonl", "csv", "markdown", "latex"])
-def test_the_largest_losses_are_printed_where_several_tables_fit(files, capsys, kind):
-    call = ["compare", *files, "-m", "map", "--worst", "3", "--format", kind]
-    if kind in ("jsonl", "csv", "latex"):
-        assert "leave --worst out" in refused(capsys, *call)
-        return
-    status, text = output(capsys, *call)
-    assert status == 0
-    if kind == "json":
-        assert len(json.loads(text)["worst"]) == 3
-    else:
-        assert "the largest losses against bm25" in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["eval", "--interval", "x"], "Expected a number between 0 and 1, got 'x'"),
-        (["compare", "--alpha", "1"], "Expected a number between 0 and 1, got '1'"),
-        (["compare", "--worst", "1.5"], "Expected an integer >= 1, got '1.5'"),
-        (["power", "--delta", "0"], "Expected a difference other than 0, as 0.01, got '0'"),
-        (["eval", "-q", "-", "--format", "json"], "name a file"),
-        (["eval", "-m", "map", "-m", "ndgc@10"], "did you mean 'ndcg@10' or"),
-        (["eval", "-m", "ndcg@10,mpa"], "did you mean 'map'"),
-    ],
-)
-def test_wrong_calls_have_a_way_out(files, capsys, arguments, message):
-    assert message in refused(capsys, arguments[0], *files, *arguments[1:])
 
 
 def test_files_that_cannot_be_read_are_named(files, capsys, tmp_path, monkeypatch):
@@ -650,9 +548,6 @@ def test_no_line_is_wider_than_the_terminal_unless_all_columns_are_asked_for(fil
     assert all(column in wide for column in ("effect", "losses", "mean_a"))
 
 
-LISTS = {"measures": "ndcg@k", "presets": "trec_eval", "spellings": "ndcg@{k}"}
-
-
 @pytest.mark.xdist_group("processes")
 def test_a_pipe_gets_whole_lines_and_all_columns(files, tmp_path):
     for call, words in (
@@ -663,19 +558,6 @@ def test_a_pipe_gets_whole_lines_and_all_columns(files, tmp_path):
         assert workers.run_module("torchrank", call, output, tmp_path / "errors", environment={"COLUMNS": ""}) == 0
         text = output.read_text()
         assert (words in text, "…" in text, "--wide" in text) == (True, False, False)
-
-
-@pytest.mark.xdist_group("processes")
-def test_lists_have_a_line_for_each_name_in_a_new_process(tmp_path):
-    """Each list fills the registries by itself."""
-    for command, start in LISTS.items():
-        output, errors = tmp_path / command, tmp_path / "errors"
-        status = workers.run_module("torchrank", [command], output, errors, anew=True, environment={"COLUMNS": "80"})
-        assert (status, errors.read_text()) == (0, "")
-        lines = output.read_text().splitlines()
-        assert max(map(len, lines)) <= 80, command
-        assert len(lines) > 10, command
-        assert any(line.startswith(f"{start} ") for line in lines), command
 
 
 def texts_of(path):

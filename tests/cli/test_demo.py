@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
-import itertools
-import math
 import multiprocessing
 import os
-import random
 import re
 import subprocess
 import sys
-import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,96 +114,6 @@ def test_the_table_is_aligned_and_nothing_else_is_printed(trained):
     )
     assert (empty, table, space) == ("", trained[0], "")
     assert re.fullmatch(r"3 epochs, workers: 1, \d+\.\d s", last)
-
-
-@together
-def test_each_row_is_on_the_screen_when_it_is_known():
-    needed()
-    from torchrank.cli.demo import Table
-
-    class Screen(io.StringIO):
-        shown = ""
-
-        def flush(self):
-            self.shown = self.getvalue()
-
-    table, screen = Table(), Screen()
-    table.rows = [{"mrr": 0.25}, {"mrr": 0.75}]
-    with contextlib.redirect_stdout(screen):
-        table.print_gain()
-    assert screen.shown.split() == ["gain", "+0.5000"]
-
-
-@together
-def test_the_figure_has_a_curve_for_each_measure_over_the_epochs():
-    needed()
-    from torchrank.cli.demo import MEASURES, plot
-
-    suite, draw = tr.RankingCollection(MEASURES), random.Random(0)
-    for epochs in (1, 5):
-        rows = [{key: draw.random() for key in suite} for _ in range(epochs)]
-        (axes,) = plot(rows, suite).axes
-        assert sorted(list(line.get_ydata()) for line in axes.lines) == sorted(
-            [row[key] for row in rows] for key in suite
-        )
-        assert axes.get_xlabel() == "epoch"
-
-
-@together
-def test_the_loss_is_the_mean_surprise_of_finding_an_image_of_the_same_digit():
-    needed()
-    from torchrank.cli.demo import Digits, Encoder, contrastive_loss
-
-    encoder = Encoder()
-    assert [tuple(one.shape) for one in encoder.parameters()] == [(64, 64), (64,), (8, 64), (8,)]
-    data = Digits(seed=1)
-    images, labels = data.train[:20]
-    assert images.shape == (20, 64)
-    assert 0 <= images.min() < images.max() <= 1
-    points = encoder(images).detach()
-    assert points.norm(dim=-1).tolist() == pytest.approx([1] * 20)
-    said = []
-    for a, b in itertools.permutations(range(20), 2):
-        if labels[a] == labels[b]:
-            weights = [math.exp(10 * (points[a] @ points[c]).item()) for c in range(20) if c != a]
-            said.append(-math.log(math.exp(10 * (points[a] @ points[b]).item()) / sum(weights)))
-    assert contrastive_loss(points, labels).item() == pytest.approx(sum(said) / len(said), rel=1e-4)
-    assert contrastive_loss(points, torch.arange(20)).item() == 0
-
-
-@together
-def test_workers_share_the_images_and_train_in_step():
-    needed()
-    from torchrank.cli.demo import Digits
-
-    data = Digits(seed=3)
-    every = torch.cat([data.train.tensors[0], data.held_out.tensors[0]])
-    assert (len(data.train), len(data.held_out), len(every.unique(dim=0))) == (1000, 797, 1797)
-    assert not torch.equal(Digits(seed=4).train.tensors[0], data.train.tensors[0])
-    for world, size in ((1, 64), (4, 16), (40, 2)):
-        columns, batches, shares = [], [], []
-        for rank in range(world):
-            data.trainer = types.SimpleNamespace(global_rank=rank, world_size=world) if world > 1 else None
-            columns += [batch[2].tolist() for batch in data.val_dataloader()]
-            train = [*data.train_dataloader()]
-            batches.append([len(batch[1]) for batch in train])
-            shares.append(torch.cat([batch[0] for batch in train]))
-        assert sorted(itertools.chain(*columns)) == [*range(797)]
-        assert max(map(len, columns)) == size
-        assert batches == [[size] * (1000 // world // size)] * world
-        assert len(torch.cat(shares).unique(dim=0)) == sum(map(sum, batches))
-        assert not torch.equal(shares[0][:size], data.train.tensors[0][:size])
-
-
-@together
-def test_the_trainer_prints_and_writes_nothing():
-    needed()
-    from torchrank.cli.demo import quiet_trainer
-
-    trainer = quiet_trainer(2)
-    assert (trainer.max_epochs, trainer.num_devices, trainer.num_sanity_val_steps) == (2, 1, 0)
-    assert (trainer.loggers, trainer.checkpoint_callback, trainer.progress_bar_callback) == ([], None, None)
-    assert not [one for one in trainer.callbacks if "Summary" in type(one).__name__]
 
 
 @together

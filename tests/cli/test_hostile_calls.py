@@ -6,7 +6,6 @@ import io
 import json
 import os
 import pathlib
-import re
 import resource
 import subprocess
 import sys
@@ -19,7 +18,6 @@ from tests.support import workers
 from torchrank.cli import commands, main
 from torchrank.display import Table, printable
 from torchrank.statistics import comparison
-from torchrank.tables import files
 
 HOSTILE = "a\x1b]0;owned\x07\u202eb"
 
@@ -166,24 +164,6 @@ def test_a_line_says_what_is_read_for_how_long_and_disappears(monkeypatch):
     with commands._patiently("x", False):
         time.sleep(0.05)
     assert not stream.getvalue()
-
-
-def test_a_bar_shows_how_many_bytes_of_a_file_were_read(monkeypatch, tmp_path):
-    run = tmp_path / "a.run"
-    run.write_text("".join(f"q{n} Q0 d 1 {n}.5 a\n" for n in range(100)))
-    bars, cut = [], files._lengths
-    monkeypatch.setattr(files, "PIECE", run.stat().st_size // 9)
-    monkeypatch.setattr(files, "_lengths", lambda *lines: bars.append(commands._bar()) or cut(*lines))
-    tr.read_run(run)
-    shares = [int(re.search(r"(\d+)%", bar)[1]) for bar in bars if bar]
-    assert shares == sorted(shares)
-    assert len(shares) == 10
-    assert (shares[0], 85 < shares[-1] < 100) == (0, True)
-    assert bars[5].startswith(f"reading {run} [##########  ")
-    assert commands._bar() == ""
-    files.progress[:] = [(str(run), 5, 10)]  # a piece of a file that is read in pieces
-    assert commands._bar() == ""
-    files.progress.clear()
 
 
 @pytest.mark.xdist_group("processes")

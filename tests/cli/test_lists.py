@@ -9,8 +9,8 @@ import torchrank as tr
 from tests.support.descriptions import describe
 from torchrank import preset
 from torchrank.cli import main
-from torchrank.cli.lists import BY_LABEL, classes_of, formula
-from torchrank.names.parse import ALWAYS, EXCEPT, LIBRARIES, parse_all
+from torchrank.cli.lists import BY_LABEL, formula
+from torchrank.names.parse import ALWAYS, EXCEPT, LIBRARIES
 from torchrank.names.parse import rows as table_rows
 
 
@@ -25,15 +25,6 @@ def test_every_measure_is_shown_in_a_hundred_columns(capsys):
         assert not set("\\{}") & set(text) or "|{" in text  # no LaTeX; a set has braces
         beginning = inspect.getdoc(getattr(tr, one.class_name)).split("\n\n")[0]
         assert not re.search(r":math:`[^`]*`\s+\w", beginning), "a first sentence ends with its formula"
-
-
-def test_a_name_with_a_cutoff_is_shown_with_the_label_of_its_metric():
-    for one in BY_LABEL:
-        try:
-            labels = [metric.label for metric in parse_all(f"{one.name}@1")]
-        except ValueError:  # it takes no cutoff, or needs a catalogue
-            labels = []
-        assert classes_of(f"{one.name}@1") == {one.name: labels}
 
 
 def test_a_docstring_without_a_formula_or_a_source_is_an_error():
@@ -117,16 +108,6 @@ def test_the_table_of_presets_has_a_column_for_each_library_and_a_row_for_each_m
             assert all(f"none: {why}" in shown.replace(r"\|", "|") for why in whys), measure
 
 
-def test_several_measures_and_other_spellings(capsys):
-    assert main(["measures", "recip_rank", "nDCG_Burges", "AP(rel=2)@5,10", "f1"]) == 0
-    pages = capsys.readouterr().out.split("\n\n")[::2]
-    assert [page.split()[0] for page in pages] == ["mrr@k", "ndcg@k", "map@k", "f1@k"]
-    assert main(["measures", "nDCG_Burges", "AP(rel=2)@5,10"]) == 0
-    rows = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
-    assert ["nDCG_Burges", "ndcg(gain=exponential)"] in rows
-    assert ["AP(rel=2)@5,10", "map(relevance_level=2)@5, map(relevance_level=2)@10"] in rows
-
-
 def test_spellings_of_one_measure_are_its_lines_of_the_list(capsys):
     assert main(["spellings", "--wide"]) == 0
     listed = {line.strip() for line in capsys.readouterr().out.splitlines()}
@@ -166,15 +147,6 @@ def test_every_preset_is_shown_in_a_hundred_columns(library, capsys):
         always = {key: value for key, value in ALWAYS.get(library, {}).items() if f"{key}=" not in label}
         assert tr.parse(label, **always).label == tr.parse(ours).label
         assert all(f"{key}={value}" in rows["all with"] for key, value in always.items())
-
-
-@pytest.mark.parametrize(
-    ("spelling", "shown"),
-    [("scikit-learn", "sklearn"), ("PyG", "pyg"), ("pytrec_eval", "trec_eval9"), ("trec_eval 10", "trec_eval")],
-)
-def test_libraries_go_by_other_spellings(spelling, shown, capsys):
-    assert main(["presets", spelling]) == 0
-    assert capsys.readouterr().out.startswith(f'tr.preset("{shown}", 10)')
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support.optional import pandas, pytrec_eval, sklearn_metrics, stats, tqdm
+from tests.support.optional import pandas, pytrec_eval, sklearn_metrics, stats
 from tests.support.trec_files import files_of, two_runs
-from torchrank.evaluation.evaluate import _are_measures, identical
 from torchrank.tables import sources
 from torchrank.tables.sources import QueryReturnsError
 
@@ -110,20 +109,6 @@ def test_ids_of_queries_are_names_if_one_is_no_number(names, noted):
     assert any("with the same id" in note for note in found.coverage.notes) == noted
 
 
-@pytest.mark.needs("tqdm")
-@pytest.mark.parametrize("queries", ["judged", "both"])
-def test_progress_ends_at_the_judged_queries_of_all_runs_also_of_those_that_lack_some(monkeypatch, queries):
-    class Bar(tqdm.tqdm):
-        def close(self):
-            ends.append((self.n, self.total))
-
-    ends = []
-    monkeypatch.setattr("tqdm.auto.tqdm", Bar)
-    qrels, runs = two_runs()
-    tr.evaluate(qrels, runs, "mrr", queries=queries, progress=True)
-    assert ends[0] == (len(qrels) * len(runs),) * 2
-
-
 def test_single_precision_ties_scores_as_pytrec_eval_does():
     qrels, run = {"q": {"a": 1, "b": 0}}, {"q": {"a": 1.00000001, "b": 1.0}}
     assert tr.evaluate(qrels, run, "mrr").means["run"]["mrr"] == 1.0
@@ -203,14 +188,6 @@ def test_integer_ids_and_texts_are_kept():
 def test_wrong_calls_raise(call, message):
     with pytest.raises(ValueError, match=message):
         call()
-
-
-def test_a_ranking_evaluates_to_the_same_numbers():
-    qrels, runs = two_runs()
-    suite = tr.RankingCollection(["map", "mrr"])
-    suite.update(tr.Ranking.from_run(qrels, runs["bm25"]))
-    means = tr.evaluate(qrels, runs["bm25"], "map mrr").means["run"]
-    torch.testing.assert_close(torch.tensor([*means.values()]), torch.stack([*suite.compute().values()]))
 
 
 def test_several_runs_may_be_empty_or_data_frames():
@@ -305,15 +282,6 @@ def test_more_than_one_query_of_a_hundred_that_retrieves_itself_is_told(same, to
     run = {query: {query if n < same else "c": 2.0, f"b{n}": 1.0} for n, query in enumerate(qrels)}
     notes = tr.evaluate(qrels, run, "mrr").coverage.notes
     assert any(f"{same} queries have retrieved a document with the same id" in note for note in notes) == told
-
-
-@pytest.mark.parametrize(("number", "shown"), [(6, 6), (7, 4)])
-def test_a_note_on_other_queries_has_six_values_or_the_first_four(number, shown):
-    measures = [f"p@{k}" for k in range(1, number + 1)]
-    notes = tr.evaluate({"a": {"x": 1}, "b": {"y": 1}}, {"a": {"x": 1.0}}, measures).coverage.notes
-    (note,) = (note for note in notes if "p@1 " in note)
-    assert note.count("p@") == shown
-    assert ("3 more with queries" in note) == (number == 7)
 
 
 @pytest.mark.parametrize("kind", ["rows", "columns", "dictionaries"])
@@ -736,38 +704,6 @@ def test_measures_of_subtopics_warn_if_judgments_have_none():
         tr.evaluate([("q1", 1, "a", 1), ("q1", 2, "x", 1)], run, "alphandcg@5")
 
 
-def test_measures_that_are_objects_are_evaluated_as_their_names():
-    run = {"q1": {"a": 1.0, "x": 2.0}}
-    suite = tr.RankingCollection(["mrr", "ndcg@3"])
-    assert tr.evaluate(JUDGED, run, suite).means == tr.evaluate(JUDGED, run, "mrr ndcg@3").means
-    assert tr.evaluate(JUDGED, run, [tr.MRR(), "ndcg@3"]).means == tr.evaluate(JUDGED, run, "mrr ndcg@3").means
-    keys = {"P_1 recip_rank": ["P_1", "recip_rank"], tr.MRR(): ["mrr"], "ndcg@1,3": ["ndcg@1", "ndcg@3"]}
-    for asked in ("P_1 recip_rank", [*keys][:2], [*keys][1:], [*keys][::-1], tuple(keys), iter(keys), [tr.MRR()]):
-        every = [asked] if isinstance(asked, str) else asked if isinstance(asked, list) else [*keys]
-        assert [*tr.evaluate(JUDGED, run, asked).means["run"]] == [
-            key for one in every for key in keys.get(one, ["mrr"])
-        ]
-
-
-@pytest.mark.parametrize(
-    ("run", "want"),
-    [
-        ({"a": {"a": 1.0, "b": 2.0}, "b": {"a": 1.0}}, [True, False, False]),
-        ({"a": {"b": 2.0}}, [False]),
-        ({1: {1: 1.0, 2: 2.0}, 2: {1: 1.0}}, [True, False, False]),
-        ({1: {"1": 1.0, "2": 2.0}}, [False, False]),
-        ({(1, 2): {(1, 2): 1.0, "2": 2.0}}, [True, False]),
-        ({"2": {(1, 2): 1.0, "2": 2.0}}, [False, True]),
-    ],
-)
-def test_documents_with_the_id_of_their_query_are_found_whatever_ids_are(run, want):
-    read = tr.read_run(run)
-    rows = [(query, item) for query, scores in run.items() for item in scores]
-    found = {(q, d): same for (q, d), same in zip(rows, identical(read).tolist(), strict=True)}
-    assert sorted(found.values()) == sorted(want)
-    assert all(same == (q == d and type(q) is type(d)) for (q, d), same in found.items())
-
-
 def test_a_table_of_one_run_has_its_means_and_digits():
     found = tr.evaluate(JUDGED, {"q1": {"a": 1.0}, "q2": {"x": 2.0, "b": 1.0}}, "mrr P_1")
     table = found.table(digits=2)
@@ -783,21 +719,3 @@ def test_a_table_of_one_run_has_its_means_and_digits():
 
 def test_a_run_on_a_stream_is_read():
     assert tr.read_run(io.BytesIO(LINES.encode())).to_dict()["q1"] == {"a": 2.0, "x": 1.0}
-
-
-def test_measures_are_told_from_runs(tmp_path):
-    (tmp_path / "mrr").write_text("")
-    several = [tr.MRR(), "map"]
-    for measures in (
-        "mrr",
-        "ndcg@10 map",
-        ["mrr", "P_5"],
-        {"a": "mrr"},
-        tr.MRR(),
-        several,
-        tr.RankingCollection("mrr"),
-    ):
-        assert _are_measures(measures)
-    files = ["-", "a.run", "a/b", str(tmp_path / "mrr"), ["mrr", "a.run"], ["a.run", "mrr"]]
-    for run in (*files, [], {}, {"q": {}}, ("mrr", 3), 3, None):
-        assert not _are_measures(run)

@@ -238,14 +238,6 @@ def test_default_cutoffs_spread_over_the_longest_list_up_to_1000():
     assert [one.bins[i] for i, count in enumerate(one.counts) if count] == [3, 100_000]
 
 
-def test_bins_of_long_lists_are_wider():
-    for length, digits in ((1, (1, 2, 5)), (7, (1, 2, 5)), (1000, (1, 2, 5)), (1001, (1, 3)), (30_000, (1, 3))):
-        (one,) = evaluation_of(tr.Ranking.from_ranks(torch.tensor([1]), num_candidates=length)).first_ranks()
-        ends = {digit * 10**power for power in range(6) for digit in digits}
-        assert list(one.bins) == [*sorted(end for end in ends if end < length), length]
-        assert one.counts == (1, *[0] * (len(one.bins) - 1))
-
-
 def test_the_worst_queries_come_first_in_the_direction_of_the_measure():
     values = [0.5, math.nan, 2.0, 1.0, 0.5]
     for measure, wanted in (
@@ -294,20 +286,6 @@ def test_names_are_literal_and_the_figure_can_be_drawn(found):
     assert legend_of(found.plot_ranks()) == [*NAMES]
     title = found.plot_differences(NAMES[1], NAMES[0], "mrr").get_title(loc="left")
     assert title.startswith(f"{NAMES[0]} - {NAMES[1]}\n")
-
-
-def test_thirty_runs_with_long_names_differ_and_stand_beside_the_axes():
-    names = [f"_run {i} $ {'of a long name ' * 5}{i}" for i in range(30)]
-    found = tr.evaluate(*made(names, queries=3, documents=45), "ndcg@10")
-    for axes in (found.plot_cutoffs("ndcg", cutoffs=[1, 5]), found.plot_ranks(bins=[1, 10, 40])):
-        assert len(set(legend_of(axes))) == 30
-        assert max(map(len, legend_of(axes))) <= 40
-        handles = axes.get_legend().legend_handles
-        assert len({(line.get_color(), line.get_linestyle(), line.get_marker()) for line in handles}) == 30
-    axes.figure.draw_without_rendering()
-    legend = axes.get_legend().get_window_extent()
-    assert axes.get_window_extent().x1 < legend.x0 < legend.x1 <= axes.figure.bbox.x1
-    assert axes.get_window_extent().width > 2.4 * axes.figure.dpi
 
 
 def test_one_query_one_run_and_equal_runs_are_drawn():
@@ -375,39 +353,6 @@ def test_missing_matplotlib_is_named(found, monkeypatch):
             draw()
 
 
-@pytest.mark.parametrize(("number", "rows"), [(1, 1), (4, 1), (5, 2), (6, 12)])
-def test_panels_have_room_for_their_rows_and_the_label_that_they_share_once(number, rows):
-    names = [f"a run {n}" for n in range(rows)]
-    for shared in (True, False):
-
-        def draw(measure, axes, shared=shared):
-            axes.set_yticks(range(rows), names)
-            axes.set_xlabel("a $value$" if shared else measure, parse_math=False)
-
-        figure = plots.panels("the $title", [f"m{n}" for n in range(number)], rows, draw)
-        figure.draw_without_rendering()
-        assert figure.get_suptitle() == "the $title"
-        assert len(figure.axes) == number
-        boxes = [axes.get_window_extent() for axes in figure.axes]
-        assert len({round(box.x0) for box in boxes}) == (1 if number < 5 else 2)
-        assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
-        labels = [label.get_window_extent() for label in figure.axes[0].get_yticklabels()]
-        assert not any(a.overlaps(b) for a, b in itertools.pairwise(labels))
-        assert all(box.height < 60 * rows + 80 for box in boxes)  # and no more than that
-        assert not any(text.get_parse_math() for text in figure.texts)
-        common = "a $value$" if shared else "m0" if number == 1 else ""
-        assert figure.get_supxlabel() == common
-        assert {axes.get_xlabel() for axes in figure.axes} == ({""} if common else {f"m{n}" for n in range(number)})
-
-
-@pytest.mark.parametrize(
-    ("numbers", "words"),
-    [([], "0 queries"), ([1], "1 query"), ([5, 5], "5 queries"), ([9, 1234], "9 to 1,234 queries")],
-)
-def test_numbers_of_queries_are_a_range_if_they_differ(numbers, words):
-    assert plots.queries_of(numbers) == words
-
-
 JUDGED = {"q1": {"a": 1}, "q2": {"b": 1}, "q3": {"c": 2}}
 
 
@@ -425,14 +370,3 @@ def test_ranks_between_two_bins_and_behind_the_last_one_are_counted():
     (found,) = evaluation.first_ranks()
     assert sorted(found.ranks) == [1, 2, math.inf]
     assert found.not_retrieved == 1
-
-
-@pytest.mark.needs("matplotlib")
-def test_bins_of_large_ranks_are_named_in_thousands_and_millions():
-    ranking = tr.Ranking.from_ranks(torch.tensor([1, 3]), num_candidates=5_000_000)
-    axes = evaluation_of(ranking).plot_ranks(bins=[1, 3, 9, 9_999, 10_000, 999_999, 3_000_000])
-    names = [text.get_text() for text in axes.get_xticklabels()]
-    assert names == ["1", "2-3", "4-9", "10-9999", "10k", "10k-999k", "1M-3M", "not retrieved"]
-    assert {text.get_rotation() for text in axes.get_xticklabels()} == {35}
-    few = evaluation_of(ranking).plot_ranks(bins=[1, 2, 3, 4, 5, 6])
-    assert {text.get_rotation() for text in few.get_xticklabels()} == {0}

@@ -122,12 +122,6 @@ def test_the_legend_says_which_p_makes_a_winner(found, correction, name):
     assert f"the better run, {name} at most 0.05" in found.to_html(comparison=found.compare(correction=correction))
 
 
-def test_every_head_of_a_table_has_a_scope(page):
-    heads = [keys for name, keys in page.starts if name == "th"]
-    assert len(heads) > 50
-    assert all("scope" in keys for keys in heads)
-
-
 # ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
@@ -187,20 +181,6 @@ def test_charts_say_the_difference_of_each_query_and_the_values_at_each_cutoff(f
     for curve in found.over_cutoffs("ndcg"):
         for k, value in zip(curve.x, curve.y):
             assert f"<title>{curve.run}: {value:.4f} at k {k}</title>" in text
-
-
-def test_each_family_of_measures_with_a_cutoff_has_a_chart_whatever_is_before_it():
-    charts = charts_of(tr.evaluate(*two_runs(), "mr ndcg@3 ndcg@5 coverageerror hitrate@5").to_html())
-    families = [(caption, len(chart.paths("line"))) for caption, chart in charts if "@k" in caption]
-    assert families == [("ndcg@k", 2), ("hitrate@k", 2)]  # a line for each run
-
-
-@pytest.mark.parametrize("length", [1, 2, 3])
-def test_a_measure_has_a_chart_over_its_cutoffs_if_there_are_two_or_more(length):
-    run = {"q": {name: -place for place, name in enumerate("abc"[:length])}}
-    charts = charts_of(tr.evaluate({"q": {"a": 1}}, run, "ndcg").to_html())
-    lines = [[text for _, text in chart.marks] for caption, chart in charts if caption == "ndcg@k"]
-    assert lines == [[f"run: 1.0000 at k {k}" for k in range(1, length + 1)]] * (length > 1)
 
 
 def test_the_page_says_how_runs_were_evaluated_and_compared(found):
@@ -482,36 +462,6 @@ def test_all_marks_stand_where_the_ticks_say_that_the_numbers_of_their_titles_ar
                 assert numbers(mark.get("d"))[1:] == near([y(0), y(said[0])])
 
 
-def test_bars_stand_in_the_order_of_their_queries_with_one_colour_for_gains_and_one_for_losses():
-    for label, better in (("mrr", "gain"), ("mr", "loss")):
-        found = of({"a": [0.0, 1.0, 0.5, 0.5], "b": [0.25, 0.5, 0.5, 1.5]}, label, n=4)
-        _, chart = charts_of(found.to_html())[-1]
-        bars = [(mark.get("class"), numbers(mark.get("d"))[0], text) for mark, text in chart.marks[:-1]]
-        ascending = [("1", -0.5), ("2", 0), ("0", 0.25), ("3", 1)]
-        order = ascending if better == "gain" else ascending[::-1]  # the largest loss first
-        place, worse = chart.scale("x"), {"gain": "loss", "loss": "gain"}[better]
-        assert bars == [
-            (better if delta > 0 else worse, near(place(n + 0.5)), f"{query}: {delta:+.4f}")
-            for n, (query, delta) in enumerate(order)
-            if delta
-        ]
-
-
-@pytest.mark.parametrize("number", [300, 301, 2001])
-def test_more_than_300_bars_are_a_step_curve_through_the_first_and_the_last(number):
-    values = np.linspace(1, 2, number)
-    _, chart = charts_of(of({"a": values}, n=number).to_html())[-1]
-    x, y, (*bars, _) = chart.scale("x"), chart.scale("y"), chart.marks
-    if number == 300:
-        assert [text for _, text in bars] == [f"{n}: {value:.4f}" for n, value in enumerate(values)]
-        return
-    assert bars == []
-    steps = np.array(re.findall(r"H([\d.]+)V([\d.]+)", chart.paths("steps")[0]), dtype=float)
-    assert len(steps) == 800
-    assert steps[[0, -1]] == near(np.array([[x(0), y(1)], [x(number - 1), y(2)]]))
-    assert steps[:, 1] == near(y(1 + (steps[:, 0] - x(0)) / (x(number - 1) - x(0))))
-
-
 def test_a_missing_value_interrupts_a_line_and_an_interval_that_is_not_known_is_left_out():
     curves = [Curve("a", (1, 10, 100, 1000), (0.5, 0.75, math.nan, 1.0), 1)]
     chart = line_chart(curves, "caption", "k (log)", "v", "title", log=True)  # no evaluation has such a line
@@ -522,36 +472,6 @@ def test_a_missing_value_interrupts_a_line_and_an_interval_that_is_not_known_is_
     (_, forest), *_ = charts_of(page)
     ((row, title),) = forest.marks
     assert (title, row.find("path"), row.find("circle").get("class")) == ("y - x: -1.0000 -", None, "dot hollow")
-
-
-def test_nine_runs_have_the_eight_styles_of_the_page_with_a_marker_each():
-    qrels, runs = two_runs()
-    page = tr.evaluate(qrels, {f"r{n}": runs["bm25"] for n in range(9)}, "mrr@3").to_html()
-    for picture in re.findall(r'<ul class="legend">(.*?)</ul>', page, re.DOTALL):
-        assert re.findall(r'<g class="s(\d)">', picture) == [*"012345670"]
-        *markers, last = re.findall(r'<g class="marks"><path d="(.*?)"', picture)
-        assert len({*markers}) == 8
-        assert last == markers[0]
-    styles = [[one.get("class") for one in chart.picture.iterfind("g[path]")] for _, chart in charts_of(page)]
-    assert styles.count([f"s{n % 8}" for n in range(9)]) == 2
-
-
-# Hostile numbers of an axis are tested by the class: no evaluation has them.
-@pytest.mark.parametrize(
-    ("low", "high"),
-    [(0, 1), (-0.03, 0.0004), (0, 3e-9), (5, 5000), (-1e6, 1e6), (0.999, 1.0), (0, 7e12), (0, 6e-7)]
-    + [(n * step, (n + 6) * step) for n in (-3, 0, 7) for step in (0.001, 0.02, 0.1, 0.25, 5, 1000)],
-)
-def test_ticks_are_few_round_different_and_inside(low, high):
-    ticks = Axis(low, high, 0, 100).ticks
-    steps = (digit * 10.0**power for power in range(-12, 14) for digit in (1, 2, 5))
-    step = next(step for step in steps if (high - low) / step <= 6 * (1 + 1e-9))
-    assert np.diff(ticks) == pytest.approx([step] * (len(ticks) - 1))
-    assert ticks[0] - low < step * (1 - 1e-9) > high - ticks[-1]
-    assert 2 <= len(ticks) <= 7
-    assert all(low - 1e-9 * abs(low) <= one <= high * (1 + 1e-9) for one in ticks)
-    assert [float(f"{one:g}") for one in ticks] == pytest.approx(ticks, rel=1e-6, abs=1e-12)
-    assert Axis(0, 3, 0, 100, whole=True).ticks == [0, 1, 2, 3]
 
 
 @given(st.lists(st.floats(-1e6, 1e6) | st.just(math.nan), max_size=5), st.booleans())

@@ -94,14 +94,6 @@ def test_a_block_that_is_too_small_for_all_ranks_serves_no_other_cutoff(monkeypa
             torch.testing.assert_close(tr.ERR(top_k=k).score(scores, grades), want[f"err@{k}"], rtol=1e-13, atol=0)
 
 
-@pytest.mark.parametrize("gains", [{0: 0.5, 2: 3}, {0: 1, 1: 1}, {1: 2, 2: 3}, {2: 0.5}])
-def test_a_table_gives_grade_0_its_gain(gains):
-    grades = [2, 0, 1, 0]
-    values = [gains.get(grade, grade) for grade in grades]
-    got = tr.DCG(gain=gains).score(torch.tensor([[4.0, 3, 2, 1]]), torch.tensor([grades]))
-    assert got.item() == pytest.approx(sum(x / math.log2(rank + 1) for rank, x in enumerate(values, 1)), rel=1e-6)
-
-
 @pytest.mark.parametrize("num_items", [*range(12), 100, 199, 200, 201, 1000, 12_345])
 def test_buckets_of_ranks_hold_all_ranks_once_and_are_as_wide_as_their_share(num_items):
     sizes = sampled_ranks.buckets(num_items).tolist()

@@ -1,7 +1,6 @@
 """The error of a wrong call of each kind has "Expected" and "got"."""
 
 import math
-import re
 
 import numpy as np
 import pytest
@@ -23,157 +22,63 @@ def exponential(grade):
     return 3.0**grade - 1
 
 
-# (arguments, keywords, type, pattern of the message: expected, got)
-SHAPES = {
-    "preds is no tensor": (({}, GRADES), {}, TypeError, ["preds to be a tensor", "dict"]),
-    "preds is bool": ((SCORES > 0.2, GRADES), {}, TypeError, ["floating point scores or integer ids", "torch.bool"]),
-    "preds is complex": ((SCORES + 0j, GRADES), {}, TypeError, ["floating point scores", "complex"]),
-    "preds has three dimensions": ((SCORES[None], GRADES[None]), {}, ValueError, ["[query, candidate]", "[1, 2, 3]"]),
-    "one query without its dimension": ((SCORES[0], GRADES[0]), {}, ValueError, ["indexes [3]", "[0] * 3"]),
-    "grades of another shape": ((SCORES, GRADES[:, :2]), {}, ValueError, ["shape [2, 3]", "[2, 2]"]),
-    "grades of another number of queries": ((SCORES, GRADES[:1]), {}, ValueError, ["[2, 3]", "[1, 3]"]),
-    "labels of another number": ((SCORES, tensor([1])), {}, ValueError, ["ids [2]", "shape [1]"]),
-    "labels that are floating": ((SCORES, tensor([1.0, 0.0])), {}, TypeError, ["integer ids", "torch.float32"]),
-    "target missing": ((SCORES,), {}, TypeError, ["a list of 2 id tensors", "NoneType"]),
-    "target is a dict": ((SCORES, {}), {}, TypeError, ["ids [2]", "dict"]),
-    "grades that are complex": ((SCORES, GRADES + 0j), {}, TypeError, ["integer, bool or floating", "complex64"]),
-    "a list of another length": ((SCORES, [tensor([1])] * 3), {}, ValueError, ["list of 2", "list of 3", "tuple"]),
-    "pairs that collation made a list": (
-        (SCORES, [tensor([0, 1, 1])] * 3),
-        {},
-        ValueError,
-        ["if they are (query, item) pairs", "list of 3"],
-    ),
-    "a tuple of one": ((SCORES, (tensor([0]),)), {}, ValueError, ["(query, item)", "[[1]]"]),
-    "a tuple of unequal lengths": (
-        (SCORES, (tensor([0]), tensor([0, 1]))),
-        {},
-        ValueError,
-        ["equally long", "[[1], [2]]"],
-    ),
-    "a tuple of floats": ((SCORES, (tensor([0.0]), tensor([0]))), {}, TypeError, ["integer ids", "float32"]),
-    "mask of another shape": (
-        (SCORES, GRADES),
-        {"mask": GRADES[:, 1:] > 0},
-        ValueError,
-        ["mask", "[2, 3] or [3]", "[2, 2]"],
-    ),
-    "mask that is not bool": (
-        (SCORES, GRADES),
-        {"mask": GRADES},
-        TypeError,
-        ["mask to be a bool tensor", "torch.int64"],
-    ),
-    "tie_break of another shape": ((SCORES, GRADES), {"tie_break": ROWS}, ValueError, ["tie_break", "[3]", "[2]"]),
-    "tie_break of ids": ((IDS, IDS), {"tie_break": IDS}, ValueError, ["no tie_break", "ids already ranked"]),
-    "exclude that is no pair": (
-        (SCORES, GRADES),
-        {"exclude": GRADES},
+# (type, parts of the message: expected, got; the arguments, and the keywords if there are some)
+SHAPES = [
+    (TypeError, ["preds to be a tensor", "dict"], ({}, GRADES)),
+    (TypeError, ["floating point scores or integer ids", "torch.bool"], (SCORES > 0.2, GRADES)),
+    (ValueError, ["[query, candidate]", "[1, 2, 3]"], (SCORES[None], GRADES[None])),
+    (ValueError, ["indexes [3]", "[0] * 3"], (SCORES[0], GRADES[0])),
+    (ValueError, ["shape [2, 3]", "[2, 2]"], (SCORES, GRADES[:, :2])),
+    (ValueError, ["ids [2]", "shape [1]"], (SCORES, tensor([1]))),
+    (TypeError, ["integer ids", "torch.float32"], (SCORES, tensor([1.0, 0.0]))),
+    (TypeError, ["a list of 2 id tensors", "NoneType"], (SCORES,)),
+    (TypeError, ["ids [2]", "dict"], (SCORES, {})),
+    (TypeError, ["integer, bool or floating", "complex64"], (SCORES, GRADES + 0j)),
+    (ValueError, ["list of 2", "list of 3", "tuple"], (SCORES, [tensor([1])] * 3)),
+    (ValueError, ["(query, item)", "[[1]]"], (SCORES, (tensor([0]),))),
+    (ValueError, ["equally long", "[[1], [2]]"], (SCORES, (tensor([0]), tensor([0, 1])))),
+    (TypeError, ["integer ids", "float32"], (SCORES, (tensor([0.0]), tensor([0])))),
+    (ValueError, ["mask", "[2, 3] or [3]", "[2, 2]"], (SCORES, GRADES), {"mask": GRADES[:, 1:] > 0}),
+    (TypeError, ["mask to be a bool tensor", "torch.int64"], (SCORES, GRADES), {"mask": GRADES}),
+    (ValueError, ["tie_break", "[3]", "[2]"], (SCORES, GRADES), {"tie_break": ROWS}),
+    (ValueError, ["no tie_break", "ids already ranked"], (IDS, IDS), {"tie_break": IDS}),
+    (
         ValueError,
         ["(query, item) tuple", "a list of 2 1-D id tensors", "Tensor"],
-    ),
-    "exclude of unequal lengths": (
         (SCORES, GRADES),
-        {"exclude": (tensor([0]), tensor([0, 1]))},
-        ValueError,
-        ["equally long", "[[1], [2]]"],
+        {"exclude": GRADES},
     ),
-    "exclude of flat rows": (
-        (ROWS, tensor([0, 1])),
-        {"indexes": tensor([0, 0]), "exclude": (tensor([0]), tensor([0]))},
+    (ValueError, ["equally long", "[[1], [2]]"], (SCORES, GRADES), {"exclude": (tensor([0]), tensor([0, 1]))}),
+    (
         ValueError,
         ["no exclude for flat rows"],
-    ),
-    "weights of another number": ((SCORES, GRADES), {"weights": torch.ones(3)}, ValueError, ["weights", "[2]", "[3]"]),
-    "labels in a list": ((SCORES, [1, 0]), {}, ValueError, ["list of 2", "'int'", "torch.as_tensor(target)"]),
-    "bool labels before scores": ((GRADES > 0, SCORES), {}, TypeError, ["labels", "exchange preds and target"]),
-    "0 and 1 before scores": ((GRADES, SCORES), {}, TypeError, ["labels", "exchange preds and target"]),
-    "grades before scores": ((GRADES * 3, SCORES), {}, TypeError, ["labels", "exchange preds and target"]),
-    "a label per query before scores": (
-        (tensor([1, 2]), SCORES),
-        {},
-        TypeError,
-        ["labels", "exchange preds and target"],
-    ),
-    "flat labels before scores": (
-        (tensor([1, 0]), ROWS),
-        {"indexes": tensor([0, 0])},
-        TypeError,
-        ["labels", "exchange preds and target"],
-    ),
-    "ids of 64 bits without a sign": ((IDS.to(torch.uint64), IDS), {}, TypeError, ["int64 can hold", "uint64"]),
-    "relevant ids without a sign": (
-        (IDS, tensor([5, 2]).to(torch.uint64)),
-        {},
-        TypeError,
-        ["int64 can hold", "uint64"],
-    ),
-    "excluded ids without a sign": (
-        (IDS, IDS),
-        {"exclude": [tensor([5]).to(torch.uint64)] * 2},
-        TypeError,
-        ["int64 can hold", "uint64"],
-    ),
-    "pairs to exclude that collation made a list": (
-        (SCORES, GRADES),
-        {"exclude": [tensor([0, 1, 1])] * 3},
-        ValueError,
-        ["exclude to be a list of 2 1-D id tensors", "list of 3", "if they are (query, item) pairs", "tuple(exclude)"],
-    ),
-    "indexes of another length": (
         (ROWS, tensor([0, 1])),
-        {"indexes": tensor([0])},
-        ValueError,
-        ["indexes", "[2]", "[1]"],
+        {"indexes": tensor([0, 0]), "exclude": (tensor([0]), tensor([0]))},
     ),
-    "indexes that are floating": (
-        (ROWS, tensor([0, 1])),
-        {"indexes": ROWS},
-        TypeError,
-        ["integer indexes", "torch.float32"],
-    ),
-    "indexes beside a grid": ((SCORES, GRADES), {"indexes": GRADES}, ValueError, ["flat preds [row]", "[2, 3]"]),
-    "sparse preds": ((SCORES.to_sparse(), GRADES), {}, TypeError, ["dense tensor", "sparse_coo"]),
-    "flat rows of ids": (
-        (tensor([1, 2]), tensor([0, 1])),
-        {"indexes": tensor([0, 0])},
+    (ValueError, ["weights", "[2]", "[3]"], (SCORES, GRADES), {"weights": torch.ones(3)}),
+    (ValueError, ["list of 2", "'int'", "torch.as_tensor(target)"], (SCORES, [1, 0])),
+    (TypeError, ["labels", "exchange preds and target"], (GRADES > 0, SCORES)),
+    (TypeError, ["labels", "exchange preds and target"], (GRADES * 3, SCORES)),
+    (TypeError, ["labels", "exchange preds and target"], (tensor([1, 0]), ROWS), {"indexes": tensor([0, 0])}),
+    (ValueError, ["indexes", "[2]", "[1]"], (ROWS, tensor([0, 1])), {"indexes": tensor([0])}),
+    (TypeError, ["integer indexes", "torch.float32"], (ROWS, tensor([0, 1])), {"indexes": ROWS}),
+    (ValueError, ["flat preds [row]", "[2, 3]"], (SCORES, GRADES), {"indexes": GRADES}),
+    (
         TypeError,
         ["floating point scores", "torch.int64"],
+        (tensor([1, 2]), tensor([0, 1])),
+        {"indexes": tensor([0, 0])},
     ),
-    "flat mask that is not bool": (
-        (ROWS, tensor([0, 1])),
-        {"indexes": tensor([0, 0]), "mask": ROWS},
-        TypeError,
-        ["mask to be a bool tensor", "torch.float32"],
-    ),
-    "integer scores with bool grades": (
-        (IDS, GRADES > 0),
-        {},
-        TypeError,
-        ["integer ids", "torch.bool", "preds.float()"],
-    ),
-    "integer scores with float grades": (
-        (IDS, GRADES * 1.0),
-        {},
-        TypeError,
-        ["integer ids", "float32", "preds.float()"],
-    ),
-    "something beside a ranking": (
-        (tr.Ranking.from_scores(SCORES, GRADES), GRADES),
-        {},
-        ValueError,
-        ["nothing but weights with a Ranking", "target"],
-    ),
-}
+]
 
 
 @cases("case", SHAPES)
 @cases("call", ["score", "update", "forward", "collection"])
 def test_shapes_and_dtypes_raise_at_once(case, call):
-    arguments, keywords, error, said = SHAPES[case]
+    error, said, arguments, *keywords = case
     metric = tr.RankingCollection(["mrr"]) if call == "collection" else tr.MRR()
     with pytest.raises(error) as caught:
-        getattr(metric, "update" if call == "collection" else call)(*arguments, **keywords)
+        getattr(metric, "update" if call == "collection" else call)(*arguments, **dict(*keywords))
     for part in said:
         assert part in str(caught.value), str(caught.value)
 
@@ -240,112 +145,48 @@ def test_a_kind_of_tensor_that_torch_cannot_compare_is_refused_with_a_way_out(do
     assert any(way in str(caught.value) for way in WAYS[kind]), str(caught.value)
 
 
-# (arguments, keywords, pattern of the message: number and kind; the query that is named)
-VALUES = {
-    "NaN scores, dense": ((tensor([[0, 1, 2.0], [NAN, 1, NAN]]), GRADES), {}, "1 query with NaN", 1),
-    "NaN scores, catalogue": ((tensor([[NAN, 1, 0], [NAN, 1, 2]]), tensor([1, 1])), {}, "2 queries with NaN", 0),
-    "NaN scores, flat": (
-        (tensor([NAN, 1.0, NAN]), tensor([1, 0, 1])),
-        {"indexes": tensor([9, 7, 7])},
-        "2 queries with NaN",
-        7,
-    ),
-    "NaN grades": ((SCORES, tensor([[1, 1, 0], [NAN, 1, INF]])), {}, "2 relevance grades", 1),
-    "NaN scores, excluded": (
-        (tensor([[0, 1, 2.0], [NAN, 1, 0]]), GRADES),
-        {"exclude": (tensor([0, 1]), tensor([0, 0]))},
-        "1 query with NaN",
-        1,
-    ),
-    "NaN tie breaks": (
-        (SCORES, tensor([1, 0])),
-        {"tie_break": tensor([0, NAN, 1])},
-        "2 queries with NaN among the scores or tie breaks",
-        0,
-    ),
-    "label out of range": ((SCORES, tensor([1, 3])), {}, "1 label, id or (query, item) index out of range", 1),
-    "item out of range": (
-        (SCORES, (tensor([0, 1, 0]), tensor([0, 3, 1]))),
-        {},
-        "1 label, id or (query, item) index out of range",
-        1,
-    ),
-    "pair out of range": (
-        (SCORES, (tensor([0, 2, -1]), tensor([0, 0, 0]))),
-        {},
-        "2 labels, ids or (query, item) indices out of range",
-        None,
-    ),
-    "excluded pair out of range": (
-        (SCORES, tensor([0, 1])),
-        {"exclude": (tensor([0, 5]), tensor([3, 0]))},  # columns are 0, 1 and 2
-        "2 labels, ids or (query, item) indices out of range",
-        0,
-    ),
-    "excluded pair with a negative item": (
-        (SCORES, tensor([0, 1])),
-        {"exclude": (tensor([0]), tensor([-1]))},
-        "1 label, id or (query, item) index out of range",
-        0,
-    ),
-    "excluded pair with a query behind the last": (
-        (SCORES, tensor([0, 1])),
-        {"exclude": (tensor([2]), tensor([0]))},
-        "1 label, id or (query, item) index out of range",
-        None,
-    ),
-    "excluded pair with a negative query": (
-        (SCORES, tensor([0, 1])),
-        {"exclude": (tensor([-1]), tensor([0]))},
-        "1 label, id or (query, item) index out of range",
-        None,
-    ),
-    "excluded id of a list out of range": (
-        (SCORES, tensor([0, 1])),
-        {"exclude": [tensor([0, -1]), tensor([3])]},
-        "1 label, id or (query, item) index out of range",
-        1,
-    ),
-    "excluded pair of ids with a query behind the last": (
-        (IDS, tensor([5, 4])),
-        {"exclude": (tensor([2]), tensor([5]))},
-        "1 label, id or (query, item) index out of range",
-        None,
-    ),
-    "the same target twice": (
-        (SCORES, [tensor([0]), tensor([1, 1])]),
-        {},
-        "1 target given more than once for its query",
-        1,
-    ),
-    "the same pair twice": ((SCORES, (tensor([1, 0, 1]), tensor([2, 2, 2]))), {}, "1 target given more than once", 1),
-    "the same id twice": ((tensor([[1, 2, 3], [4, 4, 1]]), tensor([4, 1])), {}, "1 id that occurs more than once", 1),
-    "integer scores, integer grades": ((IDS, GRADES), {}, "2 targets given more than once", 0),
-    "negative weight": ((SCORES, GRADES), {"weights": tensor([1, -1.0])}, "1 query weight that is", 1),
-    "weights that are not finite": ((SCORES, GRADES), {"weights": tensor([NAN, INF])}, "2 query weights", 0),
-}
-
-
-#: what ``score`` says of indices that are out of range
-OUTSIDE = {
-    "label out of range": "label 3 of query 1 is out of range: preds has 3 columns, 0 to 2",
-    "item out of range": "item 3 of query 1 is out of range: preds has 3 columns, 0 to 2",
-    "pair out of range": "item 0 of query 2 is out of range: preds has 2 queries, 0 to 1 (the first of 2)",
-    "excluded pair out of range": "excluded item 3 of query 0 is out of range: preds has 3 columns, 0 to 2 (the first",
-    "excluded pair with a negative item": "excluded item -1 of query 0 is out of range: preds has 3 columns, 0 to 2",
-    "excluded pair with a query behind the last": "excluded item 0 of query 2 is out of range: preds has 2 queries, 0",
-    "excluded pair with a negative query": "excluded item 0 of query -1 is out of range: preds has 2 queries, 0 to 1",
-    "excluded id of a list out of range": "excluded item 3 of query 1 is out of range: preds has 3 columns, 0 to 2",
-    "excluded pair of ids with a query behind the last": "excluded item 5 of query 2 is out of range: preds has 2 quer",
-}
+ONE, TWO = "1 label, id or (query, item) index out of range", "2 labels, ids or (query, item) indices out of range"
+COLUMNS, QUERIES = "is out of range: preds has 3 columns, 0 to 2", "is out of range: preds has 2 queries, 0 to 1"
+NAN_TIES = "2 queries with NaN among the scores or tie breaks"
+ROWS_WITH_NAN = (tensor([NAN, 1.0, NAN]), tensor([1, 0, 1]))
+NO_CANDIDATE = {"exclude": (tensor([0, 1]), tensor([0, 0]))}
+#: what ``compute`` counts, where ``score`` finds the first, the arguments, and the keywords if there are some
+VALUES = [
+    ("1 query with NaN", "first in query 1;", (tensor([[0, 1, 2.0], [NAN, 1, NAN]]), GRADES)),
+    ("2 queries with NaN", "first in query 0;", (tensor([[NAN, 1, 0], [NAN, 1, 2]]), tensor([1, 1]))),
+    ("2 queries with NaN", "first in query 7;", ROWS_WITH_NAN, {"indexes": tensor([9, 7, 7])}),
+    ("2 relevance grades", "first in query 1;", (SCORES, tensor([[1, 1, 0], [NAN, 1, INF]]))),
+    ("1 query with NaN", "first in query 1;", (tensor([[0, 1, 2.0], [NAN, 1, 0]]), GRADES), NO_CANDIDATE),
+    (NAN_TIES, "first in query 0;", (SCORES, tensor([1, 0])), {"tie_break": tensor([0, NAN, 1])}),
+    (ONE, f"label 3 of query 1 {COLUMNS}", (SCORES, tensor([1, 3]))),
+    (ONE, f"item 3 of query 1 {COLUMNS}", (SCORES, (tensor([0, 1, 0]), tensor([0, 3, 1])))),
+    (TWO, f"item 0 of query 2 {QUERIES} (the first of 2)", (SCORES, (tensor([0, 2, -1]), tensor([0, 0, 0])))),
+    ("1 target given more than once for its query", "first in query 1;", (SCORES, [tensor([0]), tensor([1, 1])])),
+    ("1 target given more than once", "first in query 1;", (SCORES, (tensor([1, 0, 1]), tensor([2, 2, 2])))),
+    ("1 id that occurs more than once", "first in query 1;", (tensor([[1, 2, 3], [4, 4, 1]]), tensor([4, 1]))),
+    ("2 targets given more than once", "first in query 0;", (IDS, GRADES)),
+    ("1 query weight that is", "first in query 1;", (SCORES, GRADES), {"weights": tensor([1, -1.0])}),
+    ("2 query weights", "first in query 0;", (SCORES, GRADES), {"weights": tensor([NAN, INF])}),
+    (ONE, f"excluded item 5 of query 2 {QUERIES}", (IDS, tensor([5, 4])), {"exclude": (tensor([2]), tensor([5]))}),
+]
+VALUES += [
+    (said, f"excluded item {where}", (SCORES, tensor([0, 1])), {"exclude": exclude})
+    for said, where, exclude in (
+        (TWO, f"3 of query 0 {COLUMNS} (the first", (tensor([0, 5]), tensor([3, 0]))),
+        (ONE, f"-1 of query 0 {COLUMNS}", (tensor([0]), tensor([-1]))),
+        (ONE, f"0 of query 2 {QUERIES}", (tensor([2]), tensor([0]))),
+        (ONE, f"0 of query -1 {QUERIES}", (tensor([-1]), tensor([0]))),
+        (ONE, f"3 of query 1 {COLUMNS}", [tensor([0, -1]), tensor([3])]),
+    )
+]
 
 
 @cases("case", VALUES)
 def test_bad_values_are_counted_and_raise_in_compute(case):
-    arguments, keywords, said, _ = VALUES[case]
+    said, _, arguments, *keywords = case
     metric = tr.NDCG(top_k=2)
     metric.update(SCORES, GRADES)
-    metric.update(*arguments, **keywords)
+    metric.update(*arguments, **dict(*keywords))
     for _ in range(2):  # not only the first time
         with pytest.raises(ValueError, match=r"^ndcg@2: ") as caught:
             metric.compute()
@@ -358,16 +199,14 @@ def test_bad_values_are_counted_and_raise_in_compute(case):
 @cases("case", VALUES)
 @cases("call", ["metric", "collection"])
 def test_score_names_the_first_query_with_a_bad_value(case, call):
-    arguments, keywords, said, query = VALUES[case]
+    said, where, arguments, *keywords = case
     metric = tr.NDCG(top_k=2) if call == "metric" else tr.RankingCollection(["ndcg@2"])
     with pytest.raises(ValueError, match=r"^ndcg@2: ") as caught:
-        metric.score(*arguments, **keywords)
-    if case in OUTSIDE:
-        assert f"ndcg@2: {OUTSIDE[case]}" in str(caught.value)
-        return
-    assert f"ndcg@2: {said}" in str(caught.value)
-    assert (f", first in query {query};" in str(caught.value)) is (query is not None)
-    assert ("first in" in str(caught.value)) is (query is not None)
+        metric.score(*arguments, **dict(*keywords))
+    assert where in str(caught.value)
+    assert (
+        (f"ndcg@2: {said}" in str(caught.value)) == ("first in" in str(caught.value)) == ("out of range" not in where)
+    )
 
 
 def test_the_first_of_many_queries_is_named():
@@ -409,25 +248,6 @@ def test_a_label_outside_of_the_catalogue_has_no_item_if_nothing_is_checked():
     assert tr.MRR().score(tensor([[0, 1], [1, 0]]), torch.empty(2, 0).long()).tolist() == [0, 0]
 
 
-@pytest.mark.parametrize(
-    ("exclude", "ways"),
-    [
-        (
-            [[0.0, 1.0], [1.0, 0.0]],
-            "exclude.nonzero(as_tuple=True) if it is a matrix of 0 and 1, or tuple(exclude.long())",
-        ),
-        (
-            [[0, 1], [1, 0]],
-            "tuple(exclude) if its rows are queries and items, or list(exclude) if its rows are the ids",
-        ),
-        ([[0, 1, 1], [1, 0, 0]], "exclude.nonzero(as_tuple=True) if it is a matrix of 0 and 1, or tuple(exclude) if"),
-    ],
-)
-def test_a_matrix_of_excluded_pairs_may_be_marks_pairs_or_ids(exclude, ways):
-    with pytest.raises(ValueError, match=re.escape(f"; pass {ways}")):
-        tr.MRR().score(torch.rand(2, 4), tensor([0, 1]), exclude=tensor(exclude))
-
-
 def test_a_grade_of_a_pair_that_is_nan_is_counted_and_that_of_a_pair_outside_is_not():
     scores, pairs = torch.rand(2, 3), (tensor([0, 1, 5]), tensor([0, 1, 0]))
     with pytest.raises(ValueError, match=r"2 relevance grades.*; item 0 of query 5 is out of range: preds has 2 que"):
@@ -448,12 +268,6 @@ def test_a_number_among_lists_is_no_list_of_numbers():
         assert ("[[x] for x in exclude]" in str(caught.value)) == bool(way_out)
 
 
-def test_sets_among_lists_are_advised_to_become_lists():
-    for target in ([{0}, [1]], [{0}, {1}]):
-        with pytest.raises(ValueError, match=r"pass \[list\(x\) for x in target\]"):
-            tr.MRR().score(torch.rand(2, 3), target)
-
-
 def test_each_hint_stands_beside_its_own_case():
     with pytest.raises(ValueError, match=r"ids that occur .*pass preds\.float\(\)"):
         tr.MRR().score(tensor([[2, 2, 2, 1]]), tensor([1]))
@@ -464,17 +278,10 @@ def test_each_hint_stands_beside_its_own_case():
 
 @cases("case", VALUES)
 def test_without_validation_bad_values_are_not_counted(case):
-    arguments, keywords, *_ = VALUES[case]
+    *_, arguments, keywords = case if len(case) > 3 else (*case, {})
     metric = tr.NDCG(top_k=2, validate_args=False)
     metric.update(*arguments, **keywords)
     assert metric.compute().dim() == 0  # and does not raise
-
-
-def test_a_gain_that_overflows_is_counted():
-    metric = tr.NDCG(gain="exponential")
-    metric.update(SCORES, tensor([[1, 0, 2000], [1023, 1023, 1023]]))
-    with pytest.raises(ValueError, match="2 relevance grades, or gains"):
-        metric.compute()
 
 
 def test_bad_values_add_up_over_batches_and_kinds():
@@ -493,9 +300,7 @@ def test_empty_queries_are_an_error_where_they_are_forbidden():
 
 
 CONSTRUCTORS = {
-    "top_k zero": (lambda: tr.NDCG(0), ["integer >= 1", "got 0"]),
     "top_k negative": (lambda: tr.MAP(top_k=-5), ["integer >= 1", "-5"]),
-    "top_k bool": (lambda: tr.MAP(top_k=True), ["integer >= 1", "True"]),
     "top_k float": (lambda: tr.MAP(top_k=1.5), ["integer >= 1", "1.5"]),
     "top_k where the field has none": (lambda: tr.MR(top_k=3), ["no top_k for MR", "3"]),
     "ties": (lambda: tr.NDCG(ties="random"), ["'expected'", "'random'"]),
@@ -524,21 +329,9 @@ CONSTRUCTORS = {
         ["num_items", "tr.Coverage(top_k=10, num_items=...)"],
     ),
     "unknown name": (lambda: tr.parse("ndgc@10"), ["'ndgc@10'", "did you mean 'ndcg@10' or"]),
-    "unknown parameter": (lambda: tr.parse("map(norms=min)"), ["'norms'", "normalize"]),
     "several cut-offs": (lambda: tr.parse("ndcg@5,10"), ["one cutoff", "RankingCollection"]),
     "a cut-off where there is none": (lambda: tr.parse("mr@10"), ["no cutoff for mr"]),
-    "no label": (lambda: tr.parse("ndcg@"), ["'ndcg@10'", "'ndcg@'"]),
-    "a bad parameter list": (lambda: tr.parse("ndcg(gain)"), ["parameters like", "'gain'"]),
     "one key for two metrics": (lambda: tr.RankingCollection({"n": "ndcg@5,10"}), ["one metric for key 'n'", "got 2"]),
-    "a name that is taken": (
-        lambda: type("Mine", (tr.MRR,), {"name": "rbp"}),
-        ["Mine to have a name of its own", "'rbp'"],
-    ),
-    "a subclass without a name": (lambda: type("Mine", (tr.MRR,), {})(), ["Mine to have a name of its own", "'mrr'"]),
-    "a name in capitals": (
-        lambda: type("Mine", (tr.MRR,), {"name": "RR!"}),
-        ["lower-case letters and digits", "'RR!'"],
-    ),
     "a key twice": (lambda: tr.RankingCollection(["mrr", "RR"]), ["once", "'mrr' twice"]),
     "no metric": (lambda: tr.RankingCollection([3]), ["name of a measure", "3"]),
 }
@@ -549,53 +342,6 @@ def test_wrong_arguments_of_constructors_name_the_expected(case):
     make, said = CONSTRUCTORS[case]
     with pytest.raises((ValueError, TypeError)) as caught:
         make()
-    for part in said:
-        assert part in str(caught.value), str(caught.value)
-
-
-RANKINGS = {
-    "equal ranks in a list": (lambda: tr.Ranking.from_ranks(tensor([[3, 3, 1]]), 10), ["1 rank ", "equal to another"]),
-    "ranks below one": (lambda: tr.Ranking.from_ranks(tensor([0.5, 2.0])), ["1 rank below 1"]),
-    "ranks beyond the list": (lambda: tr.Ranking.from_ranks(tensor([4, 2]), 3), ["1 rank ", "beyond num_candidates"]),
-    "ranks of three dimensions": (lambda: tr.Ranking.from_ranks(torch.ones(1, 1, 1)), ["[query, entry]", "[1, 1, 1]"]),
-    "scores as ids": (lambda: tr.Ranking.from_ids(SCORES, tensor([1, 2])), ["ids to be integer", "float32"]),
-    "a label per candidate": (lambda: tr.Ranking.from_label(SCORES, GRADES), ["label of shape [2]", "[2, 3]"]),
-    "negatives of other queries": (
-        lambda: tr.Ranking.from_negatives(ROWS, SCORES[:1]),
-        ["the same number of queries", "[1, 3]"],
-    ),
-    "embeddings of two dimensions": (
-        lambda: tr.Ranking.from_embeddings(torch.ones(2, 3), torch.ones(4, 2), tensor([0, 1])),
-        ["one dimension", "[2, 3] and [4, 2]"],
-    ),
-    "embeddings of two dtypes": (
-        lambda: tr.Ranking.from_embeddings(torch.ones(2, 3), torch.ones(4, 3).double(), tensor([0, 1])),
-        ["one dtype", "torch.float64"],
-    ),
-    "similarity": (
-        lambda: tr.Ranking.from_embeddings(torch.ones(2, 3), torch.ones(4, 3), tensor([0, 1]), similarity="l2"),
-        ["'cosine'", "'l2'"],
-    ),
-    "item outside the catalogue": (
-        lambda: tr.Ranking.from_embeddings(torch.ones(2, 3), torch.ones(4, 3), tensor([0, 4])),
-        ["1 label, id or (query, item) index out of range"],
-    ),
-}
-
-
-def test_integer_scores_get_one_message_that_begins_with_the_way_out_and_not_two():
-    scores, grades = tensor([[3, 1, 3, 0], [2, 2, 1, 0]]), tensor([[1, 0, 0, 1], [0, 1, 0, 0]])
-    with pytest.raises(ValueError, match=r"integer preds are read as ids, so pass preds.float\(\)") as caught:
-        tr.NDCG(2).score(scores, grades)
-    assert "target" not in str(caught.value)
-    assert tr.NDCG(2).score(scores.float(), grades).shape == (2,)
-
-
-@cases("case", RANKINGS)
-def test_wrong_arguments_of_rankings_name_the_expected(case):
-    make, said = RANKINGS[case]
-    with pytest.raises((ValueError, TypeError)) as caught:
-        tr.MRR().score(make())
     for part in said:
         assert part in str(caught.value), str(caught.value)
 
@@ -620,28 +366,6 @@ def test_an_integer_of_numpy_is_taken_for_pythons(case, kind):
     assert theirs.metric_state.keys() == ours.metric_state.keys()
     for name, value in vars(ours).items():
         assert type(vars(theirs)[name]) is type(value), name
-
-
-def test_functions_take_integers_of_numpy():
-    queries, items, label = torch.rand(2, 3), torch.rand(9, 3), tensor([0, 4])
-    three = np.int64(3)
-    ranking = tr.Ranking.from_embeddings(queries, items, label, top_k=three, chunk_size=three)
-    assert ranking.reach == 3
-    assert type(ranking.reach) is int
-    assert tr.Ranking.from_score_blocks([queries @ items.T], label, top_k=three).reach == 3
-    torch.testing.assert_close(tr.MRR(top_k=3).score(ranking), tr.MRR(top_k=3).score(queries @ items.T, label))
-    assert tr.FallOut(2).score(tr.Ranking.from_ranks(label + 1, np.int64(9)))[0] == 1 / 8
-    assert tr.preset("recbole", three) == tr.preset("recbole", 3)
-
-
-@pytest.mark.parametrize("wrong", [np.bool_(True), np.float64(3.0), np.int64(0), "3"])
-def test_other_than_positive_integers_are_refused(wrong):
-    with pytest.raises(ValueError, match="top_k to be an integer >= 1"):
-        tr.NDCG(top_k=wrong)
-    with pytest.raises(ValueError, match="top_k to be an integer >= 1"):
-        tr.Ranking.from_embeddings(torch.rand(2, 3), torch.rand(9, 3), tensor([0, 4]), top_k=wrong)
-    with pytest.raises(ValueError, match="chunk_size to be an integer >= 1 or None, got"):
-        tr.Ranking.from_embeddings(torch.rand(2, 3), torch.rand(9, 3), tensor([0, 4]), chunk_size=wrong)
 
 
 def test_a_foreign_metric_cannot_take_a_ranking():

@@ -1,6 +1,5 @@
 """Groups of candidates, which are ranked as one, and ids that are repeated: against lists of groups in plain Python."""
 
-import contextlib
 import itertools
 import math
 import random
@@ -17,7 +16,6 @@ from tests.support.oracle_comparison import IN_TURN, assert_all_equal, scored
 from tests.support.tie_orders import Query
 from tests.support.unread import Elsewhere, NothingRead, leave_values_unread
 from torchrank.formulas import judgment_bounds
-from torchrank.layouts import conversions
 
 GRADED = [config(name) for name in ("ndcg", "map", "mrr", "bpref", "auroc")]
 GRADED += [config("recall", top_k=2, ties=ties) for ties in ("expected", "optimistic", "pessimistic")]
@@ -268,17 +266,6 @@ def test_large_matrices_are_reduced_in_chunks(monkeypatch):
     assert values.tolist() == [0.0] * CANDIDATES + [1.0]
 
 
-def test_bounds_of_groups_are_the_same_where_values_are_not_read():
-    scores, target, draw = candidates_of_groups(4, [-2, -1, 0, 1])
-    groups = torch.randint(-1, 2, scores.shape, generator=draw)
-    fractions = torch.where(target > 0, torch.rand(target.shape, generator=draw), target.float())
-    for grades, metric in itertools.product(
-        (target, fractions), (tr.NDCG(unjudged="upper"), tr.MRR(2, unjudged="lower"))
-    ):
-        want = metric.score(scores, grades, groups=groups)
-        assert metric.score(*(x.as_subclass(Elsewhere) for x in (scores, grades)), groups=groups).equal(want)
-
-
 def test_the_first_query_with_a_bad_value_is_named():
     scores, groups = torch.rand(4, 6), torch.arange(6) // 2
     label = tensor([1, 2, 9, 1])
@@ -307,36 +294,23 @@ def test_batches_without_queries_or_candidates_are_empty():
 
 def test_groups_meet_every_state_and_wrapper():
     rows = plain(some_candidates(8), "real", "excluded")
-    batch, groups = (column(rows, "score"), column(rows, "grade")), column(rows, "group")
-    want = tr.NDCG().score(*batch, groups=groups)
-    suite = tr.RankingCollection([tr.NDCG(), tr.Recall(3)])
-    suite.update(*batch, groups=groups)
-    assert suite.compute()["ndcg"].item() == pytest.approx(want.mean().item())
-    assert suite.score(*batch, groups=groups)["ndcg"].equal(want)
-    assert suite.clone()(*batch, groups=groups)["ndcg"].item() == pytest.approx(want.mean().item())
-    kept = tr.PerQuery(suite)
-    kept.update(*batch, groups=groups, query_ids=torch.arange(QUERIES))
+    batch, groups = (column(rows, "score"), column(rows, "grade")), {"groups": column(rows, "group")}
+    want, numbers = tr.NDCG().score(*batch, **groups), torch.arange(QUERIES)
+    metric, suite = tr.NDCG(), tr.RankingCollection(["ndcg", "recall@3"])
+    kept, sliced = tr.PerQuery(suite), tr.Sliced(suite, ["a", "b"])
+    metric.update(*batch, **groups)
+    kept.update(*batch, **groups, query_ids=numbers)
+    sliced.update(*batch, **groups, slices=numbers % 2)
+    assert metric.compute().item() == pytest.approx(want.mean().item())
+    assert suite(*batch, **groups)["ndcg"].item() == pytest.approx(want.mean().item())
     assert kept.compute().columns["ndcg"].tolist() == want.tolist()
-    sliced = tr.Sliced(suite, ["a", "b"])
-    sliced.update(*batch, groups=groups, slices=torch.arange(QUERIES) % 2)
     assert sliced.compute()["ndcg/a"].item() == pytest.approx(want[::2].mean().item())
-    booted = tr.Bootstrapped(suite, replicates=10)
-    booted.update(*batch, groups=groups, query_ids=torch.arange(QUERIES))
-    paired = tr.Compared(suite, ["a", "b"])
-    paired.update({"a": batch[0], "b": batch[0]}, batch[1], groups=groups)
-    for confidence in (want, None):
-        abstained = tr.Abstention(suite)
-        with (
-            contextlib.nullcontext()
-            if confidence is not None
-            else pytest.raises(ValueError, match="exclude and groups")
-        ):
-            abstained.update(*batch, groups=groups, confidence=confidence)
-    report = tr.TieReport(suite)
-    report.update(*batch, groups=groups)
-    alone = tr.NDCG()
-    alone.update(*batch, groups=groups)
-    assert alone.compute().item() == pytest.approx(want.mean().item())
+    tr.Bootstrapped(suite, replicates=10).update(*batch, **groups, query_ids=numbers)
+    tr.Compared(suite, ["a", "b"]).update({"a": batch[0], "b": batch[0]}, batch[1], **groups)
+    tr.TieReport(suite).update(*batch, **groups)
+    tr.Abstention(suite).update(*batch, **groups, confidence=want)
+    with pytest.raises(ValueError, match="exclude and groups"):
+        tr.Abstention(suite).update(*batch, **groups)
 
 
 # ---- ids -------------------------------------------------------------------------------------------------------------
@@ -430,50 +404,37 @@ def test_repeated_ids_of_groups_are_an_error_unless_they_may_be():
 
 
 SCORES, GRADES, IDS = torch.rand(2, 3), torch.ones(2, 3), tensor([[0, 1], [1, 2]])
+GRADED_LISTS, FLAT, RANKED = (SCORES, GRADES), (SCORES.flatten(), GRADES.flatten()), (IDS, IDS[:, 0])
 
 
 @pytest.mark.parametrize(
-    ("error", "message", "call"),
+    ("message", "arguments", "options"),
     [
-        (ValueError, r"groups of shape \[3\] or \[2, 3\]", lambda: tr.NDCG().score(SCORES, GRADES, groups=[0, 1])),
-        (
-            ValueError,
-            r"of shape \[1\] or \[2, 1\]",
-            lambda: tr.NDCG().score(SCORES[:, :1], GRADES[:, :1], groups=[0, 1]),
-        ),
-        (TypeError, "groups", lambda: tr.NDCG().score(SCORES, GRADES, groups=[0.5, 1, 2])),
-        (ValueError, r"\[id\], the group of each id", lambda: tr.MRR().score(IDS, IDS[:, 0], groups=IDS)),
-        (
-            ValueError,
-            r"shape \[6\].*sizes of queries are group_sizes",
-            lambda: tr.NDCG().score(SCORES.flatten(), GRADES.flatten(), indexes=[0] * 6, groups=[3, 3]),
-        ),
-        (
-            ValueError,
-            r"shape \[2\], the group of each item",
-            lambda: tr.Ranking.from_embeddings(SCORES, SCORES, IDS[:, 0], groups=[0]),
-        ),
-        (TypeError, r"got list; pass numpy.unique\(", lambda: tr.NDCG().score(SCORES, GRADES, groups=["a", "b", "a"])),
-        (ValueError, "pass target", lambda: tr.NDCG().score(SCORES, GRADES[:, :2], groups=[0, 0, 1])),
-        (ValueError, "repeats to be 'error', 'first'", lambda: tr.MRR().score(IDS, IDS[:, 0], repeats="max")),
-        (ValueError, "repeats=.error. for scores", lambda: tr.NDCG().score(SCORES, GRADES, repeats="first")),
-        (ValueError, "'hold'", lambda: tr.MRR().score(IDS, IDS[:, 0], groups=[0, 1, 2], repeats="hold")),
-        (
-            ValueError,
-            r"ids_of \[item\], or both with one more dimension.* \[2, 1, 1\]",
-            lambda: tr.Ranking.from_generated(IDS[:, :, None, None], IDS[:, 0], torch.zeros(2, 1, 1).long()),
-        ),
-        (ValueError, "got groups", lambda: tr.NDCG().score(tr.Ranking.from_scores(SCORES, GRADES), groups=[0, 1, 2])),
-        (
-            ValueError,
-            "no groups for unrepeated",
-            lambda: tr.RankingCollection(["mrr", tr.Unrepeated()]).update(IDS, IDS[:, 0], groups=[0, 1, 2]),
-        ),
+        (r"groups of shape \[3\] or \[2, 3\]", GRADED_LISTS, {"groups": [0, 1]}),
+        (r"of shape \[1\] or \[2, 1\]", (SCORES[:, :1], GRADES[:, :1]), {"groups": [0, 1]}),
+        ("groups", GRADED_LISTS, {"groups": [0.5, 1, 2]}),
+        (r"\[id\], the group of each id", RANKED, {"groups": IDS}),
+        (r"shape \[6\].*sizes of queries are group_sizes", FLAT, {"indexes": [0] * 6, "groups": [3, 3]}),
+        (r"got list; pass numpy.unique\(", GRADED_LISTS, {"groups": ["a", "b", "a"]}),
+        ("pass target", (SCORES, GRADES[:, :2]), {"groups": [0, 0, 1]}),
+        ("repeats to be 'error', 'first'", RANKED, {"repeats": "max"}),
+        ("repeats=.error. for scores", GRADED_LISTS, {"repeats": "first"}),
+        ("'hold'", RANKED, {"groups": [0, 1, 2], "repeats": "hold"}),
+        ("got groups", (tr.Ranking.from_scores(SCORES, GRADES),), {"groups": [0, 1, 2]}),
     ],
 )
-def test_wrong_groups_and_repeats_raise(error, message, call):
-    with pytest.raises(error, match=message):
-        call()
+def test_wrong_groups_and_repeats_raise(message, arguments, options):
+    with pytest.raises((TypeError, ValueError), match=message):
+        tr.MRR().score(*arguments, **options)
+
+
+def test_groups_of_embeddings_and_of_measures_of_lists_and_identifiers_of_another_shape_raise():
+    with pytest.raises(ValueError, match=r"shape \[2\], the group of each item"):
+        tr.Ranking.from_embeddings(SCORES, SCORES, IDS[:, 0], groups=[0])
+    with pytest.raises(ValueError, match=r"ids_of \[item\], or both with one more dimension.* \[2, 1, 1\]"):
+        tr.Ranking.from_generated(IDS[:, :, None, None], IDS[:, 0], torch.zeros(2, 1, 1).long())
+    with pytest.raises(ValueError, match="no groups for unrepeated"):
+        tr.RankingCollection(["mrr", tr.Unrepeated()]).update(*RANKED, groups=[0, 1, 2])
 
 
 def test_generated_identifiers_of_one_code_and_of_several_are_ranked_alike():
@@ -605,16 +566,6 @@ def test_bounds_of_groups_of_ids_and_of_parents():
             label = one.metric(unjudged=unjudged).label
             finite = [x if math.isfinite(x) else math.nan for x in of_queries]
             assert values[label].tolist() == pytest.approx(finite, nan_ok=True), label
-
-
-def test_excluded_ids_of_lists_of_groups_are_looked_up_once(monkeypatch):
-    looked_up = []
-    excluded = conversions._excluded
-    monkeypatch.setattr(conversions, "_excluded", lambda *args: looked_up.append(1) or excluded(*args))
-    ids, judged = tensor([[3, 1, 2]]), (tensor([0, 0]), tensor([2, 0]), tensor([1, -1]))
-    metric = tr.MRR(unjudged="upper")  # 3 is excluded, 1 and 2 are the first group that is left
-    assert metric.score(ids, judged, exclude=(tensor([0]), tensor([3])), groups=[0, 1, 1, 2]).tolist() == [1.0]
-    assert len(looked_up) == 1
 
 
 def test_a_grade_of_a_document_is_one_of_all_its_chunks():

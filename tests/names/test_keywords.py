@@ -10,7 +10,6 @@ import torch
 import torchrank as tr
 from tests.support.cases import cases
 from tests.support.optional import pandas
-from torchrank.names.arguments import explained
 
 SCORES, GRADES = torch.tensor([[0.3, 0.2, 0.1], [0.1, 0.2, 0.3]]), torch.tensor([[1, 0, 0], [0, 1, 0]])
 PAIRS, ROWS, ROW_GRADES = (torch.tensor([0]), torch.tensor([2])), torch.tensor([0.3, 0.2, 0.1]), torch.tensor([1, 0, 0])
@@ -162,33 +161,3 @@ def test_columns_named_as_in_scikit_learn_are_recognised():
     frame = {"user": [1, 1], "y_true": [1, 0], "y_pred": [0.2, 0.9]}
     assert tr.evaluate(frame, "mrr").means == tr.evaluate(frame | {"label": [0, 1]}, "mrr", grade="y_true").means
     assert tr.evaluate(frame | {"label": [0, 1]}, "mrr").means["run"]["mrr"] == 1  # a column "label" comes first
-
-
-def test_errors_of_wrong_calls_say_what_is_meant_and_others_stay_as_they_are():
-    class Scorer:
-        def score(self, preds):
-            raise TypeError("inside")
-
-        @classmethod
-        def made(cls, *, rows):
-            raise TypeError("inside")
-
-    def free(preds, **options):
-        raise TypeError("inside")
-
-    of_a_class = "Expected score of a metric, got score of its class; write NDCG(top_k=10).score(preds, target)"
-    for function, args, kwargs, message in (
-        (Scorer.score, (), {"preds": 1}, of_a_class),
-        (Scorer.score, (1,), {}, of_a_class),
-        (Scorer.score, (Scorer(), 1), {}, "inside"),
-        (Scorer.score, (Scorer(), 1), {"pred": 1}, "Expected an argument of score, got 'pred'; did you mean 'preds'?"),
-        (Scorer.score, (Scorer(), 1), {"zz": 1}, "Expected score to have arguments preds, got 'zz'"),
-        (Scorer.made.__func__, (Scorer,), {"zz": 1}, "Expected made to have arguments rows, got 'zz'"),
-        (free, (), {"pred": 1}, "inside"),
-    ):
-        error = TypeError("inside")
-        found = explained(error, function, args, kwargs)
-        assert str(found) == message
-        assert (found is error) == (message == "inside")
-    with pytest.raises(TypeError, match=re.escape(of_a_class)):
-        tr.NDCG.score(torch.rand(1, 3), torch.tensor([0]))

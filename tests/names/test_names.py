@@ -628,37 +628,6 @@ def test_the_line_of_other_libraries_has_each_name_once_with_its_remark():
         assert all(1 <= line.count(f"`{name}`") <= names[name] for name in names), line
 
 
-def test_the_line_of_other_libraries_joins_those_with_the_same_setting_and_remark():
-    class Own:
-        known_as: ClassVar = {
-            "trec_eval": "a_b",
-            "trec_eval9": {"a_b": "", "c": "(x=1)"},
-            "parse": "z",
-            "ranx": {"x_{k}": "@{k}", "y": "(beta=2)"},
-            "pyg": {"Y": "(beta=2)"},
-            "recbole": {"gauc": "~ weighted"},
-            "rax": {"w": "(gamma=1) with a remark"},
-            "xgboost": {"q": "(delta={root})", "p": "(delta={root})"},
-            "lenskit": {"": "(delta=1)"},
-            "pykeen": {"m": ["(e=1)@5 first", "~ (e=2) second"]},
-        }
-
-    class Other:
-        known_as: ClassVar = {"trec_eval": "a", "trec_eval9": "b"}
-
-    assert also_in(Own).removesuffix(".").split("; ") == [
-        "trec_eval and pytrec_eval (`a_b`), ranx (`x_k`)",
-        "pytrec_eval (`c` with `x=1`)",
-        "with `beta=2` ranx (`y`), PyG (`Y`)",
-        "RecBole (`gauc`) differs: weighted",
-        "with `gamma=1` rax (`w`), with a remark",
-        "XGBoost (`q`, `p` with `delta=√x`)",
-        "with `delta=1` LensKit",
-        "with `e=1` PyKEEN (`m`), first",
-    ]
-    assert also_in(Other) == "trec_eval (`a`), pytrec_eval (`b`)."
-
-
 def test_a_measure_of_the_user_has_the_names_of_its_class_and_no_others(monkeypatch):
     monkeypatch.setattr(tr.RankingMetric, "registry", {**tr.RankingMetric.registry})
     monkeypatch.setattr("torchrank.names.registry.KINDS", [tr.RankingMetric.registry])

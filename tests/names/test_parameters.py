@@ -1,21 +1,17 @@
 """Parameters of measures: the errors of wrong calls, signatures, docstrings, warnings at the line of the user."""
 
 import inspect
-import math
 import sys
 import warnings
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 import pytest
-import torch
 import torchmetrics
 
 import torchrank as tr
 from torchrank.names import arguments
-from torchrank.names.arguments import with_texts
-from torchrank.names.labels import check_different, name_of, namesake
+from torchrank.names.labels import check_different
 from torchrank.names.parse import Named
 from torchrank.names.registry import measures
 
@@ -71,30 +67,6 @@ def test_a_docstring_without_arguments_gets_them_before_its_example():
 # ---- checks of arguments ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", [True, "1", None, math.nan, math.inf, -math.inf, 1j, np.nan, [1]])
-def test_what_is_no_finite_number_is_refused(value):
-    with pytest.raises(ValueError, match="Expected x to be a number that is finite, got"):
-        arguments.number("x", value)
-
-
-@pytest.mark.parametrize(
-    ("bounds", "good", "wrong", "wanted"),
-    [
-        ({"above": 0}, [1e-300, 5], [0, -1], "> 0"),
-        ({"least": 0}, [0, 5, np.float32(0)], [-1e-300], ">= 0"),
-        ({"below": 1}, [-9, 1 - 1e-16], [1, 2], "< 1"),
-        ({"most": 1}, [1, -9], [1 + 1e-15], "<= 1"),
-        ({"above": 0, "most": 1}, [1, 0.5], [0, 1.1], "> 0 and <= 1"),
-    ],
-)
-def test_numbers_are_taken_within_their_bounds(bounds, good, wrong, wanted):
-    for value in good:
-        arguments.number("x", value, **bounds)
-    for value in wrong:
-        with pytest.raises(ValueError, match=f"Expected x to be a number {wanted}, got"):
-            arguments.number("x", value, **bounds)
-
-
 def test_integers_are_taken_within_their_bounds():
     for value in (1, 2, 2**53, np.int64(7), np.int8(1)):
         found = arguments.integer("x", value, least=1)
@@ -112,32 +84,6 @@ def test_integers_are_taken_within_their_bounds():
         with pytest.raises(ValueError, match="Expected") as raised:
             arguments.integer(name, value, least=1)
         assert ("give several to RankingCollection" in str(raised.value)) == (name == "top_k" and value != 0)
-
-
-def test_a_callable_has_another_name_than_the_known_values():
-    def linear(grade):
-        return grade
-
-    arguments.one_of("gain", linear, ["exponential"], or_callable=True)
-    arguments.one_of("gain", "linear", ["linear"], or_callable=True)
-    with pytest.raises(
-        ValueError, match=r"Expected gain to be a callable with a name of its own, .*; pass 'linear' for"
-    ):
-        arguments.one_of("gain", linear, ["linear"], or_callable=True)
-    with pytest.raises(
-        ValueError, match="Expected gain to be one of 'linear' or a callable with a name, got 'linaer'; did"
-    ):
-        arguments.one_of("gain", "linaer", ["linear"], or_callable=True)
-    with pytest.raises(ValueError, match=r"Expected gain to be one of 'linear', None, got 3$"):
-        arguments.one_of("gain", 3, ["linear", None])
-    for function in (lambda x: x, None, 3):
-        with pytest.raises(ValueError, match="Expected a callable with a name of its own, for the label of the metric"):
-            name_of(function)
-    assert name_of(linear) == "linear"
-    assert namesake(torch.sum) == namesake(np.sum) == 0
-    assert arguments.plain(np.float32(0.5)) == 0.5
-    assert type(arguments.plain(np.int8(3))) is int
-    assert arguments.plain("x") == "x"
 
 
 def test_a_warning_is_at_the_line_of_the_user():
@@ -165,16 +111,6 @@ def test_a_dictionary_by_names_takes_every_spelling_of_a_measure():
         with pytest.raises(KeyError, match="Expected one of 'P_5', 'mrr', 'something else', got") as raised:
             values[name]
         assert str(raised.value).strip('"').endswith(f"got {name!r}{hint}")
-
-
-def test_a_measure_of_a_catalogue_asks_for_what_it_needs():
-    with pytest.raises(
-        ValueError, match=r"Expected num_items for 'coverage@5', got none; pass tr.Coverage\(top_k=5, num_items=...\)"
-    ):
-        tr.parse("coverage@5")
-    assert tr.parse("coverage@5", num_items=9).label == "coverage@5"
-    with pytest.raises(ValueError, match="Expected no cutoff for"):
-        tr.parse("numq@5")
 
 
 def test_equal_keys_and_equal_spellings_of_keys_are_told_apart():
@@ -229,23 +165,6 @@ def test_a_label_names_a_callable_a_share_and_none():
         Weighed(how=True)
     with pytest.raises(ValueError, match="Expected how to be one of 'some', None, got <function squared"):
         Weighed(how=squared)
-
-
-def test_words_in_capitals_of_a_docstring_become_texts():
-    @with_texts(COLORS="red and blue", SIZES="large")
-    def paint():
-        """Paints in COLORS, SIZES."""
-
-    assert paint.__doc__ == "Paints in red and blue, large."
-
-    class Chosen(tr.extend.BinaryMetric):
-        name = "chosenfromsome"
-        how: Literal["some", 1] | Callable[[float], float] = tr.extend.one_of(default="some")
-
-    assert [Chosen(how=how).how for how in ("some", 1, squared)] == ["some", 1, squared]
-    for wrong in (None, "other", 2):
-        with pytest.raises(ValueError, match=f"Expected how to be one of 'some', 1 or a callable .*, got {wrong!r}"):
-            Chosen(how=wrong)
 
 
 def test_a_module_of_a_package_that_is_not_installed_is_missing_even_if_it_was_imported(monkeypatch):

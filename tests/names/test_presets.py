@@ -276,23 +276,6 @@ def test_one_class_has_no_area_in_scikit_learn():
     assert zeros.tolist() == [1, 0, 0]
 
 
-def test_the_size_of_a_collection_counts_what_lists_of_ids_do_not_name():
-    ids, relevant = torch.tensor([[4, 7, 1], [2, 3, 5]]), [torch.tensor([7, 50]), torch.tensor([60])]
-    for size in (10, 1000):
-        for name in ("Accuracy", "MCC"):
-            metric = tr.parse(tr.preset("rectools", 3)[f"{name}(k=3)"], collection_size=size)
-            assert tr.parse(metric.label).label == metric.label
-            for value, (tp, fn) in zip(metric.score(ids, relevant).tolist(), ((1, 1), (0, 1))):
-                fp, tn = 3 - tp, size - 3 - fn
-                spread = math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
-                want = (tp + tn) / size if name == "Accuracy" else (tp * tn - fp * fn) / spread
-                assert value == pytest.approx(want)
-    scores, grades = torch.rand(5, 30), torch.randint(0, 2, (5, 30))
-    for name in ("accuracy@3", "mcc@3"):  # never fewer than the list
-        small, none = tr.parse(name, collection_size=7), tr.parse(name)
-        assert torch.equal(small.score(scores, grades), none.score(scores, grades))
-
-
 # ---- the libraries ---------------------------------------------------------------------------------------------------
 
 

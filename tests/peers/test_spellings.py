@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-import torchmetrics
 
 import torchrank as tr
 from tests.support.cases import cases
@@ -149,29 +148,6 @@ def test_names_of_ranx():
     for name in RANX.split():
         ranx.evaluate(*both, name)
         assert_agree(tr.parse(name).score(ranking), [both[1].scores[name][query] for query in qrels], name)
-
-
-# ---- torchmetrics ----------------------------------------------------------------------------------------------------
-
-TORCHMETRICS = """RetrievalMAP RetrievalMRR RetrievalPrecision RetrievalRecall RetrievalHitRate RetrievalFallOut
-    RetrievalNormalizedDCG RetrievalRPrecision RetrievalAUROC"""
-
-
-@cases("k", [None, 1, 3, 20])
-@cases("name", TORCHMETRICS.split())
-def test_names_of_torchmetrics(name, k):
-    if name == "RetrievalRPrecision" and k:
-        pytest.skip("it has no cutoff")
-    generator = torch.Generator().manual_seed(3)
-    scores = torch.stack([torch.randperm(12, generator=generator) for _ in range(30)]).double() + 1
-    target = (torch.rand(scores.shape, generator=generator) < torch.rand(30, 1, generator=generator) / 2).long()
-    target[0], target[1] = 0, 1  # nothing, and everything relevant
-    theirs = getattr(torchmetrics.retrieval, name)(**({"top_k": k} if k else {}))
-    rows = torch.arange(len(scores)).repeat_interleave(scores.shape[1])
-    for spelled in (name, {"RetrievalMAP": "retrieval_average_precision"}.get(name, name)):
-        ours = tr.parse(spelled, **({"top_k": k} if k else {}))
-        ours.update(scores, target)
-        assert ours.compute().item() == pytest.approx(theirs(scores.flatten(), target.flatten(), rows).item(), abs=1e-6)
 
 
 # ---- PyG and RecBole: measures of lists ------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """A metric of torchmetrics with every kind of state: updates, copies, checkpoints, casts, threads, graphs and names."""
 
 import copy
-import inspect
 import io
 import itertools
 import math
@@ -225,11 +224,6 @@ def test_none_is_a_value_per_query():
     metric.update(torch.tensor([[0.1, 0.9], [0.9, 0.1]]), torch.tensor([[0, 0], [1, 0]]))
     check(metric.compute(), [0.5, 0.5, NAN, 1.0])
     assert metric.clone().compute().shape == (4,)
-
-
-def test_an_aggregation_without_a_name_is_refused():
-    with pytest.raises(ValueError, match="name"):
-        tr.NDCG(aggregation=lambda values: values.mean())
 
 
 @each_state
@@ -695,22 +689,6 @@ def test_arithmetic():
     assert len({ndcg, mrr, map_}) == 3
 
 
-@pytest.mark.parametrize("cls", [tr.NDCG, tr.MR], ids=lambda cls: cls.name)
-def test_running_minmax_and_bootstrap(cls):
-    running = torchmetrics.wrappers.Running(with_cutoff(cls, empty_target_action="neg"), window=2)
-    best = torchmetrics.MinMaxMetric(with_cutoff(cls, empty_target_action="neg"))
-    seen = []
-    for arguments in BATCHES:
-        running(*arguments)
-        best(*arguments)
-        seen.append(aggregated(with_cutoff(cls, empty_target_action="neg"), [arguments]))
-    check(running.compute(), aggregated(with_cutoff(cls, empty_target_action="neg"), BATCHES[1:]))
-    assert best.compute()["max"] >= max(seen) - 1e-6
-    boots = torchmetrics.BootStrapper(with_cutoff(cls), num_bootstraps=3, sampling_strategy="multinomial")
-    boots.update(*BATCHES[0])
-    assert boots.compute().keys() == {"mean", "std"}
-
-
 @every_class
 def test_values_and_plots_stay_in_the_range_of_the_measure(cls):
     metric = with_cutoff(cls)
@@ -746,14 +724,6 @@ def test_a_query_of_an_epoch_before_is_not_taken_for_one_that_is_cut():
         with pytest.warns(UserWarning, match="Counted the last query of an update"):
             metric.update(*rows, indexes=torch.tensor([2, 2, 3, 3]))
         metric.reset()
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("aggregation", "average"), ("empty_target_action", "nan"), ("validate_args", "yes")]
-)
-def test_an_argument_that_all_metrics_have_is_one_of_its_values(name, value):
-    with pytest.raises(ValueError, match=f"Expected {name} to be one of .*, got '{value}'"):
-        tr.MRR(**{name: value})
 
 
 def test_batches_of_one_flat_row_are_whole_queries():
@@ -901,44 +871,6 @@ def test_a_module_that_holds_a_metric_can_be_scripted():
         assert torch.equal(torch.jit.script(model)(x), model(x))
 
 
-class Updating(Model):
-    def forward(self, x, target):
-        scores = self.layer(x)
-        getattr(self.metric, self.method)(scores, target)
-        return scores * 2
-
-
-@pytest.mark.xdist_group("gpu")  # whose process has what the compiler imports
-@pytest.mark.parametrize(
-    ("make", "method"),
-    [(lambda: tr.NDCG(top_k=5), "forward"), (lambda: tr.RankingCollection(["ndcg@5", "mrr", "mr"]), "update")],
-    ids=["metric", "collection"],
-)
-def test_torch_compile_leaves_the_update_out_of_its_graphs(make, method):
-    graphs = []
-
-    def backend(graph, _):
-        graphs.append([node for node in graph.graph.nodes if node.op.startswith("call")])
-        return graph.forward
-
-    torch._dynamo.reset()
-    model = Updating(make(), method)
-    compiled = torch.compile(model, backend=backend)
-    expected = make()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for queries in (3, 4, 5):
-            x, target = torch.rand(queries, 9), torch.randint(0, 2, (queries, 9))
-            compiled(x, target)
-            expected.update(model.layer(x), target)
-    torch._dynamo.reset()
-    assert [len(nodes) for nodes in graphs] == [1] * len(graphs)  # the layer, and the product
-    assert 2 <= len(graphs) <= 6
-    flat = (lambda x: x) if isinstance(expected, tr.RankingCollection) else (lambda x: {"": x})
-    for one, other in zip(flat(model.metric.compute()).values(), flat(expected.compute()).values()):
-        torch.testing.assert_close(one, other)
-
-
 SUITE, LISTED, ONES = tr.RankingCollection(["ndcg@5", "mrr"]), tr.Unrepeated(top_k=3), torch.ones(3)
 
 
@@ -947,6 +879,8 @@ SLICED, DROP_IN = tr.Sliced("mrr", 2), RetrievalMRR()
 
 #: Calls with scores [query, candidate], grades like them, and one label for each query.
 CALLS = {
+    "update": lambda x, grades, label: (SUITE["mrr"].update(x, grades), SUITE.update(x, grades)),
+    "forward": lambda x, grades, label: (SUITE["mrr"](x, grades), SUITE(x, grades)),
     "score": lambda x, grades, label: SUITE["mrr"].score(x, grades),
     "score of a collection": lambda x, grades, label: SUITE.score(x, grades),
     "score of lists": lambda x, grades, label: LISTED.score(grades),
@@ -1020,17 +954,6 @@ def test_attributes_are_kept_as_torch_and_torchmetrics_keep_them():
     assert metric.clone().note == "mine"
 
 
-def test_methods_left_out_of_graphs_keep_their_signature_and_can_be_copied():
-    suite = tr.RankingCollection(["ndcg@5", "mrr"])
-    parameters = ["preds", "target", "mask", "indexes", "group_sizes", "exclude", "tie_break", "groups", "repeats"]
-    for metric, method in itertools.product((suite, suite["mrr"]), ("update", "score")):
-        assert list(inspect.signature(getattr(metric, method)).parameters) == [*parameters, "weights"]
-    wrapper = tr.Sliced("mrr", slices=2)
-    assert list(inspect.signature(wrapper.update).parameters)[:4] == ["preds", "target", "slices", "query_ids"]
-    twin = fill(pickle.loads(pickle.dumps(suite)), TWO_BATCHES)
-    assert twin.clone().compute() == fill(suite, TWO_BATCHES).compute()
-
-
 def test_a_count_that_float32_would_round_is_exact():
     metric = tr.NumQ()
     metric.update(torch.tensor([[0.5, 0.1]]), torch.tensor([[1, 0]]))
@@ -1080,17 +1003,6 @@ def test_a_measure_has_a_name_of_its_own_and_no_parameter_like_a_method():
             type("Shadow", (tr.extend.BinaryMetric,), body)
 
 
-def test_an_unknown_argument_is_told_with_the_nearest_one_or_where_it_belongs():
-    for wrong, message in (
-        ("topk", "Expected an argument of NDCG, got 'topk'; did you mean 'top_k'"),
-        ("aggregaton", "Expected an argument of NDCG, got 'aggregaton'; did you mean 'aggregation'"),
-        ("weights", "Expected an argument of NDCG, got 'weights'; pass weights= to update"),
-        ("a_long_word", "Expected NDCG to have arguments top_k, .* validate_args, got 'a_long_word'"),
-    ):
-        with pytest.raises(TypeError, match=message):
-            tr.NDCG(**{wrong: 3})
-
-
 @pytest.mark.parametrize("inverse", [False, True])
 def test_a_turned_mean_has_the_other_direction_for_queries(inverse):
     assert tr.MR(inverse=inverse).higher_values_are_better is False
@@ -1110,15 +1022,6 @@ def test_a_metric_with_a_state_of_another_is_not_warned_of(way):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert metric.compute() == 0.5
-
-
-def test_a_measure_of_whole_lists_takes_no_cutoff():
-    for cls in (tr.RPrecision, tr.NumQ):
-        if not cls.takes_top_k:
-            with pytest.raises(
-                ValueError, match=f"Expected no top_k for {cls.__name__}, which reads the whole list, got 3"
-            ):
-                cls(3)
 
 
 def test_sums_of_negative_values_can_be_loaded():

@@ -1,7 +1,6 @@
 """Scores of a batch: labels, chunks, weights, bad values, and queries that do not count."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -12,78 +11,13 @@ from tests.support.cases import cases
 from tests.support.metric_kinds import (
     BATCHES,
     NAN,
-    aggregated,
     check,
-    each_state,
     every_class,
     every_kind,
     spread,
     with_cutoff,
 )
-from tests.support.unread import leave_values_unread
-from torchrank.layouts.checks import Problem
-from torchrank.state import scoring, sums
-from torchrank.state.scoring import _chunks
-
-I = torch.tensor
-
-
-GOOD = (I([[0.1, 0.9, 0.5], [0.7, 0.2, 0.3]]), I([[0, 0, 1], [1, 0, 1]]))
-
-
-BAD_VALUES = {
-    Problem.NAN_SCORES: ((I([[NAN, NAN, 1], [1, NAN, 2], [1, 2, 3]]), I([[1, 0, 1]] * 3)), {}, 2),
-    Problem.BAD_GRADES: ((I([[0.1, 0.9, 0.5]]), I([[NAN, math.inf, -math.inf]])), {}, 3),
-    Problem.OUT_OF_RANGE: ((I([[0.1, 0.9, 0.5]] * 3), I([3, 2, 700])), {}, 2),
-    Problem.DUPLICATE_TARGETS: ((I([[0.1, 0.9, 0.5]] * 2), [I([1, 1, 0]), I([2, 2, 2])]), {}, 3),
-    Problem.DUPLICATE_IDS: ((I([[5, 5, 7], [7, 7, 7], [1, 2, 3]]), I([5, 7, 3])), {}, 3),
-    Problem.BAD_WEIGHTS: (GOOD, {"weights": I([-1.0, NAN])}, 2),
-    Problem.EMPTY_QUERIES: ((I([[0.1, 0.9]] * 3), I([[0, 0]] * 2 + [[1, 1]])), {}, 2),
-}
-
-
-# Bad ranks come with a Ranking, which raises at once; scores that differ from themselves need a kernel of Triton.
-COUNTED = list(BAD_VALUES)
-
-
-@each_state
-@pytest.mark.parametrize("problem", COUNTED, ids=lambda problem: problem.name)
-def test_bad_values_are_counted_and_raise_in_compute(kind, problem):
-    arguments, keywords, number = BAD_VALUES[problem]
-    action = {"empty_target_action": "error"} if problem is Problem.EMPTY_QUERIES else {}
-    metric = kind.make(**action)
-    metric.update(*GOOD)
-    metric.update(*arguments, **keywords)
-    with pytest.raises(ValueError, match=rf"\b{number} ") as raised:
-        metric.compute()
-    assert metric.label in str(raised.value)
-    assert metric(*arguments, **keywords).isnan().all()
-    with pytest.raises(ValueError, match=rf"\b{2 * number} "):
-        metric.compute()
-    with pytest.raises(ValueError, match=rf"\b{number} "):
-        metric.score(*arguments, **keywords)
-    metric.reset()
-    metric.update(*GOOD)
-    check(metric.compute(), aggregated(metric, [GOOD]))
-
-
-def test_all_kinds_are_told_at_once():
-    metric = tr.MRR()
-    for kind in (Problem.NAN_SCORES, Problem.BAD_WEIGHTS, Problem.OUT_OF_RANGE):
-        arguments, keywords, _ = BAD_VALUES[kind]
-        metric.update(*arguments, **keywords)
-    with pytest.raises(ValueError, match=r"2 queries with NaN.*; 2 .*indices.*; 2 query weights"):
-        metric.compute()
-
-
-@pytest.mark.parametrize("kind", [k for k in COUNTED if k is not Problem.EMPTY_QUERIES], ids=lambda kind: kind.name)
-def test_without_validation_only_bad_weights_are_counted(kind):
-    arguments, keywords, _ = BAD_VALUES[kind]
-    metric = tr.MRR(validate_args=False)
-    metric.update(*arguments, **keywords)
-    if kind is not Problem.BAD_WEIGHTS:
-        metric.compute()
-        assert metric.num_queries == len(arguments[0])
+from torchrank.state import sums
 
 
 def test_ranks_that_cannot_be_raise_where_they_are_used():
@@ -147,19 +81,6 @@ def test_a_weight_of_zero_is_as_if_the_query_were_not_there(kind):
     torch.testing.assert_close(metric.standard_error, without.standard_error, equal_nan=True)
 
 
-@pytest.mark.parametrize("name", ["mrr(aggregation=none)@2", "mr(aggregation=median)", "recall@2"])
-def test_a_label_of_weight_zero_is_as_if_it_were_not_there(name):
-    scores, label = torch.tensor([[0.1, 0.9, 0.5]] * 4), torch.tensor([1, 0, -1, 2])
-    metric, without = tr.parse(name), tr.parse(name)
-    metric.update(scores, label, weights=torch.tensor([1.0, 0.0, 1.0, 1.0]))
-    without.update(scores[[0, 2, 3]], label[[0, 2, 3]])
-    value = metric.compute()
-    if metric.aggregation == "none":
-        assert value[1].isnan()
-        value = value[[0, 2, 3]]
-    assert torch.equal(value.nan_to_num(9), without.compute().nan_to_num(9))
-
-
 @every_class
 def test_an_empty_query_of_weight_zero_is_no_error(cls):
     metric = with_cutoff(cls, empty_target_action="error")
@@ -178,12 +99,6 @@ def test_all_weights_zero_is_nan(kind):
     assert metric.num_queries == 0
 
 
-@pytest.mark.parametrize("weights", [torch.ones(4), torch.ones(5, 1), [1.0] * 4, 1.0])
-def test_weights_of_another_shape_raise(weights):
-    with pytest.raises((ValueError, TypeError), match="weights"):
-        tr.NDCG().update(*FIVE, weights=weights)
-
-
 def test_a_bad_weight_counts_unless_its_query_is_ignored():
     scores, labels = torch.rand(3, 4, generator=torch.Generator().manual_seed(0)), torch.tensor([0, -100, 1])
     for weights, bad in (([1, math.nan, 1], 0), ([1, -1, math.nan], 1), ([math.inf, 1, -1], 2)):
@@ -194,18 +109,6 @@ def test_a_bad_weight_counts_unless_its_query_is_ignored():
                 metric.compute()
         else:
             assert metric.compute() == tr.MRR().score(scores, labels)[::2].mean()
-
-
-def test_chunks_have_the_numbers_of_their_queries_and_the_errors_of_a_ranking_once():
-    ranks = [torch.arange(1, n + 1) for n in (5, 2, 4)]
-    rankings = [tr.Ranking.from_ranks(x) for x in ranks]
-    rankings[0] = replace(rankings[0], errors=torch.tensor([7, *[0] * (len(Problem) - 1)]))
-    for step, sizes in ((2, [2, 2, 1, 2, 2, 2]), (4, [4, 1, 2, 4]), (9, [5, 2, 4])):
-        found = list(_chunks(rankings, step))
-        assert [chunk.num_queries for chunk in found] == sizes
-        assert torch.cat([chunk.queries for chunk in found]).tolist() == list(range(11))
-        assert torch.cat([chunk.first[:, 0] for chunk in found]).tolist() == torch.cat(ranks).tolist()
-        assert sum(chunk.errors for chunk in found)[0] == 7
 
 
 def test_a_metric_that_checks_finds_bad_values_beside_one_that_does_not():
@@ -236,31 +139,6 @@ def test_ignored_queries_and_those_of_weight_zero_do_not_count():
 NAN, INF = math.nan, math.inf
 
 
-def test_each_metric_of_a_collection_has_its_value_of_an_empty_query():
-    scores, grades = torch.tensor([[0.3, 0.2], [0.5, 0.1], [0.4, -INF]]), torch.tensor([[1, 0], [0, 0], [-1, 1]])
-    values = {"neg": 0.0, "pos": 1.0, "listed": 0.0, "skip": NAN}  # of the second query, which has no relevant item
-    suite = {name: tr.MRR(empty_target_action=name) for name in values}
-    found = tr.RankingCollection(suite).score(scores, grades)
-    for name, value in values.items():
-        alone = suite[name].score(scores, grades)
-        torch.testing.assert_close(found[name], alone, equal_nan=True, rtol=0, atol=0)
-        torch.testing.assert_close(alone[1], torch.tensor(value, dtype=alone.dtype), equal_nan=True)
-    assert tr.RankingCollection(suite).score(scores - INF, grades)["listed"].isnan().all()  # nothing is retrieved
-    left_out = tr.RankingCollection(suite).score(scores, torch.tensor([[1, 0], [0, 0], [-1, -1]]))
-    assert {name: x[2].item() for name, x in left_out.items() if name != "skip"} == {"neg": 0, "pos": 1, "listed": 0}
-
-
-@pytest.mark.parametrize("width", [1, 2, 3, 9])
-def test_ranked_ids_of_an_accelerator_have_the_values_of_a_cpu(monkeypatch, width):
-    ids = torch.stack([torch.arange(width).roll(n) for n in range(5)])
-    labels = torch.tensor([0, 1, 2, 7, 0])
-    metrics = ["mrr", "mr", "hitrate@2", "ndcg"]
-    expected = tr.RankingCollection(metrics).score(ids, labels)
-    leave_values_unread(monkeypatch)
-    for name, found in tr.RankingCollection(metrics).score(ids, labels).items():
-        torch.testing.assert_close(found, expected[name], equal_nan=True, rtol=1e-12, atol=0)
-
-
 def test_curves_of_rows_of_all_lengths_have_the_weights_of_their_queries():
     generator = torch.Generator().manual_seed(0)
     lengths = [3, 90, 5, 40, 4]
@@ -286,11 +164,6 @@ def test_a_ranking_takes_weights_alone(name):
     metric = tr.MRR()
     metric.update(ranking, weights=torch.tensor([3.0, 1.0]))
     assert metric.compute().item() == 0.875
-
-
-def test_a_score_sums_nothing(monkeypatch):
-    monkeypatch.setattr(scoring, "reduce", None)
-    assert tr.MRR().score(torch.tensor([[0.1, 0.9]]), torch.tensor([0])).tolist() == [0.5]
 
 
 @pytest.mark.parametrize("bad", [INF, NAN, -1.0])
@@ -371,15 +244,6 @@ def test_a_metric_alone_has_the_state_that_it_has_in_a_suite(queries, weights):
         assert torch.equal(alone.sums.view(torch.int64), metric.sums.view(torch.int64)), key
 
 
-def test_a_label_has_the_value_of_a_list_with_one_item():
-    scores, metric = torch.rand(3, 5), tr.DCG(top_k=3)
-    lists, pairs = [torch.tensor([1]), torch.tensor([4]), torch.tensor([2])], (torch.arange(3), torch.tensor([1, 4, 2]))
-    ids = scores.argsort(-1, descending=True)
-    value = metric.score(scores, pairs[1])
-    for other in metric.score(scores, lists), metric.score(scores, pairs), metric.score(ids, pairs[1]):
-        assert_close(other, value, rtol=1e-14, atol=0)
-
-
 @pytest.mark.parametrize("action", ["neg", "pos", "skip", "error", "listed"])
 @pytest.mark.parametrize("scores", [[[0.9, 0.1]], [[0.5, 0.5, 0.5]]], ids=["no ties", "ties"])
 def test_a_label_below_the_level_leaves_its_query_empty(action, scores):
@@ -395,15 +259,6 @@ def test_a_label_below_the_level_leaves_its_query_empty(action, scores):
                 assert_close(metric.score(scores, label), metric.score(scores, grades), rtol=0, atol=0, equal_nan=True)
 
 
-@pytest.mark.parametrize("names", [["ndcg@3", "mrr@2"], ["ndcg@3", "mrr(unjudged=lower)@2"]])
-def test_labels_in_chunks_and_beside_metrics_of_all_candidates(assume, names):
-    suite, batch = tr.RankingCollection(names), labels(ties=True)
-    wanted = suite.score(*batch)
-    assume(block=99)
-    for key, value in suite.score(*batch).items():
-        assert_close(value, wanted[key], rtol=1e-14, atol=1e-15, equal_nan=True)
-
-
 @pytest.mark.parametrize("candidates", [5, 9])
 def test_a_label_with_score_nan_is_not_retrieved(candidates):
     scores = torch.arange(float(candidates)).expand(3, -1).clone()
@@ -414,15 +269,3 @@ def test_a_label_with_score_nan_is_not_retrieved(candidates):
     assert rank.tolist() == [candidates, candidates - 1, 1]  # behind the others that are retrieved
     assert tr.MRR(validate_args=False).score(scores, label).tolist() == [0, 0, 1]
     assert tr.Ranking.from_label(scores, label).errors.sum() == 2
-
-
-def test_errors_of_labels_are_counted():
-    scores, label = labels(ties=False)
-    scores[3, 2] = float("nan")
-    with pytest.raises(ValueError, match="1 query with NaN"):
-        tr.MRR(top_k=3).score(scores, label)
-    metric = tr.MRR(top_k=3, validate_args=False)
-    metric.update(scores, label)
-    assert metric.compute().isfinite()
-    with pytest.raises(ValueError, match=r"quer\w+ with nothing"):
-        tr.Recall(top_k=3, empty_target_action="error").score(*labels(ties=True))

@@ -1,6 +1,5 @@
 """Sums and what is computed from them: means, aggregates, standard errors and intervals, also of extreme values."""
 
-import bisect
 import functools
 import math
 import statistics
@@ -23,8 +22,6 @@ from tests.support.metric_kinds import (
     filled,
     with_cutoff,
 )
-from tests.support.optional import stats
-from tests.support.simulated_device import Device
 from tests.support.workers import batch as drawn
 from torchrank.state import sums
 from torchrank.state.sums import ExactSums
@@ -57,33 +54,11 @@ def test_unweighted_standard_error(kind):
     assert single.standard_error.isnan()
 
 
-def test_one_query_has_no_standard_error_whatever_its_weight_is_rounded_to():
-    scores, grades = torch.tensor([[0.5, 0.4, 0.3]]), torch.tensor([[1, 0, 2]])
-    for weight in torch.rand(40, generator=torch.Generator().manual_seed(0)):
-        metric = tr.NDCG(top_k=2)
-        metric.update(scores, grades, weights=weight.view(1))
-        assert metric.standard_error.isnan()
-
-
 def test_standard_error_of_equal_values_is_zero():
     metric = tr.NDCG()
     for _ in range(50):
         metric.update(torch.tensor([[0.1, 0.9, 0.5]] * 20), torch.tensor([[0, 0, 1]] * 20))
     assert metric.standard_error < 1e-7
-
-
-def test_mean_over_positives_by_hand():
-    # positives at ranks 1 and 3 of the first query and at 2 of the second
-    scores = torch.tensor([[9, 8, 7.0], [9, 8, 7.0]])
-    target = torch.tensor([[1, 0, 1], [0, 1, 0]])
-    for kwargs, expected in (({}, 2.0), ({"filtered": True}, 1.75), ({"average": "positive"}, 2.0)):
-        metric = tr.MR(**kwargs)
-        metric.update(scores, target)
-        check(metric.compute(), expected)
-    metric = tr.MR(average="positive")
-    metric.update(scores, target, weights=torch.tensor([3.0, 2.0]))
-    check(metric.compute(), (3 * 1 + 3 * 3 + 2 * 2) / 8)
-    assert metric.num_queries == 2
 
 
 def test_a_hundred_thousand_updates_lose_nothing():
@@ -276,91 +251,6 @@ def test_the_standard_error_of_very_different_weights_is_that_of_one_batch(ratio
     assert parts.standard_error.item() == pytest.approx(whole.standard_error.item(), rel=3e-3)
 
 
-def test_the_interval_of_a_mean_is_that_of_students_t():
-    ranks = torch.tensor([1, 2, 3, 1, 5, 4, 2])
-    metric = tr.MRR()
-    metric.update(-torch.arange(5.0).expand(7, 5), ranks - 1)
-    values = 1 / ranks.double().numpy()
-    assert metric.compute().item() == pytest.approx(values.mean())
-    wanted = stats.t.interval(0.9, len(values) - 1, values.mean(), stats.sem(values))
-    assert metric.interval(0.9) == pytest.approx(wanted)
-
-
-def test_the_interval_of_a_median_contains_it_with_the_probability_that_is_asked():
-    metric = tr.MRR(aggregation="median")
-    ranks = 1 + torch.randperm(31, generator=torch.Generator().manual_seed(0))
-    metric.update(-torch.arange(31.0).expand(31, 31), ranks - 1)
-    ordered = sorted(1 / ranks.double().numpy())
-    low, high = (bisect.bisect(ordered, end - 1e-9) for end in metric.interval(0.95))
-    # The median is between both if more than ``low`` and fewer than ``high + 1`` of 31 values are below it.
-    inside = stats.binom.cdf(high, 31, 0.5) - stats.binom.cdf(low, 31, 0.5)
-    narrower = stats.binom.cdf(high - 1, 31, 0.5) - stats.binom.cdf(low + 1, 31, 0.5)
-    assert (low, high) == (low, 30 - low)
-    assert narrower < 0.95 <= inside
-
-
-@pytest.mark.parametrize("count", range(2, 13))
-def test_few_values_have_an_interval_of_the_median_if_their_range_contains_it_often_enough(count):
-    metric = tr.MRR(aggregation="median")
-    metric.update(-torch.arange(count * 1.0).expand(count, count), torch.arange(count))
-    low, high = metric.interval(0.95)
-    if 1 - 2 * 0.5**count < 0.95:  # all values can be on one side of the median
-        assert math.isnan(low)
-        assert math.isnan(high)
-    else:
-        place = int(stats.binom.ppf(0.025, count, 0.5)) - 1
-        assert (low, high) == (1 / (count - place), 1 / (place + 1))
-
-
-@pytest.mark.parametrize("more", [-1, 0, 3])
-def test_sums_keep_their_rounding_errors_on_a_device_without_float64(more):
-    state = torch.rand(sums.SIZE + more, dtype=torch.float64)
-    with Device("mps", float64=False) as device:
-        there = sums.carry(state, device.device)
-        assert there.shape == ((2, len(state)) if more >= 0 else state.shape)
-        back = sums.carry(there, torch.device("cpu"))
-    assert torch.allclose(back.double(), state, rtol=0, atol=1e-13) == (more >= 0)
-
-
-def average(values):
-    return values.mean()
-
-
-def test_the_interval_of_a_function_is_that_of_a_bootstrap_and_a_sequence_has_the_usual_level():
-    grades = torch.rand((400, 1), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    own, mean = tr.CG(top_k=1, aggregation=average), tr.CG(top_k=1)
-    for metric in (own, mean):
-        metric.update(torch.zeros(400, 1), grades)
-    for level in (0.5, 0.9):
-        assert own.interval(level) == pytest.approx(mean.interval(level), abs=0.25 * float(mean.standard_error))
-    assert mean.confidence_sequence() == mean.confidence_sequence(0.95)
-
-
-@pytest.mark.parametrize(("queries", "warned"), [(19, True), (20, False)])
-def test_a_summary_for_looks_warns_of_fewer_than_20_queries(queries, warned):
-    suite = tr.RankingCollection("mrr")
-    suite.update(torch.rand(queries, 4), torch.arange(queries) % 4)
-    assert ("fewer than 20" in suite.summary(anytime=True).notes[-1]) == warned
-    both = tr.RankingCollection("mrr hitrate(empty_target_action=skip)@2")  # some queries are in one mean only
-    both.update(torch.rand(30, 4), torch.arange(30).where(torch.arange(30) < queries, -1).clamp_max(3))
-    assert ("fewer than 20" in both.summary(anytime=True).notes[-1]) == warned
-
-
-def test_two_queries_have_an_interval_and_fewer_none():
-    scores = torch.tensor([[0.9, 0.1], [0.1, 0.9]])
-    for how in ("mean", torch.amax):
-        metric = tr.MRR(aggregation=how)
-        for queries in (0, 1, 2):
-            metric.reset()
-            metric.update(scores[:queries], torch.zeros(queries, dtype=torch.int64))
-            assert all(math.isnan(end) == (queries < 2) for end in metric.interval())
-    assert all(map(math.isnan, tr.MRR().interval(method="wilson")))
-    metric = tr.MRR()
-    metric.update(scores, torch.tensor([0, 0]))
-    with pytest.raises(ValueError, match="Expected values of 0 and 1 only"):
-        metric.interval(method="wilson")
-
-
 NAN, INF = math.nan, math.inf
 
 
@@ -395,23 +285,6 @@ def test_the_vector_of_exact_sums_is_that_of_a_batch(values):
     assert (exact[sums.Sum.W], exact[sums.Sum.QUERIES], exact[sums.Sum.EMPTY]) == (len(values), len(values), 0)
 
 
-@pytest.fixture
-def narrow(monkeypatch):
-    monkeypatch.setattr(sums, "widest_float", lambda device: torch.float32)
-
-
-def test_sums_in_float32_carry_their_rounding_errors(narrow):
-    state = sums.nothing(torch.device("cpu"), 2)
-    assert (state.shape, state.dtype) == ((2, sums.SIZE + 2), torch.float32)
-    assert sums.compensated(state)
-    added = torch.rand(1000, sums.SIZE + 2, generator=torch.Generator().manual_seed(0))
-    for part in added:
-        state = sums.add(state, part)
-    torch.testing.assert_close(sums.read(state.double()), added.double().sum(0), rtol=1e-9, atol=0)
-    both = sums.add(state, state)
-    torch.testing.assert_close(sums.read(both.double()), 2 * added.double().sum(0), rtol=1e-9, atol=0)
-
-
 @pytest.mark.parametrize("extra", [0, 1])
 def test_a_state_goes_to_a_device_without_float64_and_back(monkeypatch, extra):
     state, cpu = torch.rand(sums.SIZE + extra, dtype=torch.float64), torch.device("cpu")
@@ -431,18 +304,6 @@ def test_a_state_goes_to_a_device_without_float64_and_back(monkeypatch, extra):
     assert not sums.compensated(rows)
     assert not sums.compensated(state)
     torch.testing.assert_close(sums.add(state, there.double()), 2 * state, rtol=1e-12, atol=0)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_mean_is_rounded_to_14_bits_of_two_grids(dtype):
-    for mean in (0.3, 1.0, 0.99999, 123.456, 1e-5):
-        zero, first, second = sums.centres(torch.tensor([mean], dtype=dtype)).tolist()
-        assert zero == 0
-        for centre, times in ((first, Fraction(1)), (second, Fraction(4, 3))):
-            mantissa, _ = math.frexp(float(Fraction(centre) * times))
-            scaled = mantissa * 2**14
-            assert abs(scaled - round(scaled)) < 1e-3
-            assert abs(centre - mean) <= mean * 2.0**-14
 
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -516,15 +377,6 @@ def test_kept_values_have_the_same_sum_and_error():
     assert table.other_results == [SUM]
 
 
-def test_replicates_have_as_many_queries_as_the_sample():
-    booted = tr.Bootstrapped([MEAN, SUM], replicates=50, seed=3)
-    booted.update(SCORES, GRADES, query_ids=torch.arange(len(SCORES)))
-    found = booted.compute()
-    times = found[SUM] / found[MEAN.label]
-    for end in ("low", "high"):
-        assert found[f"{SUM}/{end}"].item() == pytest.approx((times * found[f"{MEAN.label}/{end}"]).item(), rel=1e-5)
-
-
 def test_compared_asks_for_the_mean_instead():
     with pytest.raises(ValueError, match="arithmetic means"):
         tr.Compared(SUM, ["a", "b"])
@@ -540,23 +392,6 @@ def test_the_sum_of_a_rank_has_the_slope_of_its_inverse():
     count = mean.num_queries - mean.num_empty
     assert total.compute().item() == pytest.approx(mean.compute().item() / count)
     assert total.standard_error.item() == pytest.approx(mean.standard_error.item() / count)
-
-
-QRELS = {f"q{n}": {f"d{m}": int(g) for m, g in enumerate(row)} for n, row in enumerate(GRADES)}
-
-
-RUN = {f"q{n}": {f"d{m}": float(s) for m, s in enumerate(row)} for n, row in enumerate(SCORES)}
-
-
-def test_counts_of_an_evaluation_add_up_as_in_ir_measures():
-    ir_measures = pytest.importorskip("ir_measures")
-    names = {"NumQ": "num_q", "NumRet": "num_ret", "NumRel": "num_rel", "NumRelRet": "num_rel_ret"}
-    names |= {"NumRet(rel=2)": "NumRet(rel=2)"}
-    asked = {name: ir_measures.parse_measure(name) for name in names}
-    theirs = ir_measures.calc_aggregate(asked.values(), QRELS, RUN)
-    ours = tr.evaluate(QRELS, RUN, list(names.values())).means["run"]
-    for name, one in asked.items():
-        assert ours[tr.parse(names[name]).label] == theirs[one] > 0, name
 
 
 def test_queries_count_their_weights():

@@ -170,7 +170,6 @@ SUBJECTS = {
     "TieReport": lambda: tr.TieReport(NAMES),
     "Abstention": lambda: tr.Abstention(NAMES[:3]),
 }
-MORE = {"Sliced": "slices", "Bootstrapped": "query_ids", "PerQuery": "query_ids", "Abstention": "confidence"}
 
 
 def by_query(draw, subject, queries, start):
@@ -362,17 +361,6 @@ def test_a_user_who_asks_for_it_never_waits():
             assert not metric._waiting.batches
 
 
-def test_what_waits_is_bounded(monkeypatch):
-    monkeypatch.setattr(waiting, "ROOM", {"cpu": 10_000})
-    metric = tr.MRR()
-    for _ in range(50):
-        metric.update(*BATCH)
-        assert metric._waiting.size <= 10_000
-    large = torch.rand(200, 6), torch.zeros(200, dtype=torch.long)
-    assert waited(metric, large) == 0
-    assert metric.num_queries == 400
-
-
 def memory(batch):
     """The bytes of the tensors of a batch that waits."""
     found = [vars(x) if isinstance(x, tr.Ranking) else {"": x} for x in batch.values()]
@@ -507,39 +495,6 @@ def test_members_of_a_collection_can_be_updated_reset_and_read_by_themselves():
     assert other["recall"].num_queries == 8
 
 
-def test_forward_ranks_its_own_batch_at_once():
-    for metric in (tr.MRR(), tr.RankingCollection("mrr, map")):
-        waited(metric, BATCH, BATCH)
-        now = metric(torch.tensor([[0.1, 0.9]]), torch.tensor([0]))
-        assert (now if isinstance(metric, tr.MRR) else now["mrr"]) == 0.5
-        one = metric if isinstance(metric, tr.MRR) else metric["mrr"]
-        assert one.num_queries == 9
-
-
-def test_the_count_of_updates_and_a_value_that_was_kept_follow_each_update():
-    metric = tr.MRR()
-    waited(metric, BATCH)
-    first = metric.compute()
-    waited(metric, BATCH, (BATCH[0].flip(1), BATCH[1]))
-    assert metric.update_count == 3
-    assert metric.compute() != first
-
-
-def test_threads_that_update_one_metric_lose_nothing_that_waits():
-    metric = tr.RankingCollection("mrr, ndcg")
-
-    def work():
-        for _ in range(50):
-            metric.update(*BATCH)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [one.num_queries for one in metric.values()] == [800, 800]
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:.*fork")
 def test_a_fork_has_the_batches_that_wait():
@@ -561,12 +516,6 @@ def test_a_warning_of_values_comes_once():
     with pytest.warns(UserWarning, match="relevance_level") as caught:
         metric.compute()
     assert len(caught) == 1
-
-
-def test_arrays_wait_like_tensors():
-    metric, arrays = tr.MRR(), (BATCH[0].numpy(), BATCH[1].numpy())
-    assert waited(metric, arrays, arrays, BATCH) == 2
-    assert metric.num_queries == 12
 
 
 def test_an_argument_that_is_given_twice_is_refused():
@@ -670,23 +619,6 @@ def test_a_warning_that_is_an_error_keeps_no_batch_from_the_state():
             metric.compute()
         assert metric.compute() >= 0
     assert metric.num_queries == 4
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda metric, mask: metric.update(*BATCH, mask),
-        lambda metric, mask: metric.update(*BATCH, mask=mask, msak=None),
-        lambda metric, mask: metric.update(*BATCH, None),
-    ],
-)
-def test_a_wrong_call_is_refused_beside_batches_that_wait(call):
-    metric, mask = tr.MRR(), torch.ones(4, 6, dtype=torch.bool)
-    for _ in range(3):
-        metric.update(*BATCH, mask=mask)
-    with pytest.raises(TypeError):
-        call(metric, mask)
-    assert metric.num_queries == 12
 
 
 def test_a_reader_beside_a_thread_that_updates_has_a_number():
