@@ -6,7 +6,6 @@ import contextlib
 import io
 import multiprocessing
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -92,28 +91,6 @@ def test_training_lifts_every_measure(trained):
     assert min(gain.values()) > 0.05
     assert gain["ndcg@10"] > 0.15
     assert gain["map"] > 0.25
-
-
-@together
-def test_plot_is_a_picture(trained):
-    picture = (trained[1] / "curves.png").read_bytes()
-    assert picture.startswith(b"\x89PNG")
-    assert len(picture) > 10_000
-
-
-@together
-def test_the_table_is_aligned_and_nothing_else_is_printed(trained):
-    printed = (trained[1] / "output.txt").read_text().splitlines()
-    assert len({len(line) for line in trained[0]}) == 1
-    assert [one.end() for one in re.finditer(r"\S+", trained[0][0])] == [
-        one.end() for one in re.finditer(r"\S+", trained[0][-1])
-    ]
-    first, empty, *table, space, last = printed
-    assert re.fullmatch(
-        r"Each of 797 held-out digits searches the others for the same digit\. Epoch 0 is untrained\.", first
-    )
-    assert (empty, table, space) == ("", trained[0], "")
-    assert re.fullmatch(r"3 epochs, workers: 1, \d+\.\d s", last)
 
 
 @together

@@ -13,11 +13,9 @@ import time
 
 import pytest
 
-import torchrank as tr
 from tests.support import workers
 from torchrank.cli import commands, main
 from torchrank.display import Table, printable
-from torchrank.statistics import comparison
 
 HOSTILE = "a\x1b]0;owned\x07\u202eb"
 
@@ -133,24 +131,6 @@ def test_a_gate_of_values_that_are_not_there_is_not_tested(folder, capsys):
         found, out, _ = printed(capsys, *call, gate, "mr > 0")
         (verdict,) = json.loads(out)["gates"]
         assert (found, verdict["state"], verdict["difference"], verdict["p"]) == (status, "not tested", None, None)
-
-
-def test_a_gate_is_decided_by_two_queries_or_more_of_which_one_differs():
-    qrels = {f"q{n}": {"a": 1} for n in range(3)}
-    for runs, decided in (
-        ({"x": [1, 1], "y": [2, 3]}, True),
-        ({"x": [1, 1], "y": [2, 2]}, True),  # without a spread
-        ({"x": [1], "y": [2]}, False),
-        ({"x": [1, 2], "y": [1, 2]}, False),
-    ):
-        tables = {
-            name: {f"q{n}": {"a": 0.0, **{f"b{m}": 1.0 for m in range(1, rank)}} for n, rank in enumerate(ranks)}
-            for name, ranks in runs.items()
-        }
-        found = tr.evaluate(qrels, tables, "mrr", queries="both")
-        for kind in ("require", "fail_if"):
-            (verdict,) = found.compare("x").gate(**{kind: "mrr > 0.9"}).verdicts
-            assert (verdict.state != "not tested", verdict.p is not None) == (decided, decided)
 
 
 def test_a_line_says_what_is_read_for_how_long_and_disappears(monkeypatch):
@@ -326,10 +306,3 @@ def test_a_file_is_replaced_and_a_pipe_is_written_to(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert old.read_text() == "after"
     assert {path.name for path in tmp_path.iterdir()} == {"old", "link", "pipe"}
-
-
-def test_a_verdict_has_the_numbers_that_there_are():
-    nothing = comparison.Verdict("mrr < 0", "a", "b", None, None, "not tested", passed=False, remark="one query")
-    assert str(nothing) == "mrr < 0 [b - a]: not tested; one query"
-    verdict = comparison.Verdict("mrr < 0", "a", "b", -0.25, 0.0123, "significant", passed=True)
-    assert verdict.judged == "passed: mrr < 0 [b - a]: significant (difference -0.2500, p = 0.012)"

@@ -197,21 +197,6 @@ def test_lower_is_better_turns_the_colours_and_is_said(found):
     assert gains.isdisjoint({bar.get_facecolor() for bar in axes.containers[0] if bar.get_height() > 0})
 
 
-@pytest.mark.parametrize(("number", "areas"), [(61, 2), (2000, 2), (2001, 1)])
-def test_many_queries_are_areas_of_gains_and_losses_and_more_than_2000_a_step_curve(number, areas):
-    draw = random.Random(2)
-    values = [[draw.random() for _ in range(number)] for _ in "ab"]
-    tables = {run: tr.QueryTable(range(number), {"mrr": column}) for run, column in zip("ab", values)}
-    axes = evaluation_of(tables).plot_differences("a", "b", "mrr")
-    steps = [patch for patch in axes.patches if type(patch).__name__ == "StepPatch"]
-    assert (len(steps), len(axes.containers)) == (areas, 0)
-    assert {patch.get_fill() for patch in steps} == {areas == 2}
-    heights = [sum(column) for column in zip(*(patch.get_data().values for patch in steps))]
-    assert heights == pytest.approx(sorted(b - a for a, b in zip(*values)))
-    assert areas == 1 or min(steps[0].get_data().values) == max(steps[1].get_data().values) == 0
-    assert [*steps[0].get_data().edges[[0, -1]]] == [0.5, number + 0.5]
-
-
 def test_rows_of_runs_have_their_intervals(judged, found):
     axes = found.plot_intervals("ndcg@10", level=0.9)
     for name, segment, mark in zip(NAMES, axes.collections[0].get_segments(), axes.lines[0].get_xdata(), strict=True):
@@ -351,22 +336,3 @@ def test_missing_matplotlib_is_named(found, monkeypatch):
     for draw in drawings(found):
         with pytest.raises(ImportError, match=r"pip install matplotlib` .*'plot'"):
             draw()
-
-
-JUDGED = {"q1": {"a": 1}, "q2": {"b": 1}, "q3": {"c": 2}}
-
-
-def test_ranks_between_two_bins_and_behind_the_last_one_are_counted():
-    ranking = tr.Ranking.from_ranks(torch.tensor([1, 3, 5, 2, 4]), num_candidates=9)
-    (found,) = evaluation_of(ranking).first_ranks([2, 4])
-    assert (found.ranks, found.bins, found.counts) == ((1, 3, 5, 2, 4), (2, 4, 5), (2, 2, 1))
-    half = tr.Ranking.from_scores(torch.tensor([[1.0, 1.0], [2.0, 1.0]]), torch.tensor([[1, 0], [0, 1]]))
-    (found,) = evaluation_of(half).first_ranks([1])
-    assert (found.ranks, found.bins, found.counts, found.not_retrieved) == ((1.5, 2), (1, 2), (0, 2), 0)
-    scores = torch.tensor([[1.0, 2.0], [2.0, 1.0], [3.0, 1.0]])
-    (found,) = evaluation_of(tr.Ranking.from_label(scores, torch.tensor([0, -100, 0]))).first_ranks([1, 2])
-    assert (found.ranks, found.counts) == ((2, 1), (1, 1))
-    evaluation = tr.evaluate(JUDGED, {"q1": {"a": 1.0}, "q2": {"x": 2.0, "b": 1.0}}, "mrr")
-    (found,) = evaluation.first_ranks()
-    assert sorted(found.ranks) == [1, 2, math.inf]
-    assert found.not_retrieved == 1

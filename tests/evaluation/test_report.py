@@ -22,8 +22,7 @@ from tests.support.system_values import evaluation_of
 from tests.support.trec_files import two_runs
 from torchrank.cli import main
 from torchrank.display import printable as clean
-from torchrank.evaluation.plots import Curve
-from torchrank.evaluation.report import Axis, line_chart, listed, verdict
+from torchrank.evaluation.report import listed, verdict
 
 MEASURES = "ndcg@10 map mr"
 VOID = {"meta", "input", "br", "img", "link", "hr"}
@@ -460,29 +459,6 @@ def test_all_marks_stand_where_the_ticks_say_that_the_numbers_of_their_titles_ar
                 assert numbers(mark.get("d"))[1] == near(y(said[0]))
             else:
                 assert numbers(mark.get("d"))[1:] == near([y(0), y(said[0])])
-
-
-def test_a_missing_value_interrupts_a_line_and_an_interval_that_is_not_known_is_left_out():
-    curves = [Curve("a", (1, 10, 100, 1000), (0.5, 0.75, math.nan, 1.0), 1)]
-    chart = line_chart(curves, "caption", "k (log)", "v", "title", log=True)  # no evaluation has such a line
-    assert [re.sub(r"[\d. ]+", " ", path) for path, _ in chart.lines] == ["M L M "]
-    texts = [text for _, _, text in chart.lines[0][1]]
-    assert texts == ["a: 0.5000 at k 1", "a: 0.7500 at k 10", "a: 1.0000 at k 1000"]
-    page = tr.evaluate({"q": {"a": 1}}, {"x": {"q": {"a": 1.0}}, "y": {"q": {}}}, "mrr").to_html()
-    (_, forest), *_ = charts_of(page)
-    ((row, title),) = forest.marks
-    assert (title, row.find("path"), row.find("circle").get("class")) == ("y - x: -1.0000 -", None, "dot hollow")
-
-
-@given(st.lists(st.floats(-1e6, 1e6) | st.just(math.nan), max_size=5), st.booleans())
-def test_an_axis_holds_its_numbers_with_some_room(values, zero):
-    shown = [0.0] * zero + [value for value in values if not math.isnan(value)]
-    if shown:
-        axis = Axis.around(values, 0, 100, zero)
-        places = [axis(value) for value in shown]
-        assert 0 <= min(places) <= max(places) <= 100
-        assert np.all(np.diff(sorted(places)) >= 0)
-        assert max(places) - min(places) > 90 or max(shown) - min(shown) < 1e-9
 
 
 def test_many_queries_stay_below_five_megabytes():

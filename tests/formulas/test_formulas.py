@@ -156,16 +156,6 @@ def test_bounds_hold_for_levels_that_the_grades_dtype_cannot_hold(dtype, level):
         assert metric.score(scores, grades).item() == pytest.approx(best(values), rel=1e-12)
 
 
-@pytest.mark.parametrize(("metric", "choices"), [(tr.MAP(unjudged="upper"), 7), (tr.Recall(2, unjudged="lower"), 5)])
-def test_bounds_evaluate_a_measure_once_and_twice_for_each_number_of_relevant_candidates(monkeypatch, metric, choices):
-    rows = []
-    count = judgment_bounds._judged
-    monkeypatch.setattr(judgment_bounds, "_judged", lambda *args: rows.append(len(args[1])) or count(*args))
-    grades = torch.tensor([[1, 0, 0, 0, 0, -1], [-1, 0, -1, 0, -1, 0]])  # at most 3, and 1 of the first two
-    metric.score(torch.arange(6.0).flip(0).expand(2, 6), grades)
-    assert sum(rows) == 2 * choices
-
-
 @pytest.mark.parametrize("p", [1e-6, 0.5, 0.9, 0.999_9])
 def test_the_weight_of_a_common_candidate_is_the_series_from_its_depth_on(p, monkeypatch):
     depths = [1, 1.5, 2, 7, 39.2, 40, 1e9]  # a fraction counts as the next integer

@@ -617,21 +617,6 @@ def test_bounds_of_queries_with_too_many_different_grades_cover_all_judgments(mo
     assert exact < len(GRADED_BOUNDED)
 
 
-def test_bounds_of_groups_do_not_depend_on_the_grades_of_other_queries():
-    # 30 different grades, one in each query, and a query that has all of them
-    grades = torch.full((31, 60), -1.0)
-    grades[:30, 0] = grades[30, ::2] = torch.arange(1.0, 31) / 40
-    groups, scores = torch.arange(30).repeat_interleave(2), torch.rand(31, 60)
-    for label in ("ndcg@2", "err", "mrr"):
-        for unjudged, end in (("lower", 0.0), ("upper", 1.0)):
-            metric = tr.parse(label, unjudged=unjudged)
-            together = metric.score(scores[:, :6], grades[:, :6], groups=groups[:6])
-            alone = [metric.score(scores[[n], :6], grades[[n], :6], groups=groups[:6]) for n in range(31)]
-            assert torch.equal(together, torch.cat(alone)), label
-            if label != "mrr":
-                assert metric.score(scores, grades, groups=groups)[30] == end
-
-
 # ---- no value above 1 ------------------------------------------------------------------------------------------------
 
 # Every measure whose values are at most 1 by its definition, with its defaults and cut at 2.

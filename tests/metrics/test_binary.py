@@ -1,7 +1,5 @@
 """Cuts, contingency tables, pairs and curves: worked by hand, and as other libraries have them."""
 
-import copy
-import io
 import itertools
 import math
 import pickle
@@ -10,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 import torchmetrics
-from torch import nn
 
 import torchrank as tr
 from tests.support.cases import cases
@@ -38,16 +35,6 @@ def same(ours, theirs, tolerance=1e-9, label=""):
 
 
 # ---- worked by hand ----------------------------------------------------------------------------------------------
-
-
-def test_rounding_of_recall_to_hits():
-    # 0.4 of three relevant ones is 1.2: one hit for the nearest, two for trec_eval 9. 0.8 of them is 2.4: two or three.
-    flags = (1, 0, 1, 0, 0, 1)
-    for recall, rounding, want in [(0.4, "nearest", 1), (0.4, "up", 2 / 3), (0.8, "nearest", 2 / 3), (0.8, "up", 0.5)]:
-        assert of(tr.InterpolatedPrecision(recall=recall, rounding=rounding), *flags) == pytest.approx(want)
-    assert of(tr.ElevenPoint(), *flags) == pytest.approx((5 + 4 * 2 / 3 + 2 * 0.5) / 11)
-    # 0.7 of three is just below 2.1 in floating point, so that 0.9 more is below 3: trec_eval 9 has two hits there.
-    assert of(tr.ElevenPoint(rounding="up"), *flags) == pytest.approx((4 + 4 * 2 / 3 + 3 * 0.5) / 11)
 
 
 def test_halves_are_rounded_away_from_zero():
@@ -140,23 +127,6 @@ def test_interpolated_precision_of_ranx():
 
 # ---- scikit-learn ------------------------------------------------------------------------------------------------
 
-SKLEARN = {
-    "label_ranking_average_precision_score": tr.LRAP(ties="grouped", empty_target_action="pos"),
-    "coverage_error": tr.CoverageError(ties="pessimistic"),
-    "label_ranking_loss": tr.RankingLoss(ties="pessimistic"),
-}
-
-
-@pytest.mark.xdist_group("sklearn")
-@pytest.mark.parametrize("name", SKLEARN)
-@pytest.mark.parametrize("levels", [2, 5, 1000])
-def test_scikit_learn(name, levels):
-    generator = np.random.default_rng(levels)
-    preds = generator.integers(-levels, levels, (30, 12)) / 4
-    target = (generator.random(preds.shape) < generator.choice((0, 0.1, 0.5, 0.9, 1), (30, 1))).astype(int)
-    theirs = [getattr(sklearn_metrics, name)(t[None], p[None]) for t, p in zip(target, preds)]
-    same(SKLEARN[name].score(torch.from_numpy(preds), torch.from_numpy(target)), theirs)
-
 
 @pytest.mark.xdist_group("sklearn")
 def test_matthews_and_accuracy_of_scikit_learn():
@@ -232,20 +202,11 @@ def test_the_curve_is_precision_and_recall_at_each_rank(ties, action, weighted):
 
 def test_layouts_of_the_curve():
     preds, target = BATCHES[0]
-    curve = tr.PRCurve(4)
-    want = curve.score(preds, target)
-    index = torch.arange(len(preds)).repeat_interleave(preds.shape[1])
-    pairs = tuple((target > 0).nonzero().T)
-    ranking = tr.Ranking.from_scores(preds, target)
-    for arguments, keywords in [
-        ((preds.flatten(), target.flatten()), {"indexes": index}),
-        ((preds, pairs), {}),
-        ((ranking,), {}),
-    ]:
-        for got, row in zip(curve.score(*arguments, **keywords), want):
-            same(got, row)
-    with pytest.raises(ValueError, match="target"):
-        curve.update(ranking, target)
+    curve, pairs = tr.PRCurve(4), tuple((target > 0).nonzero().T)
+    want, ranking = torch.stack(curve.score(preds, target)), tr.Ranking.from_scores(preds, target)
+    rows = {"indexes": torch.arange(len(preds)).repeat_interleave(preds.shape[1])}
+    for arguments, keywords in (((preds.flatten(), target.flatten()), rows), ((preds, pairs), {}), ((ranking,), {})):
+        same(torch.stack(curve.score(*arguments, **keywords)), want)
     with pytest.raises(ValueError, match=r"prcurve@4.*top_k=2"):
         curve.update(tr.Ranking.from_embeddings(preds, torch.eye(7), pairs, top_k=2))
 
@@ -265,58 +226,35 @@ def test_a_wide_batch_of_the_curve_comes_in_several_blocks():
 
 
 def test_the_state_of_the_curve():
-    curve = tr.PRCurve(3)
+    curve, whole = tr.PRCurve(3), tr.PRCurve(3)
     assert parts(curve.compute()).isnan().all()
-    for number, (preds, target) in enumerate(BATCHES):
-        own = curve(preds, target)
-        alone = tr.PRCurve(3)
-        alone.update(preds, target)
-        assert torch.equal(parts(own), parts(alone.compute())), number
-    whole = tr.PRCurve(3)
     whole.update(*(torch.cat(x) for x in zip(*BATCHES)))
+    for batch in BATCHES:
+        alone = tr.PRCurve(3)
+        alone.update(*batch)
+        assert torch.equal(parts(curve(*batch)), parts(alone.compute()))
     want = parts(whole.compute())
-    same(parts(curve.compute()), want.numpy(), 1e-7)
-    assert curve.sums.shape == (whole.sums.numel(),)
-    assert curve.sums.dtype == torch.float64
-    assert all(curve.label in name for name in curve.metric_state)
-
-    # copied, cast, saved in mid-epoch, merged
-    for twin in (curve.clone(), copy.deepcopy(curve), pickle.loads(pickle.dumps(curve)), curve.to(torch.float16)):
-        same(parts(twin.compute()), want.numpy(), 1e-7)
-        assert twin.sums.dtype == torch.float64
-    owner = nn.ModuleDict({"curve": curve})
+    loaded, merged = tr.PRCurve(3), tr.PRCurve(3)
     curve.persistent(True)
-    file = io.BytesIO()
-    torch.save(owner.state_dict(), file)
-    file.seek(0)
-    fresh = tr.PRCurve(3)
-    nn.ModuleDict({"curve": fresh}).load_state_dict(torch.load(file))
-    fresh.update(*BATCHES[0])
-    merged = tr.PRCurve(3)
-    merged.update(*BATCHES[0])
+    loaded.load_state_dict(curve.state_dict())
     merged.merge_state(whole)
-    same(parts(fresh.compute()), parts(merged.compute()).numpy(), 1e-7)
-    apart = tr.PRCurve(3)
-    apart.update(*BATCHES[0])
-    apart.compute()  # whose value is kept until there is more
-    apart.merge_state(whole)
-    assert torch.equal(parts(apart.compute()), parts(merged.compute()))
-    curve.reset()
-    assert parts(curve.compute()).isnan().all()
-    assert curve.num_queries == 0
+    copies = [curve.clone(), pickle.loads(pickle.dumps(curve)), loaded, merged]
+    for one in (*copies, curve.to(torch.float16)):
+        same(parts(one.compute()), want.numpy(), 1e-7)
+        assert (one.sums.shape, one.sums.dtype) == ((whole.sums.numel(),), torch.float64)
+        one.merge_state(whole)  # which forgets the value that was kept
+        assert one.num_queries == 2 * whole.num_queries
+        one.reset()
+        assert parts(one.compute()).isnan().all()
 
 
 def test_bad_values_raise_when_the_curve_is_computed():
-    curve = tr.PRCurve(2)
+    curve, lenient = tr.PRCurve(2), tr.PRCurve(2, validate_args=False)
     bad = (torch.tensor([[0.1, math.nan]]), torch.tensor([[1, 0]]))
-    with pytest.raises(ValueError, match=r"prcurve@2.*1 query with NaN"):
-        curve.score(*bad)
     assert parts(curve(*bad)).isnan().all()
-    curve.update(*BATCHES[0])
-    for _ in range(2):
+    for call in (lambda: curve.score(*bad), curve.compute, curve.compute):
         with pytest.raises(ValueError, match=r"prcurve@2.*1 query with NaN"):
-            curve.compute()
-    lenient = tr.PRCurve(2, validate_args=False)
+            call()
     lenient.update(*bad)
     lenient.compute()
     strict = tr.PRCurve(2, empty_target_action="error")
@@ -325,31 +263,22 @@ def test_bad_values_raise_when_the_curve_is_computed():
         strict.compute()
 
 
-def test_the_curve_in_collections():
-    members = [tr.PRCurve(3), tr.PRCurve(5, ties="optimistic"), "recall@3"]
-    suite = tr.RankingCollection(members)
-    stock = torchmetrics.MetricCollection({"a": tr.PRCurve(3), "b": tr.PRCurve(3, ties="optimistic"), "c": tr.MRR()})
-    assert list(suite.keys()) == ["prcurve@3", "prcurve(ties=optimistic)@5", "recall@3"]
-    for preds, target in BATCHES:
+@pytest.mark.parametrize("build", [tr.RankingCollection, torchmetrics.MetricCollection])
+def test_the_curve_in_collections(build):
+    suite = build({"a": tr.PRCurve(3), "b": tr.PRCurve(3, ties="optimistic"), "c": tr.Recall(3)})
+    alone = suite["a"].clone()
+    for number, (preds, target) in enumerate(BATCHES):
         weights = torch.arange(len(preds)) + 1.0
-        suite.update(preds, target, weights=weights)
-        stock.update(preds, target, weights=weights)
-    assert all(len(group) == 1 for group in stock.compute_groups.values())
+        ranked = build is tr.RankingCollection and number == 1
+        suite.update(*([tr.Ranking.from_scores(preds, target)] if ranked else [preds, target]), weights=weights)
+        alone.update(preds, target, weights=weights)
     values = suite.compute()
-    assert values["prcurve@3"][1][-1] == values["recall@3"]
-    assert torch.equal(parts(values["prcurve@3"]), parts(stock.compute()["a"]))
-    assert (values["prcurve(ties=optimistic)@5"][0] >= 0).all()
-    scores, alone = suite.score(*BATCHES[0]), members[0].score(*BATCHES[0])
-    assert torch.equal(torch.stack(scores["prcurve@3"]), torch.stack(alone))
-    assert torch.equal(scores["prcurve@3"][1][:, -1], scores["recall@3"])
-    whole = tr.RankingCollection([tr.PRCurve(3), "recall@3"])
-    for preds, target in BATCHES:
-        whole.update(tr.Ranking.from_scores(preds, target), weights=torch.arange(len(preds)) + 1.0)
-    assert torch.equal(parts(whole.compute()["prcurve@3"]), parts(values["prcurve@3"]))
-    with pytest.raises(TypeError, match="MeanSquaredError"):
-        tr.RankingCollection([tr.PRCurve(3), torchmetrics.MeanSquaredError()]).update(
-            tr.Ranking.from_scores(*BATCHES[0])
-        )
+    assert torch.equal(parts(values["a"]), parts(alone.compute()))
+    assert values["a"][1][-1] == values["c"]
+    if build is tr.RankingCollection:
+        assert torch.equal(suite.score(*BATCHES[0])["a"][1][:, -1], suite["c"].score(*BATCHES[0]))
+        with pytest.raises(TypeError, match="MeanSquaredError"):
+            build([alone, torchmetrics.MeanSquaredError()]).update(tr.Ranking.from_scores(*BATCHES[0]))
 
 
 @pytest.mark.needs("matplotlib")

@@ -122,16 +122,6 @@ def test_shares_of_valid_shared_and_repeated_identifiers(k):
         assert metric.compute().item() == pytest.approx(got.nanmean().item())
 
 
-def test_a_collection_has_all_three_and_a_catalogue_is_lists_of_one():
-    ids_of, beams, _ = generated(7)
-    codes = torch.tensor(ids_of)
-    suite = tr.RankingCollection([cls(2, ids_of=codes) for cls in (tr.Validity, tr.Aliasing, tr.Duplication)])
-    suite.update(torch.tensor(beams))
-    assert [*suite.compute()] == ["validity@2", "aliasing@2", "duplication@2"]
-    shared = sum(ids_of.count(one) > 1 for one in ids_of) / len(ids_of)
-    assert tr.Aliasing(ids_of=codes)(codes.unsqueeze(1)).item() == pytest.approx(shared)
-
-
 @pytest.mark.parametrize(
     ("beams", "ids_of", "error", "message"),
     [

@@ -52,12 +52,6 @@ def assert_equal(got, want):
         torch.testing.assert_close(got[name], want[name], rtol=1e-12, atol=1e-14, equal_nan=True, msg=name)
 
 
-def one_by_one(score, queries):
-    """Values of a suite for each query alone, put together."""
-    parts = [score(query) for query in range(queries)]
-    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-
-
 # ---- ids -----------------------------------------------------------------------------------------------------------
 
 
@@ -86,18 +80,6 @@ def test_ids_stand_where_a_loop_finds_them(assume, few, least):
             want, length = ranks_in(ids[number].tolist(), mask[number].tolist(), relevant, out)
             assert sorted(first if tied else math.inf for first, tied, _ in row) == want
             assert ranking.num_candidates[number] == length
-        assert_equal(
-            tr.RankingCollection(["judged@5", "bpref"]).score(ids, items, mask=mask, exclude=chosen),
-            one_by_one(
-                lambda q, chosen=chosen: tr.RankingCollection(["judged@5", "bpref"]).score(
-                    ids[q : q + 1],
-                    items[q : q + 1],
-                    mask=mask[q : q + 1],
-                    exclude=chosen and tuple(x[chosen[0] == q] * (n > 0) for n, x in enumerate(chosen)),
-                ),
-                12,
-            ),
-        )
 
 
 @pytest.mark.parametrize("call", ["update", "exclude", "Serendipity"])

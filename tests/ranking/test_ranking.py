@@ -16,12 +16,9 @@ from torchrank.ranking.ranking import (
     NEAR,
     Rankings,
     _is_fixed,
-    batch_order,
     lost_digits,
-    numbered,
     prefix_differences,
     prefix_sums,
-    together,
 )
 
 T = torch.tensor
@@ -206,18 +203,6 @@ def test_queries_without_a_column_of_entries_stay_queries():
     (part,) = replace(ranking, **{name: getattr(ranking, name)[:, :0] for name in names}).narrowed(5)
     assert part.queries.tolist() == list(range(5, 65))
     assert part.first.shape == (60, 0)
-
-
-def test_queries_of_parts_are_numbered_one_after_the_other():
-    first, second = (tr.Ranking.from_scores(torch.rand(n, 4), torch.ones(n, 4)).joined for n in (2, 3))
-    placed = replace(second, queries=tensor([4, 2, 3]))
-    got = [part.queries.tolist() for part in numbered([first, placed, second], 10)]
-    assert got == [[10, 11], [14, 12, 13], [15, 16, 17]]
-    assert batch_order([tensor([2, 0]), tensor([1])]).tolist() == [1, 2, 0]
-    assert batch_order([None, None]) is None
-    flag = tensor([True, False])
-    assert together([(None, flag), (flag, flag)]).tolist() == [False, False, True, False]
-    assert together([(None, flag)]) is None
 
 
 def test_functions_of_numbers_alone_have_tables_that_are_kept():

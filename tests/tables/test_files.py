@@ -10,7 +10,6 @@ import re
 import sys
 import types
 from collections import namedtuple
-from decimal import Decimal
 from typing import get_args
 
 import numpy as np
@@ -213,15 +212,6 @@ def test_scores_of_17_digits_come_back():
     scores = np.random.default_rng(0).standard_normal(500) * 10.0 ** np.arange(-250, 250)
     text = "".join(f"q Q0 d{n} 0 {score!r}\n" for n, score in enumerate(scores.tolist()))
     assert list(run_of(text)["q"].values()) == scores.tolist()
-
-
-def test_only_numbers_that_float64_may_not_tell_apart_are_read_again(monkeypatch):
-    read = []
-    monkeypatch.setattr("torchrank.tables.files.Decimal", lambda number: read.append(number) or Decimal(number))
-    scores = ["0.5", str(2**53 + 1), "7", str(2**53), "1e300"]
-    found = run_of("".join(f"q Q0 d{n} 0 {score}\n" for n, score in enumerate(scores)))
-    assert sorted(found["q"], key=found["q"].get) == ["d0", "d2", "d3", "d1", "d4"]
-    assert read == [scores[1], scores[3], scores[4]]
 
 
 # Integers, some equal, of which float64 cannot tell most apart.
@@ -656,32 +646,12 @@ def test_every_short_text_has_the_fields_of_plain_python(tabs, size, monkeypatch
             assert columns == [[row[0] for row in expected], [row[-1] for row in expected]], text
 
 
-@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
-@pytest.mark.parametrize("rest", ["", "b c", "\n"])
-def test_the_first_line_of_a_text(rest, end):
-    text = Text.of(f"q a{end}{rest if end else ''}".encode(), "file", first_line=3)
-    assert text.first_line_bytes() == b"q a"
-    after = text.after_first_line()
-    assert after.data.decode() == (rest if end else "")
-    assert after.first_line == 3 + bool(end)
-
-
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\0\0"])
 @pytest.mark.parametrize("size", [5, 5000])
 def test_an_error_shows_the_beginning_of_its_line(size, end):
     line = "b" * size
     error = Text.of(f"a\n\n# no row\n{line}{end}".encode(), "file", first_line=7).error_of_row("wrong", 1)
     assert (error.line, error.text) == (10, shorten(line))
-
-
-def test_fields_between_tabs_may_have_blanks_also_without_a_header_and_in_pieces(tmp_path):
-    path = tmp_path / "run.tsv"
-    path.write_text("q 1\td 1\t1\nq 1\td 2\t2\nq 2\td 1\t1\n")
-    expected = {"q 1": ["d 1", "d 2"], "q 2": ["d 1"]}
-    whole = tr.read_run(path, format="tsv").to_dict()
-    assert {query: list(scores) for query, scores in whole.items()} == expected
-    pieces = [run.to_dict() for run in tr.read_chunks(path, format="tsv", lines=1)]
-    assert {query: list(scores) for piece in pieces for query, scores in piece.items()} == expected
 
 
 def test_ranks_may_begin_at_0(tmp_path):

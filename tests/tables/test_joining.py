@@ -247,16 +247,6 @@ def test_a_run_keeps_its_rule_for_ties():
     assert tr.MRR().score(tr.Ranking.from_run({"q": {"a": 1}}, {"q": {"a": 1, "b": 1}})).tolist() == [0.5]
 
 
-def test_paths_and_what_was_read_from_them_are_joined(tmp_path):
-    qrels, run = made(1)
-    qrels = {q: docs for q, docs in qrels.items() if docs}
-    (tmp_path / "q").write_text(trec(qrels, run=False))
-    (tmp_path / "r").write_text(trec(run))
-    paths = str(tmp_path / "q"), tmp_path / "r"
-    assert entries(tr.Ranking.from_run(*paths)) == entries(tr.Ranking.from_run(qrels, run))
-    assert entries(tr.Ranking.from_run(tr.read_qrels(paths[0]), paths[1])) == entries(tr.Ranking.from_run(qrels, run))
-
-
 # ---- one frame -------------------------------------------------------------------------------------------------------
 
 

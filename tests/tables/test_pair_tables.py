@@ -1,7 +1,6 @@
 """Judgments of subtopics, from any source, have the numbers of plain Python and of a target with subtopics."""
 
 import io
-import json
 import math
 import pickle
 import random
@@ -12,7 +11,6 @@ import torch
 
 import torchrank as tr
 from tests.support.optional import pandas
-from torchrank.cli import main
 
 INTENT = "alphandcg@5 alphadcg@3 erria@5 nrbp pia@2 apia strecall@2"
 FLAT = "ndcg@5 map mrr bpref infap judged@5 precision@2"
@@ -203,23 +201,3 @@ def test_columns_of_subtopics_are_chosen(tmp_path):
     columns = {"query": 0, "item": 1, "grade": 2, "subtopic": 3}
     qrels = tr.read_qrels(tmp_path / "qrels", columns=columns)
     assert (qrels.to_dict(), qrels.subtopics.tolist()) == ({"q": {"a": 1, "b": 1}}, [[1, 1], [0, 1]])
-
-
-def test_the_command_reads_subtopics(tmp_path, capsys):
-    rows, run = made("command")
-    (tmp_path / "qrels").write_text("".join(f"{q} {s} {d} {grade}\n" for q, s, d, grade in rows))
-    (tmp_path / "run.json").write_text(json.dumps(run))
-    call = [
-        "eval",
-        str(tmp_path / "qrels"),
-        str(tmp_path / "run.json"),
-        "-m",
-        "alphandcg@5 erria@5",
-        "--format",
-        "json",
-    ]
-    assert main(call) == 0
-    out = capsys.readouterr()
-    assert out.err == ""
-    (found,) = json.loads(out.out)["means"].values()
-    assert found == pytest.approx(tr.evaluate(rows, run, "alphandcg@5 erria@5").means["run"])

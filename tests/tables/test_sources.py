@@ -7,11 +7,10 @@ import random
 import sys
 import threading
 
-import numpy as np
 import pytest
 
 import torchrank as tr
-from tests.support.optional import pandas, tqdm
+from tests.support.optional import pandas
 from torchrank import read_chunks as read
 from torchrank.tables import sources
 
@@ -261,30 +260,6 @@ def test_chunks_without_judged_queries_are_refused_at_the_end():
     pieces = [[("x", "a", 1.0)], [("y", "a", 1.0)]]
     with pytest.raises(ValueError, match="got none: a query of the run is 'x'"):
         tr.evaluate(QRELS, read(pieces), "mrr")
-
-
-def test_progress_counts_the_judged_queries_of_all_runs(monkeypatch):
-    class Bar(tqdm.tqdm):
-        def close(self):
-            ends.append((self.n, self.total))
-
-    ends = []
-    monkeypatch.setattr("tqdm.auto.tqdm", Bar)
-    pieces = [ROWS[:99], ROWS[99:]]
-    tr.evaluate(QRELS, {"a": RUN, "b": read(pieces)}, "mrr", progress=True)
-    assert ends[0] == (80, 80)
-
-
-def test_values_do_not_depend_on_the_other_queries_of_a_batch():
-    suite = ["map", "ndcg", "elevenpoint", "alphandcg@10", "rbo", "weightedtau", "lrap"]
-    whole = tr.evaluate(QRELS, RUN, suite)["run"]
-    for query in list(RUN)[::7]:
-        if QRELS.get(query, {}).keys() & RUN[query]:
-            alone = tr.evaluate({query: QRELS[query]}, {query: RUN[query]}, suite)["run"]
-            at = int(np.flatnonzero(whole.ids == query)[0])
-            assert {label: values[at] for label, values in whole.columns.items()} == {
-                label: values[0] for label, values in alone.columns.items()
-            }
 
 
 @pytest.mark.parametrize("compressed", [False, True])
