@@ -1,131 +1,281 @@
-"""Cuts, contingency tables, pairs and curves: worked by hand, and as other libraries have them."""
+"""Measures of positions: other means of ranks, their inverses, and adjustments for chance; cuts beside scikit-learn."""
 
 import itertools
 import math
-import pickle
+import random
+import statistics
+from functools import cache
 
 import numpy as np
 import pytest
 import torch
-import torchmetrics
 
 import torchrank as tr
+from tests.support import layout_cases, oracles, oracles_positions
 from tests.support.cases import cases
-from tests.support.optional import pyplot, sklearn_metrics
-from tests.support.oracles_binary import of_pairs, ordered_pairs
-from tests.support.peer_queries import collection
-from tests.support.tie_orders import Query
+from tests.support.optional import sklearn_metrics
+from tests.support.tie_orders import flags
+from torchrank.formulas import random_ranking as chance
 
-INF = math.inf
-TENTHS = [tenths / 10 for tenths in range(11)]
-RANKED = torch.tensor([[9.0, 8, 7, 6, 5, 4, 3, 2, 1, 0]])
-
-
-def of(metric, *flags, missing=0):
-    """The value of a query that has these flags in rank order, and so many relevant candidates beside."""
-    scores = [float(-rank) for rank in range(len(flags))] + [-INF] * missing
-    return metric.score(torch.tensor([scores]), torch.tensor([[*flags, *[1] * missing]])).item()
-
-
-def same(ours, theirs, tolerance=1e-9, label=""):
-    theirs = theirs.double() if isinstance(theirs, torch.Tensor) else torch.tensor(np.array(theirs)).double()
-    torch.testing.assert_close(
-        ours.double(), theirs, rtol=tolerance, atol=tolerance, msg=lambda text: f"{label}: {text}"
-    )
-
-
-# ---- worked by hand ----------------------------------------------------------------------------------------------
-
-
-def test_halves_are_rounded_away_from_zero():
-    # 0.5 of five is 2.5, of one 0.5: rounding to even would make it 2 and 0.
-    assert of(tr.InterpolatedPrecision(recall=0.5), 1, 1, 0, 1, 1, 1) == pytest.approx(5 / 6)
-    assert of(tr.InterpolatedPrecision(recall=0.5), 1, 1, 0, 0, 0, 1, 1, 1) == pytest.approx(5 / 8)
-    assert of(tr.InterpolatedPrecision(recall=0.5), missing=1) == 0
-    # A value just below a half must not be carried over it by a sum that is rounded itself.
-    below = math.nextafter(0.5, 0)
-    assert of(tr.InterpolatedPrecision(recall=below), 0, 1) == 0.5
-
-
-def test_recall_at_a_precision():
-    flags = (1, 0, 1, 1, 0, 0, 1)  # precision 1, 1/2, 2/3, 3/4, 3/5, 1/2, 4/7
-    for asked, hits in [(1, 1), (0.75, 3), (0.76, 1), (0.6, 3), (0.57, 4), (0.1, 4)]:
-        assert of(tr.RecallAtPrecision(min_precision=asked), *flags) == hits / 4
-    assert of(tr.RecallAtPrecision(top_k=3, min_precision=0.5), *flags) == 2 / 4
-    assert of(tr.RecallAtPrecision(min_precision=0.6), 0, 1) == 0
-    assert of(tr.RecallAtPrecision(min_precision=2 / 3), 1, 1, 0, missing=1) == 2 / 3
-    # A precision that is exactly the one asked for suffices, though no float is 1/10.
-    assert of(tr.RecallAtPrecision(min_precision=0.1), *[0] * 9, 1) == 1
-
-
-BAD = [
-    (tr.RPrecision, {"multiple": 0}),
-    (tr.InterpolatedPrecision, {"recall": 1.1}),
-    (tr.InterpolatedPrecision, {"recall": -0.1}),
-    (tr.InterpolatedPrecision, {"recall": True}),
-    (tr.InterpolatedPrecision, {"rounding": "down"}),
-    (tr.ElevenPoint, {"rounding": None}),
-    (tr.RecallAtPrecision, {"min_precision": 0}),
-    (tr.RecallAtPrecision, {"min_precision": 1.5}),
-    (tr.Utility, {"miss": math.nan}),
-    (tr.Utility, {"hit": INF}),
-    (tr.Utility, {"collection_size": -1}),
-    (tr.Utility, {"collection_size": 2.5}),
-    (tr.PRCurve, {"top_k": 0}),
-    (tr.PRCurve, {"top_k": None}),
-    (tr.PRCurve, {"top_k": 3, "adaptive_k": 2}),
-    (tr.PRCurve, {"top_k": 3, "aggregation": "median"}),
-    (tr.PRCurve, {"top_k": 3, "ties": "grouped"}),
+ADJUSTED = [
+    layout_cases.config("mr", adjusted="ratio"),
+    layout_cases.config("mr", adjusted="index", filtered=True),
+    layout_cases.config("mr", adjusted="z"),
+    layout_cases.config("mrr", adjusted="index"),
+    layout_cases.config("mrr", adjusted="z", filtered=True),
+    layout_cases.config("mrr", adjusted="z"),
+    layout_cases.config("mrr", adjusted="index", top_k=3),
+    layout_cases.config("hitrate", adjusted="index", top_k=2),
+    layout_cases.config("hitrate", adjusted="z", top_k=2, filtered=True),
+    layout_cases.config("mr", aggregation="geometric", filtered=True),
+    layout_cases.config("mr", aggregation="harmonic"),
 ]
+CHANCE = [config for config in ADJUSTED if "adjusted" in config.for_oracle]
 
 
-@cases(("cls", "kwargs"), BAD, ids=str)
-def test_arguments_that_have_no_meaning(cls, kwargs):
-    with pytest.raises(ValueError, match=f"Expected {list(kwargs)[-1]}"):
-        cls(**kwargs)
+def value(config, query, **more):
+    return oracles.value(config.name, query, **config.for_oracle, **more)
 
 
-# ---- ordered pairs -----------------------------------------------------------------------------------------------
+# ---- compute adjusts the mean of all
 
 
-@cases("dtype", [torch.int64, torch.float32, torch.uint8, torch.bool])
-@cases("ties", ["expected", "optimistic", "pessimistic"])
-def test_ordered_pairs_of_long_lists_with_many_grades(dtype, ties):
-    generator = torch.Generator().manual_seed(0)
-    grades = torch.randn((5, 150), generator=generator) * 40
-    grades = grades > 0 if dtype == torch.bool else grades.clamp_min(-20 * dtype.is_signed).to(dtype)
-    scores = torch.randint(0, 60, grades.shape, generator=generator).double()
-    scores[torch.rand(scores.shape, generator=generator) < 0.1] = -INF
-    want = []
-    for row, grade in zip(scores.tolist(), grades.tolist()):
-        listed = tuple((s, g) for s, g in zip(row, grade) if s > -INF)
-        missing = tuple(g for s, g in zip(row, grade) if s == -INF)
-        want.append(ordered_pairs(Query(listed, missing), ties=ties))
-    metric = tr.OPA(ties=ties)
-    same(metric.score(scores, grades), want)
-    pairs = (grades > 0).nonzero()
-    labels = (*pairs.T, grades[grades > 0])
-    same(metric.score(scores, labels), want)
+@cases("config", CHANCE, ids=str)
+@cases("average", ["query", "positive"])
+@cases("weighted", [False, True])
+def test_adjusted_values_are_of_the_mean_over_all_queries(config, average, weighted):
+    parameters = config.for_oracle
+    if average == "positive" and not (config.name == "mr" or parameters.get("filtered")):
+        pytest.skip("one value per query")
+    how, name = parameters.pop("adjusted"), config.name
+    queries, batch = layout_cases.batch("dense_masked", 300)
+    rng = random.Random(1)
+    weights = [rng.choice((0, 0.5, 1, 2.25)) if weighted else 1.0 for _ in queries]
+    metric = config.metric(average=average, empty_target_action="skip")
+    metric.update(*batch.args, **batch.kwargs, weights=torch.tensor(weights, dtype=torch.float64))
+    m = e = v = total = 0.0
+    for query, w in zip(queries, weights):
+        query = flags(query, 1)
+        positives = sum(flag for _, flag in query.listed) + len(query.missing)
+        if positives and (query.listed or name != "mr"):
+            w *= positives if average == "positive" else 1
+            mean, variance = oracles_positions.by_chance(name, query, **parameters)
+            if how != "ratio" and (variance if how == "z" else abs(1 - mean)) < 1e-12:
+                continue  # nothing is left to chance
+            m += w * oracles.value(name, query, **parameters)
+            e, v, total = e + w * mean, v + w * w * variance, total + w
+    m, e, v = m / total, e / total, v / total**2
+    want = {
+        "ratio": m / e,
+        "index": (m - e) / (1 - e),
+        "z": (e - m if name == "mr" else m - e) / math.sqrt(v),
+    }[how]
+    assert metric.compute().item() == pytest.approx(want, rel=1e-6)
 
 
-# ---- ranx --------------------------------------------------------------------------------------------------------
+def test_queries_without_a_choice_weigh_nothing():
+    scores, target = torch.tensor([[1.0, -math.inf], [2.0, 1.0]]), torch.tensor([[1, 0], [0, 1]])
+    for label, last in {"mr(adjusted=index)": -1, "mr(adjusted=z)": -1, "mrr(adjusted=index)": -1}.items():
+        metric = tr.parse(label)
+        assert metric.score(scores, target).tolist() == pytest.approx([0, last])
+        assert metric(scores, target).item() == pytest.approx(last)
+        assert metric(scores[:1], target[:1]) == 0
+    assert tr.HitRate(adjusted="z")(scores, target) == 0  # without k nobody can miss
 
 
-def test_interpolated_precision_of_ranx():
-    ranx = pytest.importorskip("ranx")  # which takes long to import
-    module = pytest.importorskip("ranx.metrics.interpolated_precision_at_recall")
-    qrels, run = collection(4, False)
-    # Theirs takes a grade of 0 for no judgment, and knows no query without a relevant document.
-    kept = [query for query in qrels if any(grade > 0 for grade in qrels[query].values())]
-    judged, ranked = ranx.Qrels({q: qrels[q] for q in kept}), ranx.Run({q: run[q] for q in kept})
-    theirs = module.interpolated_precision_at_recall(judged.to_typed_list(), ranked.to_typed_list())
-    order = [list(judged.keys()).index(query) for query in kept]
-    ranking = tr.Ranking.from_run({q: qrels[q] for q in kept}, run)
-    for column, recall in enumerate(TENTHS):
-        same(tr.InterpolatedPrecision(recall=recall, rounding="up").score(ranking), theirs[order, column])
+def test_a_mean_over_nothing_is_unknown():
+    scores = torch.rand(2, 3)
+    for label in ("mr(adjusted=index)", "mrr(adjusted=z,empty_target_action=skip)", "mr"):
+        assert tr.parse(label)(scores, torch.zeros(2, 3)).isnan()
 
 
-# ---- scikit-learn ------------------------------------------------------------------------------------------------
+def test_the_length_of_the_list_must_be_known():
+    ranks = torch.tensor([3.0])
+    for label in ("mr(adjusted=index)", "mr(adjusted=z)", "mrr(adjusted=z)", "hitrate(adjusted=index)@2"):
+        assert tr.parse(label).score(tr.Ranking.from_ranks(ranks)).isnan().all()
+        assert tr.parse(label)(tr.Ranking.from_ranks(ranks)).isnan()
+        assert tr.parse(label).score(tr.Ranking.from_ranks(ranks, 9)).isfinite().all()
+
+
+@pytest.mark.parametrize(("n", "r"), [(2, 1), (9, 4), (1000, 1), (1000, 7), (3000, 2900), (20_000, 3)])
+def test_a_constant_scorer_is_as_good_as_chance(n, r):
+    target = torch.zeros(1, n, dtype=torch.int64)
+    target[0, -r:] = 1
+    for label in ("mr(adjusted=index)", "mr(adjusted=z)", "mrr(adjusted=index)", "mrr(adjusted=z)@1"):
+        for filtered in (False, True):
+            metric = tr.parse(label, filtered=filtered)
+            assert metric.score(torch.zeros(1, n), target).item() == pytest.approx(0, abs=1e-9)
+    assert tr.MR(adjusted="ratio")(torch.zeros(1, n), target) == 1
+    for k in (1, 5, 100):
+        assert tr.HitRate(top_k=k, adjusted="index").score(torch.zeros(1, n), target).item() == pytest.approx(
+            0, abs=1e-9
+        )
+
+
+# ---- the moments
+
+
+@cache
+def chances_of_the_first(n, r):
+    """The chance of each rank to be that of the first of r relevant candidates among n."""
+    return [math.comb(n - j, r - 1) / math.comb(n, r) for j in range(1, n + 1)]
+
+
+def moments(n, r, worth):
+    """Mean and variance of the worth of the first of r relevant candidates among n."""
+    chances = chances_of_the_first(n, r)
+    mean = math.fsum(p * worth(j) for j, p in enumerate(chances, 1))
+    return mean, math.fsum(p * (worth(j) - mean) ** 2 for j, p in enumerate(chances, 1))
+
+
+@pytest.mark.parametrize("most", [1, 1600])
+def test_moments(most):
+    pairs = [
+        (n, r) for n in (1, 2, 3, 4, 7, 30, 200, 1600) for r in (1, 2, 3, 20, 199, 380, 420, 1599) if r <= min(n, most)
+    ]
+    n, r = torch.tensor(pairs, dtype=torch.float64).T
+    for k in (None, 1, 2, 5, 100, 5000):
+        mrr, hits = chance.reciprocal_rank_moments(n, r, k, most), chance.hit_moments(n, r, k, most)
+        for i, pair in enumerate(pairs):
+            mean, variance = moments(*pair, lambda j, k=k: 1 / j if k is None or j <= k else 0.0)
+            assert mrr.mean[i].item() == pytest.approx(mean, rel=1e-14, abs=0), (pair, k)
+            assert mrr.variance[i].item() == pytest.approx(variance, rel=1e-8, abs=1e-12), (pair, k)
+            mean, variance = moments(*pair, lambda j, k=k: float(k is None or j <= k))
+            assert hits.mean[i].item() == pytest.approx(mean, rel=1e-10), (pair, k)
+            assert hits.variance[i].item() == pytest.approx(variance, rel=1e-9, abs=1e-12), (pair, k)
+
+
+@pytest.mark.parametrize("n", [0, 1, 7])
+@pytest.mark.parametrize("most", [0, 1, 5])
+def test_moments_of_queries_without_relevant_candidates_are_0(n, most):
+    sizes = torch.tensor([n, 9], dtype=torch.float64), torch.tensor([0, most], dtype=torch.float64)
+    for k in (None, 1, 3, 100):
+        for found in (chance.reciprocal_rank_moments(*sizes, k, most), chance.hit_moments(*sizes, k, most)):
+            assert (found.mean[0].item(), found.variance[0].item()) == (0, 0)
+
+
+def test_moments_in_many_pieces(monkeypatch):
+    n, r = torch.tensor([50.0, 60], dtype=torch.float64), torch.tensor([5.0, 30], dtype=torch.float64)
+    for k in (None, 20):
+        whole = chance.reciprocal_rank_moments(n, r, k, 60), chance.hit_moments(n, r, k, 60)
+        with monkeypatch.context() as patch:
+            patch.setattr(chance, "BLOCK", 24)
+            pieces = chance.reciprocal_rank_moments(n, r, k, 60), chance.hit_moments(n, r, k, 60)
+        for one, other in zip(whole, pieces):
+            torch.testing.assert_close(torch.stack(one), torch.stack(other), rtol=1e-12, atol=1e-14)
+
+
+# ---- means and inverses
+
+
+def test_inverse():
+    ranking = tr.Ranking.from_ranks(torch.tensor([1.0, 2, 4, 8]), 10)
+    want = {
+        "mean": 4 / 15,
+        "geometric": 64**-0.25,
+        "median": 1 / 2,
+        "midpoint": 1 / 3,
+        "max": 1 / 8,
+        "harmonic": 15 / 32,
+    }
+    for how, inverse in want.items():
+        metric = tr.MR(inverse=True, aggregation=how)
+        assert metric(ranking).item() == pytest.approx(inverse)
+        assert metric.score(ranking).tolist() == pytest.approx([1, 2, 4, 8])
+    assert tr.MR(inverse=True, aggregation="none")(ranking).tolist() == [1, 0.5, 0.25, 0.125]
+    plain, metric = tr.MR(), tr.MR(inverse=True)
+    plain.update(ranking)
+    metric.update(ranking)
+    assert metric.standard_error.item() == pytest.approx(plain.standard_error.item() * (4 / 15) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "weights", "expected"),
+    [
+        ([5.0, 1, 2], None, 2),
+        ([5.0, 1, 2, 4], None, 3),
+        ([5.0, 1, 2, 4], [1.0, 1, 1, 2], 4),
+        ([5.0, 1, 2, 4], [2.0, 1, 0, 1], 4.5),
+        ([7.0], None, 7),
+    ],
+)
+def test_midpoint(ranks, weights, expected):
+    metric = tr.MR(aggregation="midpoint")
+    weights = None if weights is None else torch.tensor(weights)
+    metric.update(tr.Ranking.from_ranks(torch.tensor(ranks), 10), weights=weights)
+    assert metric.compute().item() == expected
+
+
+# ---- labels and ranges
+
+
+@pytest.mark.parametrize(
+    ("label", "low", "high", "higher_is_better"),
+    [
+        ("mr", 1, math.inf, False),
+        ("mr(inverse=True)", 0, 1, True),
+        ("mr(adjusted=ratio)", 0, 2, False),
+        ("mr(adjusted=index)", -1, 1, True),
+        ("mr(adjusted=z)", -math.inf, math.inf, True),
+        ("mrr", 0, 1, True),
+        ("mrr(adjusted=index)", -math.inf, 1, True),
+        ("hitrate(adjusted=z)@3", -math.inf, math.inf, True),
+    ],
+)
+def test_range(label, low, high, higher_is_better):
+    for metric in (tr.parse(label), tr.parse(label).clone()):
+        assert metric.value_range == (low, high)
+        assert metric.plot_lower_bound == (low if math.isfinite(low) else None)
+        assert metric.plot_upper_bound == (high if math.isfinite(high) else None)
+        assert metric.higher_is_better is higher_is_better
+
+
+def test_parameters_that_exclude_each_other_are_refused():
+    with pytest.raises(ValueError, match="adjusted=None together with inverse=True, got 'z'"):
+        tr.MR(inverse=True, adjusted="z")
+    for more in ({"aggregation": "geometric"}, {"aggregation": "harmonic"}):
+        with pytest.raises(ValueError, match="adjusted=None together with"):
+            tr.MR(adjusted="index", **more)
+    for cls in (tr.MRR, tr.HitRate):
+        with pytest.raises(ValueError, match="adjusted to be one of None, 'index', 'z', got 'ratio'"):
+            cls(adjusted="ratio")
+    with pytest.raises(ValueError, match="inverse to be one of"):
+        tr.MR(inverse="yes")
+    ranking = tr.Ranking.from_score_blocks([torch.rand(2, 9)], torch.tensor([1, 2]), top_k=3)
+    with pytest.raises(ValueError, match="all ranks exact"):  # chance must know the number of retrieved candidates
+        tr.HitRate(top_k=3, adjusted="index").score(ranking)
+
+
+def test_other_aggregations_take_each_query_once():
+    ranking = tr.Ranking.from_ranks(torch.tensor([1.0, 3, 90]), torch.tensor([3, 5, 100]))
+    values = tr.MR(adjusted="z").score(ranking)
+    assert torch.equal(tr.MR(adjusted="z", aggregation="none")(ranking), values.float())
+    assert tr.MR(adjusted="z", aggregation="median")(ranking).item() == pytest.approx(values.median().item())
+
+
+@pytest.mark.parametrize("sizes", [[1], [5], [2, 3], [2, 4, 7], [3, 3, 5, 2], [4, 4, 4, 4, 4], [9, 1, 1]])
+def test_the_expected_median_rank_is_the_mean_over_all_ranks(sizes):
+    every = list(itertools.product(*(range(1, size + 1) for size in sizes)))
+    for how, median in (("midpoint", statistics.median), ("median", statistics.median_low)):
+        want = sum(map(median, every)) / len(every)
+        assert tr.expected_median_rank(sizes, how).item() == pytest.approx(want, rel=1e-12)
+
+
+def test_the_expected_median_of_many_ranks_is_the_mean_of_simulations():
+    sizes = torch.randint(1, 300, (101,), generator=torch.Generator().manual_seed(0))
+    ranks = (torch.rand(20_000, 101, generator=torch.Generator().manual_seed(1)) * sizes).floor() + 1
+    medians = ranks.median(-1).values.double()
+    error = medians.std() / len(medians) ** 0.5
+    assert abs(tr.expected_median_rank(sizes) - medians.mean()) < 4 * error
+    assert tr.expected_median_rank([1000] * 201).item() == pytest.approx(500.5, rel=1e-12)  # by symmetry
+
+
+def test_the_expected_median_rank_refuses_what_are_no_numbers_of_candidates():
+    for bad in ([], [0, 3], [[1, 2]]):
+        with pytest.raises(ValueError, match=r"numbers >= 1 \[rank\]"):
+            tr.expected_median_rank(bad)
+    with pytest.raises(ValueError, match="'midpoint', 'median'"):
+        tr.expected_median_rank([3], "mean")
 
 
 @pytest.mark.xdist_group("sklearn")
@@ -139,163 +289,5 @@ def test_matthews_and_accuracy_of_scikit_learn():
             (sklearn_metrics.matthews_corrcoef, tr.MCC(top_k=k)),
             (sklearn_metrics.accuracy_score, tr.Accuracy(top_k=k)),
         ]:
-            want = [theirs(t, c) for t, c in zip(target, chosen)]
-            same(ours.score(torch.from_numpy(preds), torch.from_numpy(target)), want)
-
-
-# ---- the curve ---------------------------------------------------------------------------------------------------
-
-
-def batch(seed, queries=6, candidates=7):
-    generator = torch.Generator().manual_seed(seed)
-    preds = torch.randint(0, 9, (queries, candidates), generator=generator).float()
-    target = (torch.rand(preds.shape, generator=generator) < 0.4).long()
-    target[1] = 0
-    return preds, target
-
-
-BATCHES = [batch(seed, queries) for seed, queries in ((0, 6), (1, 2), (2, 9))]
-
-
-def parts(curve):
-    return torch.stack(curve[:2]).double()
-
-
-@cases("adaptive_k", [False, True])
-@cases("action", ["neg", "pos", "skip"])
-@cases("k", [1, 4, 12])
-def test_the_curve_of_torchmetrics(adaptive_k, action, k):
-    theirs = torchmetrics.retrieval.RetrievalPrecisionRecallCurve(k, adaptive_k, empty_target_action=action)
-    ours = tr.PRCurve(k, adaptive_k=adaptive_k, empty_target_action=action)
-    for number in range(3):
-        generator = torch.Generator().manual_seed(number)
-        preds = torch.rand((20, 3 + 4 * number), generator=generator)
-        target = (torch.rand(preds.shape, generator=generator) < 0.3).long()
-        index = torch.arange(20).repeat_interleave(preds.shape[1])
-        theirs.update(preds.flatten(), target.flatten(), 20 * number + index)
-        ours.update(preds, target)
-    got, want = ours.compute(), theirs.compute()
-    same(parts(got), parts(want).reshape(2, k).numpy(), 1e-6)  # theirs has no dimension for a single rank
-    assert got[2].tolist() == list(range(1, k + 1))
-
-
-@cases("ties", ["expected", "optimistic", "pessimistic"])
-@cases("action", ["neg", "pos", "skip"])
-@cases("weighted", [False, True])
-def test_the_curve_is_precision_and_recall_at_each_rank(ties, action, weighted):
-    options = {"ties": ties, "empty_target_action": action, "relevance_level": 2}
-    curve = tr.PRCurve(5, **options)
-    labels = [[f"{name}@{k}" for k in range(1, 6)] for name in ("precision", "recall")]
-    singles = tr.RankingCollection({label: tr.parse(label, **options) for label in itertools.chain(*labels)})
-    for preds, target in BATCHES:
-        weights = torch.arange(len(preds)) / 2 if weighted else None
-        values, each = curve.score(preds, target * 2), singles.score(preds, target * 2)
-        for row, keys in zip(values, labels):
-            want = torch.stack([each[key] for key in keys], dim=-1)
-            torch.testing.assert_close(row, want, rtol=1e-12, atol=1e-12, equal_nan=True)
-        curve.update(preds, target * 2, weights=weights)
-        singles.update(preds, target * 2, weights=weights)
-    found, first = singles.compute(), singles["precision@1"]
-    same(parts(curve.compute()), [[found[key].item() for key in keys] for keys in labels], 1e-6)
-    assert (curve.num_queries, curve.num_empty) == (first.num_queries, first.num_empty)
-
-
-def test_layouts_of_the_curve():
-    preds, target = BATCHES[0]
-    curve, pairs = tr.PRCurve(4), tuple((target > 0).nonzero().T)
-    want, ranking = torch.stack(curve.score(preds, target)), tr.Ranking.from_scores(preds, target)
-    rows = {"indexes": torch.arange(len(preds)).repeat_interleave(preds.shape[1])}
-    for arguments, keywords in (((preds.flatten(), target.flatten()), rows), ((preds, pairs), {}), ((ranking,), {})):
-        same(torch.stack(curve.score(*arguments, **keywords)), want)
-    with pytest.raises(ValueError, match=r"prcurve@4.*top_k=2"):
-        curve.update(tr.Ranking.from_embeddings(preds, torch.eye(7), pairs, top_k=2))
-
-
-def test_a_wide_batch_of_the_curve_comes_in_several_blocks():
-    generator = torch.Generator().manual_seed(0)
-    preds = torch.rand((30, 40_000), generator=generator)
-    label = torch.randint(0, 40_000, (30,), generator=generator)
-    preds[torch.arange(30), label] = 1 - torch.rand(30, generator=generator) * 0.003
-    target = torch.zeros_like(preds, dtype=torch.int8).scatter_(1, label[:, None], 1)
-    weights = torch.rand(30, generator=generator)
-    one, other = tr.PRCurve(50), tr.PRCurve(50)
-    one.update(preds, target, weights=weights)
-    other.update(preds, label, weights=weights)
-    assert 0 < one.compute()[1][-1] < 1
-    same(parts(one.compute()), parts(other.compute()).numpy())
-
-
-def test_the_state_of_the_curve():
-    curve, whole = tr.PRCurve(3), tr.PRCurve(3)
-    assert parts(curve.compute()).isnan().all()
-    whole.update(*(torch.cat(x) for x in zip(*BATCHES)))
-    for batch in BATCHES:
-        alone = tr.PRCurve(3)
-        alone.update(*batch)
-        assert torch.equal(parts(curve(*batch)), parts(alone.compute()))
-    want = parts(whole.compute())
-    loaded, merged = tr.PRCurve(3), tr.PRCurve(3)
-    curve.persistent(True)
-    loaded.load_state_dict(curve.state_dict())
-    merged.merge_state(whole)
-    copies = [curve.clone(), pickle.loads(pickle.dumps(curve)), loaded, merged]
-    for one in (*copies, curve.to(torch.float16)):
-        same(parts(one.compute()), want.numpy(), 1e-7)
-        assert (one.sums.shape, one.sums.dtype) == ((whole.sums.numel(),), torch.float64)
-        one.merge_state(whole)  # which forgets the value that was kept
-        assert one.num_queries == 2 * whole.num_queries
-        one.reset()
-        assert parts(one.compute()).isnan().all()
-
-
-def test_bad_values_raise_when_the_curve_is_computed():
-    curve, lenient = tr.PRCurve(2), tr.PRCurve(2, validate_args=False)
-    bad = (torch.tensor([[0.1, math.nan]]), torch.tensor([[1, 0]]))
-    assert parts(curve(*bad)).isnan().all()
-    for call in (lambda: curve.score(*bad), curve.compute, curve.compute):
-        with pytest.raises(ValueError, match=r"prcurve@2.*1 query with NaN"):
-            call()
-    lenient.update(*bad)
-    lenient.compute()
-    strict = tr.PRCurve(2, empty_target_action="error")
-    strict.update(*BATCHES[0])
-    with pytest.raises(ValueError, match="queries with nothing"):
-        strict.compute()
-
-
-@pytest.mark.parametrize("build", [tr.RankingCollection, torchmetrics.MetricCollection])
-def test_the_curve_in_collections(build):
-    suite = build({"a": tr.PRCurve(3), "b": tr.PRCurve(3, ties="optimistic"), "c": tr.Recall(3)})
-    alone = suite["a"].clone()
-    for number, (preds, target) in enumerate(BATCHES):
-        weights = torch.arange(len(preds)) + 1.0
-        ranked = build is tr.RankingCollection and number == 1
-        suite.update(*([tr.Ranking.from_scores(preds, target)] if ranked else [preds, target]), weights=weights)
-        alone.update(preds, target, weights=weights)
-    values = suite.compute()
-    assert torch.equal(parts(values["a"]), parts(alone.compute()))
-    assert values["a"][1][-1] == values["c"]
-    if build is tr.RankingCollection:
-        assert torch.equal(suite.score(*BATCHES[0])["a"][1][:, -1], suite["c"].score(*BATCHES[0]))
-        with pytest.raises(TypeError, match="MeanSquaredError"):
-            build([alone, torchmetrics.MeanSquaredError()]).update(tr.Ranking.from_scores(*BATCHES[0]))
-
-
-@pytest.mark.needs("matplotlib")
-def test_the_curve_is_drawn():
-    curve = tr.PRCurve(4)
-    curve.update(*BATCHES[0])
-    figure, axes = curve.plot()
-    (line,) = axes.get_lines()
-    np.testing.assert_allclose(line.get_xdata(), curve.compute()[1].numpy())
-    np.testing.assert_allclose(line.get_ydata(), curve.compute()[0].numpy())
-    pyplot.close(figure)
-
-
-@pytest.mark.parametrize(("relevant", "others", "k"), [(3, 5, 2), (4, 3, 3), (2, 6, 1), (6, 2, 4)])
-def test_the_first_k_relevant_of_a_tie_group_are_those_of_all_its_orders(relevant, others, k):
-    places = range(relevant + others)
-    orders = [[place in chosen for place in places] for chosen in itertools.combinations(places, relevant)]
-    want = math.fsum(of_pairs([True, *order], 0, k, k) for order in orders) / len(orders)
-    scores = torch.tensor([[2.0] + [1.0] * len(places)])
-    assert tr.PAP(k).score(scores, torch.tensor([[1, *orders[0]]]).long()).item() == pytest.approx(want, abs=1e-12)
+            want = torch.tensor([theirs(t, c) for t, c in zip(target, chosen)])
+            torch.testing.assert_close(ours.score(torch.from_numpy(preds), torch.from_numpy(target)), want.double())

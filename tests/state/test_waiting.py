@@ -16,104 +16,37 @@ import torch
 import torchmetrics
 
 import torchrank as tr
+from tests.support import layout_cases
 from torchrank.state import waiting
 from torchrank.state.sums import Sum
 
-CANDIDATES = 5
+LAYOUTS = [
+    *("dense_masked", "dense_float_grades", "dense_excluded", "dense_tie_break", "labels", "labels_excluded"),
+    *("catalogue_pairs", "catalogue_triples_excluded", "ids_and_padded_ids", "ids_excluded", "flat", "flat_masked"),
+]
 
 
-# ---- batches, and all of them in one, joined query by query ----------------------------------------------------------
-
-
-def scores(draw, queries):
-    return torch.tensor(
-        [[draw.choice([0.0, 0.5, 0.75, draw.random()]) for _ in range(CANDIDATES)] for _ in range(queries)]
-    )
-
-
-def integers(draw, queries, low, high, *more):
-    shape = (queries, *more)
-    return torch.tensor([draw.randint(low, high) for _ in range(math.prod(shape))]).reshape(shape)
-
-
-def permutations(draw, queries, size):
-    return torch.tensor([draw.sample(range(9), size) for _ in range(queries)]).reshape(queries, size)
-
-
-def pairs(draw, queries, items, graded):
-    """Up to three items of each query, in any order."""
-    found = [(q, item) for q in range(queries) for item in draw.sample(range(items), draw.randint(0, 3))]
-    draw.shuffle(found)
-    columns = [torch.tensor([pair[n] for pair in found], dtype=torch.long) for n in (0, 1)]
-    return (*columns, integers(draw, len(found), 0, 3)) if graded else tuple(columns)
-
-
-def flat(draw, queries):
-    sizes = [draw.randint(1, CANDIDATES) for _ in range(queries)]
-    rows = sum(sizes)
-    names = draw.sample(range(-50, 50), queries)
-    indexes = torch.tensor([name for name, size in zip(names, sizes) for _ in range(size)], dtype=torch.long)
-    order = torch.tensor(draw.sample(range(rows), rows), dtype=torch.long)
-    return {
-        "preds": torch.tensor([draw.choice([0.0, 0.5, draw.random()]) for _ in range(rows)]),
-        "target": integers(draw, rows, 0, 2),
-        "indexes": indexes[order],
-    }
-
-
-LAYOUTS = {
-    "labels": lambda d, q: {"preds": scores(d, q), "target": integers(d, q, -1, CANDIDATES - 1)},
-    "grades": lambda d, q: {"preds": scores(d, q), "target": integers(d, q, -1, 3, CANDIDATES)},
-    "float grades": lambda d, q: {"preds": scores(d, q), "target": integers(d, q, 0, 3, CANDIDATES).double()},
-    "pairs": lambda d, q: {"preds": scores(d, q), "target": pairs(d, q, CANDIDATES, False)},
-    "graded pairs": lambda d, q: {"preds": scores(d, q), "target": pairs(d, q, CANDIDATES, True)},
-    "ids": lambda d, q: {"preds": permutations(d, q, 4), "target": permutations(d, q, 3)},
-    "ids and pairs": lambda d, q: {"preds": permutations(d, q, 4), "target": pairs(d, q, 9, True)},
-    "flat": flat,
-}
-
-
-def options(draw, layout, queries):
-    """Some options that the layout takes."""
-    if layout == "flat":
-        return {}
-    made = {"weights": torch.tensor([draw.choice([0.0, 0.5, 2.0]) for _ in range(queries)])}
-    if "ids" not in layout:
-        made |= {
-            "mask": integers(draw, queries, 0, 3, CANDIDATES) > 0,
-            "tie_break": integers(draw, queries, 0, 9, CANDIDATES),
-        }
-        if "grades" in layout or layout == "labels":
-            made["groups"] = integers(draw, queries, -1, 2, CANDIDATES)
-    return made | {"exclude": pairs(draw, queries, CANDIDATES, False)}
-
-
-def whole(batches):
-    """The arguments of one batch with all queries, joined without the library."""
-    result, start = {}, 0
-    for batch in batches:
-        queries = len(batch["preds"])
-        for name, x in batch.items():
-            if name == "indexes":
-                numbers = {index: start + n for n, index in enumerate(sorted({*x.tolist()}))}
-                result.setdefault(name, []).extend(numbers[index] for index in x.tolist())
-                queries = len(numbers)
-            elif isinstance(x, tuple):
-                rows = zip(*(part.tolist() for part in x))
-                result.setdefault(name, []).extend((query + start, *others) for query, *others in rows)
-            else:
-                result.setdefault(name, []).append(x)
-        start += queries
-    for name, parts in result.items():
-        if name == "indexes":
-            result[name] = torch.tensor(parts)
-        elif isinstance(batches[0][name], tuple):
-            number = len(batches[0][name])
-            columns = [[row[n] for row in parts] for n in range(number)]
-            result[name] = tuple(torch.tensor(column, dtype=torch.long) for column in columns)
+def part_of(layout, first, last):
+    """Some queries of a batch of 60 or more, cut out without the library, as arguments of their own."""
+    _, batch = layout_cases.batch(layout, 60)
+    found = dict(zip(("preds", "target"), batch.args)) | batch.kwargs
+    if "indexes" in found:  # of query n: 3 n - 5
+        rows = (found["indexes"] >= 3 * first - 5) & (found["indexes"] < 3 * last - 5)
+        return {name: x[rows] for name, x in found.items()}
+    for name, x in found.items():
+        if isinstance(x, tuple):
+            inside = (x[0] >= first) & (x[0] < last)
+            found[name] = x[0][inside] - first, *(column[inside] for column in x[1:])
         else:
-            result[name] = torch.cat(parts)
-    return result
+            found[name] = x[first:last].clone()
+    return found
+
+
+def labelled(queries, candidates=5, seed=0):
+    """Scores with ties, and labels."""
+    g = torch.Generator().manual_seed(seed)
+    scores = torch.rand((queries, candidates), generator=g)
+    return scores.where(scores > 0.4, 0.5), torch.randint(-1, candidates, (queries,), generator=g)
 
 
 # ---- who looks -------------------------------------------------------------------------------------------------------
@@ -172,13 +105,19 @@ SUBJECTS = {
 }
 
 
-def by_query(draw, subject, queries, start):
-    """What a wrapper wants for each query."""
+def by_query(seed, subject, layout, first, last):
+    """What a wrapper wants for each query, and options of the batches of some seeds."""
+    queries, g = torch.arange(first, last), torch.Generator().manual_seed(first)
+    more = {"weights": torch.tensor([0.0, 0.5, 2.0])[queries % 3]} if seed == 1 else {}
+    if seed == 2 and layout.startswith(("dense", "labels")):
+        more["groups"] = torch.randint(-1, 2, part_of(layout, first, last)["preds"].shape, generator=g)
     if subject == "Sliced":
-        return {"slices": integers(draw, queries, -1, 1)}
+        more["slices"] = queries % 3 - 1
     if subject in ("Bootstrapped", "PerQuery"):
-        return {"query_ids": torch.arange(start, start + queries)}
-    return {"confidence": torch.tensor([draw.random() for _ in range(queries)])} if subject == "Abstention" else {}
+        more["query_ids"] = queries.clone()
+    if subject == "Abstention":
+        more["confidence"] = torch.rand(len(queries), generator=g)
+    return more
 
 
 def numbers(metric):
@@ -222,27 +161,25 @@ def same(found, want):
         (layout, subject)
         for layout in LAYOUTS
         for subject in SUBJECTS
-        if subject in ("metric", "collection") or layout in ("grades", "graded pairs", "ids")
+        if subject in ("metric", "collection")
+        or layout in ("dense_masked", "catalogue_triples_excluded", "ids_excluded")
     ],
 )
 def test_the_numbers_are_those_of_one_batch_whoever_looks_in_between(layout, subject, monkeypatch):
     waited = 0
-    for seed in range(2):
+    for seed in range(3):  # without options, with weights, with groups
         draw = random.Random(f"{layout} {subject} {seed}")
         # Little room, so that the queue is also full.
         monkeypatch.setattr(waiting, "ROOM", {"cpu": draw.choice([2**15, 2**17, 2**22])})
-        if layout == "labels" and seed % 2:  # large batches of labels, as on an accelerator
+        if layout == "labels" and seed == 1:  # large batches of labels, as on an accelerator
             monkeypatch.setattr(waiting, "ROOM", {})
             monkeypatch.setattr(waiting, "ROOM_OF_ACCELERATORS", draw.choice([6000, 12_000]))
-        metric, batches, start = SUBJECTS[subject](), [], 0
-        kept = {name for name in options(random.Random(seed), layout, 2) if draw.random() < 0.3}
-        for _ in range(10):
-            queries = draw.choice([1, 2, 3, 7])
-            batch = LAYOUTS[layout](draw, queries) | by_query(draw, subject, queries, start)
-            batch |= {name: x for name, x in options(draw, layout, queries).items() if name in kept}
-            batches.append(copy.deepcopy(batch))
+        metric, alone, last, given = SUBJECTS[subject](), SUBJECTS[subject](), 0, []
+        while last < 30:
+            first, last = last, last + draw.choice([1, 2, 3, 7])
+            given.append(by_query(seed, subject, layout, first, last))
+            batch = copy.deepcopy(part_of(layout, first, last) | given[-1])
             metric.update(**batch)
-            start += queries
             waited += bool(metric._waiting.batches)
             for x in batch.values():  # the caller writes into its tensors
                 for one in x if isinstance(x, tuple) else [x]:
@@ -250,20 +187,19 @@ def test_the_numbers_are_those_of_one_batch_whoever_looks_in_between(layout, sub
             metric = READERS[draw.choice([*READERS, *["nobody"] * 12])](metric)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            alone = SUBJECTS[subject]()
-            alone.update(**whole(batches))
+            alone.update(**part_of(layout, 0, last), **{name: torch.cat([x[name] for x in given]) for name in given[0]})
         same(numbers(metric), numbers(alone))
-    assert waited > 10
+    assert waited > 5
 
 
 def test_systems_that_are_compared_wait_together():
-    draw, metric, alone = random.Random(0), *(tr.Compared(NAMES, ["a", "b"]) for _ in range(2))
-    batches = [(scores(draw, 4), scores(draw, 4), integers(draw, 4, 0, 3, CANDIDATES)) for _ in range(9)]
-    for a, b, grades in batches:
-        metric.update({"a": a, "b": b}, grades)
+    metric, alone = (tr.Compared(NAMES, ["a", "b"]) for _ in range(2))
+    batches = [(*(labelled(4, seed=n + at)[0] for at in (0, 50)), labelled(4, seed=n)[1]) for n in range(9)]
+    for a, b, label in batches:
+        metric.update({"a": a, "b": b}, label)
     assert len(metric._waiting.batches) == 8
-    a, b, grades = map(torch.cat, zip(*batches))
-    alone.update({"a": a, "b": b}, grades)
+    a, b, label = map(torch.cat, zip(*batches))
+    alone.update({"a": a, "b": b}, label)
     same({k: v.item() for k, v in metric.compute().items()}, {k: v.item() for k, v in alone.compute().items()})
 
 
@@ -293,11 +229,10 @@ def test_batches_wait_while_shapes_and_dtypes_stay():
 def test_on_an_accelerator_the_rankings_of_large_batches_of_labels_wait(make, monkeypatch):
     monkeypatch.setattr(waiting, "ROOM", {})
     monkeypatch.setattr(waiting, "ROOM_OF_ACCELERATORS", 2**15)
-    draw, metric, alone = random.Random(3), make(), make()
+    metric, alone = make(), make()
     alone.waits = False
-    for queries in (7, 7, 9, 1, 7, 6, 7, 8):  # one query is small enough to wait with its scores
-        preds = torch.tensor([[draw.choice([0.5, draw.random()]) for _ in range(700)] for _ in range(queries)])
-        batch = preds, integers(draw, queries, -1, 699), torch.tensor([draw.random() for _ in range(queries)])
+    for number, queries in enumerate((7, 7, 9, 1, 7, 6, 7, 8)):  # one query is small enough to wait with its scores
+        batch = *labelled(queries, 700, number), torch.rand(queries)
         batch[1][0] = -100  # a query that does not count
         batch[1][-1] = 700 if queries > 8 else 0
         alone.update(*batch[:2], weights=batch[2])
@@ -539,8 +474,7 @@ def of_torchmetrics():
 
 @pytest.mark.parametrize("make", list(of_torchmetrics()))
 def test_wrappers_of_torchmetrics_see_every_batch(make, monkeypatch):
-    draw, found = random.Random(0), []
-    batches = [(scores(draw, 3), integers(draw, 3, 0, 1, CANDIDATES)) for _ in range(12)]
+    found, batches = [], [labelled(3, seed=seed) for seed in range(12)]
     for waits in (True, False):
         monkeypatch.setattr(tr.RankingMetric, "waits", waits)
         metric, seen = make(), []

@@ -50,7 +50,6 @@ FURTHER = {
     "engine": ["hardware/test_sorting.py"],
     "formulas": ["metrics", "wrappers/test_sampled_ranks.py"],
     "hardware": ["engine/test_streams.py"],
-    "layouts": ["metrics/test_generated.py"],
     "ranking": ["metrics", "wrappers/test_sampled_ranks.py", "wrappers/test_tie_report.py"],
     "state": ["retrieval", "wrappers/test_sampled_ranks.py"],
 }

@@ -12,7 +12,8 @@ import torch
 import torchrank as tr
 from tests.support.cases import cases
 from tests.support.optional import pytrec_eval
-from tests.support.peer_queries import assert_agree, by_trec_eval, collection, graded_batch
+from tests.support.oracle_comparison import scored
+from tests.support.peer_queries import assert_agree, by_trec_eval, collection, collections, dense, graded_batch
 from torchrank.names.parse import ALWAYS, CUTOFFS, EXCEPT, LIBRARIES, required, rows
 from torchrank.names.registry import measures
 
@@ -360,6 +361,15 @@ def test_trec_eval(library, theirs, ours, tied):
         assert metric.compute().item() == pytest.approx(want, rel=1e-6)
     else:
         assert_agree(metric.score(ranking), found, theirs)
+
+
+def test_trec_eval_on_scores():
+    qrels, run = collections(tied=False)
+    at = [f"{name}_{k}" for name in ("P", "recall", "map_cut", "success", "ndcg_cut") for k in (1, 2, 3, 5, 10, 30)]
+    names = [*at, "map", "recip_rank", "Rprec", "set_P", "set_recall", "set_F", "ndcg"]
+    theirs, values = by_trec_eval(qrels, run, names), scored(map(tr.parse, names), *dense(qrels, run, 0))
+    for name in names:
+        assert_agree(values[tr.parse(name).label], [query[name] for query in theirs], name)
 
 
 @rows_of("pyg")
