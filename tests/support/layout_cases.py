@@ -52,7 +52,6 @@ def config(name: str, **parameters: Any) -> Config:
     return Config(name, tuple(parameters.items()))
 
 
-REAL_ORDERS = ("expected", "optimistic", "pessimistic")
 POSITIONAL = ("mr", "mrr", "hitrate")
 
 
