@@ -108,8 +108,6 @@ def hit_moments(n: Tensor, r: Tensor, top_k: int | None, most: int) -> Moments:
     """Moments of the hit rate: whether a relevant candidate is among the first k. ``most`` is an upper bound of r."""
     if top_k is None:
         mean = (r > 0).to(n.dtype)
-    elif most <= 1:
-        mean = r * ratio(n.clamp_max(top_k), n)
     else:
         mean = only(r > 0, 1 - none_in(n, r, n.clamp_max(top_k), most))
     return Moments(mean, mean * (1 - mean))  # of a Bernoulli variable

@@ -1335,11 +1335,6 @@ class Ranking:
     @cached
     def relevant_before_and_in_tie(self, level: float) -> tuple[Tensor, Tensor]:
         """Number of retrieved relevant entries before, and in, each entry's tie group: float64 [query, entry] each."""
-        if self.untied:
-            alone = self.hit_numbers(level)
-            return self._running(Ranking.hit_numbers, level) - alone, alone
-        if self.first.shape[1] > 1 and self.first.is_cpu:
-            return self._before_and_in_tie(self._running(Ranking.hit_numbers, level))
         return self.before_and_in_tie(self.hit(level))
 
     def before_and_in_tie(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -1348,20 +1343,15 @@ class Ranking:
         ``x`` is bool or float64 [query, entry].
         """
         exact = x.dtype == torch.bool  # sums of bool are integers
-        if self.first.shape[1] > 1 and not self.untied:
-            before, inside = self._before_and_in_tie(x.cumsum(-1) if exact else running_sum(x))
-            return before, inside if exact else torch.where(self.tied > 1, inside, x)
         alone = as_numbers(x, self.first.dtype) if exact else x
         if self.first.shape[1] == 1:
             return torch.zeros_like(self.first), alone
-        sums = x.cumsum(-1) if exact else running_sum(x)
-        return pad(sums[:, :-1], (1, 0)).to(self.first.dtype), alone
-
-    def _before_and_in_tie(self, sums: Tensor) -> tuple[Tensor, Tensor]:
-        """As :meth:`before_and_in_tie`, from running sums: their differences at the ends of each tie group."""
-        so_far = pad(sums.to(self.first.dtype), (1, 0))
+        so_far = pad((x.cumsum(-1) if exact else running_sum(x)).to(self.first.dtype), (1, 0))
+        if self.untied:
+            return so_far[:, :-1], alone
+        # Differences of the running sums at the ends of each tie group.
         before, up_to = so_far.expand(2, -1, -1).gather(-1, self.run_bounds()).unbind(0)
-        return before, up_to - before
+        return before, up_to - before if exact else torch.where(self.tied > 1, up_to - before, x)
 
     @cached
     def run_bounds(self) -> Tensor:
