@@ -24,7 +24,6 @@ from torchrank.names.types import Described, EmptyAction, GainOption, call_of
 from torchrank.ranking.ranking import (
     Gain,
     Ranking,
-    as_numbers,
     cached,
     marked_rows,
     only,
@@ -737,13 +736,13 @@ def grade_classes(ranking: Ranking) -> tuple[Tensor, Tensor, Tensor]:
 def _in_order(ranking: Ranking, gain: Gain) -> Tensor:
     """float64 [query]: number of pairs with the higher grade first, each times its gain, in rankings without ties."""
     positive = _positive(ranking)
-    hits = as_numbers(positive & ranking.retrieved(), ranking.first.dtype)
+    hits = (positive & ranking.retrieved()).to(ranking.first.dtype)
     later = ranking.num_candidates.unsqueeze(-1) - ranking.first
     # Entries are in rank order: found.sum - found.cumsum of the later candidates have positive grades.
     so_far = running_sum(hits)
     zeros = later - so_far[:, -1:] + so_far
     # Numbers of pairs are integers, which are added exactly.
-    worth = as_numbers(positive, hits.dtype) if gain is POSITIVE else only(positive, ranking.gains(gain))
+    worth = positive.to(hits.dtype) if gain is POSITIVE else only(positive, ranking.gains(gain))
     if (levels := ranking.levels) is not None:
         among = _descents(ranking, worth, levels)
     else:

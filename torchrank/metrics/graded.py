@@ -27,7 +27,7 @@ from torchrank.layouts.checks import Problem, count
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import number, one_of, parameter
 from torchrank.names.types import Described, EmptyAction, GainOption
-from torchrank.ranking.ranking import Gain, Ranking, as_numbers, cached, only, ratio, row_sum, sum_over_ranks
+from torchrank.ranking.ranking import Gain, Ranking, cached, only, ratio, row_sum, sum_over_ranks
 
 __all__ = ["ARP", "CG", "DCG", "NDCG", "PWA", "RNDCG", "NDCGRel", "NormalizedGain", "QMeasure"]
 
@@ -468,7 +468,7 @@ def _blended_alone(ranking: Ranking, gain: Gain, beta: float) -> Tensor:
     """The blended ratio of each entry with a gain, in a ranking without ties: float64 [query, entry]."""
     gains = only(ranking.retrieved(), ranking.gains(gain))
     gaining = gains > 0
-    start = running_sum(as_numbers(gaining, gains.dtype)) + beta * running_sum(gains)
+    start = running_sum(gaining.to(gains.dtype)) + beta * running_sum(gains)
     ideal = beta * running_sum(ranking.ideal_order(gain, None))
     return only(gaining, start / (ranking.first + _by_best_rank(ideal, ranking)))
 

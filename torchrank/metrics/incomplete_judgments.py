@@ -22,7 +22,7 @@ from torchrank.metrics.item_lists import PerUserMetric, Recommended
 from torchrank.names.arguments import number, warn
 from torchrank.names.parameters import flag, one_of
 from torchrank.names.types import Aggregation, Array, Target
-from torchrank.ranking.ranking import Ranking, as_numbers, marked_rows, only, ratio
+from torchrank.ranking.ranking import Ranking, marked_rows, only, ratio
 
 __all__ = [
     "IPS",
@@ -195,7 +195,7 @@ def judged_within(ranking: Ranking, top_k: int | None) -> Tensor:
 
 def _judged_numbers(ranking: Ranking) -> Tensor:
     """1 for a judged and retrieved entry, else 0: float64 [query, entry]."""
-    return as_numbers(ranking.judged() & ranking.retrieved(), ranking.first.dtype)
+    return (ranking.judged() & ranking.retrieved()).to(ranking.first.dtype)
 
 
 class Judged(RetrievedMetric):

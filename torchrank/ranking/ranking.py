@@ -1244,7 +1244,7 @@ class Ranking:
     def num_relevant(self, level: float) -> Tensor:
         """float64 [query]: number of relevant candidates, retrieved or not, also beyond ``reach``."""
         relevant = self.relevant(level) if self.pool is None else at_least(self.pool, level)
-        return number_of(relevant, self.first.dtype)
+        return relevant.sum(-1).to(self.first.dtype)
 
     @cached
     def without_relevant(self, level: float) -> Tensor:
@@ -1298,7 +1298,7 @@ class Ranking:
     @cached
     def hit_numbers(self, level: float) -> Tensor:
         """float64 [query, entry]: 1 for a relevant and retrieved entry, else 0."""
-        return as_numbers(self.hit(level), self.first.dtype)
+        return self.hit(level).to(self.first.dtype)
 
     @cached
     def hits(self, level: float, top_k: int | None) -> Tensor:
@@ -1343,7 +1343,7 @@ class Ranking:
         ``x`` is bool or float64 [query, entry].
         """
         exact = x.dtype == torch.bool  # sums of bool are integers
-        alone = as_numbers(x, self.first.dtype) if exact else x
+        alone = x.to(self.first.dtype) if exact else x
         if self.first.shape[1] == 1:
             return torch.zeros_like(self.first), alone
         so_far = pad((x.cumsum(-1) if exact else running_sum(x)).to(self.first.dtype), (1, 0))
@@ -1785,11 +1785,6 @@ def only(where: Tensor, x: Tensor) -> Tensor:
     return (ones & x.view(torch.int64)).view(x.dtype)
 
 
-def as_numbers(where: Tensor, dtype: torch.dtype) -> Tensor:
-    """1 where a condition is True, else 0, in a dtype."""
-    return where.view(torch.int8).to(dtype)  # torch converts int8 in half the time of bool
-
-
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
     """numerator / denominator, elementwise; 0 where the denominator is 0."""
     return (numerator / denominator).masked_fill_(denominator == 0, 0)
@@ -1808,13 +1803,6 @@ def row_sum(x: Tensor, top_k: int | None = None) -> Tensor:
     if x.shape[-1] == 1:
         return x.squeeze(-1)
     return x.sum(-1) if top_k is None or not x.is_cpu else running_sum(x)[..., -1]
-
-
-def number_of(where: Tensor, dtype: torch.dtype) -> Tensor:
-    """Number of True in each row: [...] of ``where`` [..., column], in a floating dtype."""
-    if where.is_cpu:  # torch sums int8 to int32 in half the time
-        return where.view(torch.int8).sum(-1, dtype=torch.int32).to(dtype)
-    return where.sum(-1, dtype=dtype)
 
 
 def marked_rows(where: Tensor, steps: int = 0) -> Tensor:

@@ -19,7 +19,7 @@ from torchrank.hardware.devices import autocast_off, constant, in_batch, order_o
 from torchrank.layouts.arrange import Batch, arrange_batch, notice_scores
 from torchrank.layouts.canonical import FlatRows, RankedIds
 from torchrank.layouts.checks import Problem, check_tensor, count
-from torchrank.ranking.ranking import Ranking, number_of, only
+from torchrank.ranking.ranking import Ranking, only
 from torchrank.state import sums
 
 #: the value of an empty query by ``empty_target_action``
@@ -391,7 +391,7 @@ def settled(metrics: Sequence[Any], found: Values, weights: Tensor | None = None
 def reduce(metrics: Sequence[Any], found: Values) -> list[Tensor]:
     """The sums of each metric, [SIZE + number], from values [metric, query] that :func:`settled` returned."""
     values, weights = found.values, found.final_weights
-    queries, scored = (number_of(found.status < end, values.dtype) for end in (Status.ABSENT, Status.EMPTY))
+    queries, scored = ((found.status < end).sum(-1) for end in (Status.ABSENT, Status.EMPTY))
     # Geometric and harmonic means are computed from the sum of a function of the values.
     if any(metric.aggregation in ("geometric", "harmonic") for metric in metrics):
         values = torch.stack([metric.mean.inside(row) for metric, row in zip(metrics, values)])
