@@ -412,13 +412,14 @@ class SuiteMetric(SafeMetric):
     def _sums_of(self, values: Values, parts: Sequence[Members] = (None,), ids: Tensor | None = None) -> Tensor:
         """The sums over each part of the queries, from their values [metric, query]: float [part, size]."""
         metrics, each = list(self.metrics.values()), []
-        for members in parts:
-            inside = values
-            if members is not None:
-                absent = scalar(Status.ABSENT, values.status.dtype, values.status.device)
-                inside = replace(values, status=torch.where(members, values.status, absent))
-            each.append(torch.cat(reduce(metrics, inside)))
-        sums = torch.stack(each)
+        with in_batch(values.status.device, values.status.numel()):
+            for members in parts:
+                inside = values
+                if members is not None:
+                    absent = scalar(Status.ABSENT, values.status.dtype, values.status.device)
+                    inside = replace(values, status=torch.where(members, values.status, absent))
+                each.append(torch.cat(reduce(metrics, inside)))
+            sums = torch.stack(each)
         if self.bootstrap is None:
             return sums
         assert ids is not None
