@@ -14,6 +14,7 @@ import torchrank as tr
 from tests.support import memory_growth, workers
 from tests.support.brute_force_ranks import (
     DTYPES,
+    FORCED,
     INF,
     NAN,
     assert_same,
@@ -324,6 +325,13 @@ def test_candidates_that_are_not_retrieved_equal_nothing():
     scores = torch.tensor([[1.0, -math.inf, -math.inf, 1.0], [-2.0, -math.inf, -3.0, -2.0]])
     assert counting.count_equal(scores, torch.tensor([[-math.inf], [-math.inf]])).tolist() == [0, 0]
     assert counting.count_equal(scores, scores[:, :1]).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("method", [Counting.COUNT, Counting.SORT], ids=str)
+def test_nan_is_ahead_of_no_judged_item(assume, method):
+    assume(**FORCED[method])
+    scores = torch.tensor([[0.5, NAN, 0.7, 0.1, NAN]] * 3)
+    assert tr.MR(validate_args=False).score(scores, torch.tensor([0, 2, 3])).tolist() == [2, 1, 3]
 
 
 def test_nan_is_found_if_as_many_scores_are_numbers_as_there_are_queries():
