@@ -1,5 +1,6 @@
 """Judgments and runs are read from every source, or refused by an error that names the place."""
 
+import base64
 import csv
 import gzip
 import io
@@ -9,6 +10,7 @@ import math
 import re
 import sys
 import types
+import zlib
 from collections import namedtuple
 from typing import get_args
 
@@ -421,6 +423,21 @@ def test_a_broken_parquet_file_is_refused(data, format):
     pytest.importorskip("pyarrow")
     with pytest.raises(tr.ReadingError, match="whole parquet file, got one with: "):
         run_of(data, format=format)
+
+
+#: a Parquet file with a wrong byte, for which polars 2.1 panics; its exception is no Exception
+PANIC = (
+    "eNp9kL0KwjAQxy9BQpGuFwxk6NKgoGIFnQKiuAgO4htULeig9sOP1efyaXwLV6/VooN65C73/98PjmQ2nAcIKFE2kVMjUGgA4Hky"
+    "RjX8O12QqVF/mUIRtwFW1LQHNZEt19E2RAHo+rzGEh+mOfxUq1JVc5WB5Eora0Cjq3wBingkU1ppjTPRtAuQgyVMKFMs/GRXL5aZ"
+    "8U+2+mKzgh3JkbmwN9woUXllkhuHLqh7cZgmx+jQWsZxK0zT/dk7RWm22e+8br/daQfK0hueB+6UM/rbB2shKUg="
+)
+
+
+@pytest.mark.needs("polars")
+def test_a_panic_of_polars_is_a_file_that_is_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(tr.ReadingError, match="whole parquet file, got one with: "):
+        run_of(zlib.decompress(base64.b64decode(PANIC)))
 
 
 @pytest.mark.parametrize(("duplicates", "score"), [("first", 0.25), ("best", 0.75)])
