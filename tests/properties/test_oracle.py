@@ -153,10 +153,9 @@ def test_longer_lists_equal_the_oracle(name):
 def test_many_queries_equal_the_oracle(name):
     layout = "dense_padded" if layout_cases.suits(configs_of(name, FEW)[0], "dense_padded") else "dense_masked"
     queries, batch = layout_cases.batch(layout, 60)
-    ranking = tr.Ranking.from_scores(*batch.args, **batch.kwargs)
+    ranking = layout_cases.Batch((tr.Ranking.from_scores(*batch.args, **batch.kwargs),))
     configs = configs_of(name, FEW)
-    values = [layout_cases.scoring(config).score(ranking) for config in configs]
-    assert_all_equal(configs, queries, values, "60 dense queries")
+    assert_all_equal(configs, queries, scored_together(configs, ranking), "60 dense queries")
 
 
 @pytest.mark.parametrize("name", REPRESENTATIVES)
