@@ -536,9 +536,11 @@ def headed(change, rest=None):
         lambda: headed(lambda head: b"[" * 100_000),
         lambda: headed(lambda head: b"1" * 10_000),
         lambda: headed(lambda head: []),
-        lambda: headed(lambda head: head | {"sample": 10**12}),
-        lambda: headed(lambda head: head | {"sample": -1}),
-        lambda: headed(lambda head: head | {"sample": True}),
+        lambda: headed(lambda head: head | {"sample": [10**12, 0]}),
+        lambda: headed(lambda head: head | {"sample": [-1, 91]}),
+        lambda: headed(lambda head: head | {"sample": 90}),
+        lambda: headed(lambda head: head | {"facts": head["facts"] | {"clusters": True}}),
+        lambda: headed(lambda head: head | {"facts": head["facts"] | {"more": True}}),
         lambda: headed(lambda head: head | {"slices": list(range(10**5))}),
         lambda: headed(lambda head: head | {"slices": ["de", "de", "it"]}),
         lambda: headed(lambda head: head | {"slices": [[], "fr", "it"]}),
@@ -613,3 +615,59 @@ def test_wrong_comparisons_of_parts_are_refused():
         ALL.compare("odl")
     with pytest.raises(ValueError, match="no correction with test='tukey'"):
         ALL.compare(test="tukey", correction="holm")
+
+
+TEAMS = FRAME | {"team": [int(user[1:]) // 4 for user in FRAME["user"]]}
+TEAM_OF = dict(zip(TEAMS["user"], TEAMS["team"]))
+CLUSTERED = partial(TEAMS, WEIGHTED, clusters="team", **OPTIONS)
+
+
+def teams(parts):
+    """The frame in parts with whole teams."""
+    return [rows_of(TEAMS, {user for user, team in TEAM_OF.items() if team % parts == part}) for part in range(parts)]
+
+
+def test_standard_errors_of_clusters_are_those_of_the_whole():
+    whole = tr.evaluate(FRAME, WEIGHTED, **OPTIONS)
+    states = [partial(part, WEIGHTED, clusters="team", **OPTIONS) for part in teams(3)]
+    merged = merge([states[0].to_bytes(), merge(states[:0:-1])])
+    assert merged.to_bytes() == CLUSTERED.to_bytes()
+    for run in merged.runs:
+        want = whole[run].summary(0.9, clusters=TEAM_OF)
+        rows = [row for row in merged.summary(0.9) if row["run"] == run]
+        for ours, theirs in zip(rows, want.rows, strict=True):
+            assert ours == {
+                key: pytest.approx(x, rel=1e-9) if isinstance(x, float) else x
+                for key, x in ({"run": run} | theirs).items()
+                if key != "effective"
+            }
+        assert merged.summary(0.9).notes == want.notes
+        inside = whole[run].where(whole[run].groups == "fr").summary(clusters=TEAM_OF)
+        (row,) = (row for row in merged.by() if row["run"] == run and row["measure"] == "map/fr")
+        assert row["standard error"] == pytest.approx(inside.rows[1]["standard error"], rel=1e-9)
+    for options in ({}, {"baseline": "new"}, {"test": "anytime"}):
+        same_comparison(merged.compare(**options), whole.compare(clusters=TEAM_OF, **options))
+    with pytest.raises(ValueError, match="with clusters, got 'tukey'"):
+        merged.compare(test="tukey")
+
+
+def test_a_cluster_in_two_parts_is_an_error_and_each_query_needs_one():
+    with pytest.raises(ValueError, match="Expected every cluster in one part"):
+        merge(partial(part, WEIGHTED, clusters="team", **OPTIONS) for part in parts_of(TEAMS, 2))
+    with pytest.raises(ValueError, match="closed part with clusters="):
+        partial(JUDGMENTS, RUN, "mrr", clusters=dict.fromkeys(QRELS, 1))
+    with pytest.raises(ValueError, match="got None for query 'q'"):
+        partial({"q": {"a": 1}}, {}, "mrr", closed=True, clusters={"q": None})
+    with pytest.raises(ValueError, match="same clusters, got True and False"):
+        merge([CLUSTERED, partial(rows_of(FRAME, ()), WEIGHTED, **OPTIONS)])
+
+
+def test_clusters_of_judgments_and_runs_are_a_dictionary_and_one_has_no_interval():
+    clusters = {query: int(query[1:]) // 7 for query in QRELS}
+    found = partial(JUDGMENTS.to_dict(), RUN, FEW, closed=True, clusters=clusters)
+    want = tr.evaluate(JUDGMENTS, RUN, FEW)["run"].summary(clusters=clusters)
+    for ours, theirs in zip(found.summary(), want, strict=True):
+        assert ours["standard error"] == pytest.approx(theirs["standard error"], rel=1e-9)
+    one = partial(JUDGMENTS.to_dict(), RUN, FEW, closed=True, clusters=dict.fromkeys(QRELS, "all"))
+    assert all(math.isnan(x.low) and math.isnan(x.high) for x in one.intervals().values())
+    assert one.means == found.means

@@ -460,9 +460,10 @@ class Task:
     runs: Mapping[str, Any]
     #: whether the user has given several runs, or names
     several: bool
-    #: whether it is one data frame with scores and grades, and the group of each query of it
+    #: whether it is one data frame with scores and grades, and the group and the cluster of each query of it
     is_frame: bool
     groups: Sequence[Any] | None
+    clusters: Sequence[Any] | None
     #: whether all measures are given by names; functions of the user may have equal ones
     by_name: bool
 
@@ -503,7 +504,7 @@ class Task:
         if is_frame_of_both and not (arguments["ties"] or preset):
             arguments["ties"] = "expected"
         options = Options.of(preset, **arguments)
-        groups: Sequence[Any] | None = None
+        groups: list[Sequence[Any] | None] = [None, None]
         runs: Mapping[str, Any] | None = None
         several, systems = False, ["run"]
         if is_frame_of_both:
@@ -517,7 +518,7 @@ class Task:
             with_items = options.exclude is not None or options.parent is not None
             ties = options.ties or "document"
             qrels, tables, names, _ = tables_of_frame(qrels, columns, ties, options.duplicates, with_items)
-            groups, runs = names.group_list(), dict(zip(systems, tables))
+            groups, runs = [each.group_list() for each in names], dict(zip(systems, tables))
         if measures is None:
             measures = MEASURES if preset is None else preset_of(preset, *CUTOFFS[preset])
         suite = metrics_by_key(measures, relevance_level=relevance_level, unjudged=unjudged)
@@ -528,7 +529,8 @@ class Task:
             several = next(iter(runs.values())) is not run
         every = [measures] if isinstance(measures, str) else measures
         by_name = isinstance(every, list | tuple) and all(isinstance(name, str) for name in every)
-        return cls(evaluator, runs, several, is_frame_of_both, groups, by_name)
+        of_queries, clusters = groups
+        return cls(evaluator, runs, several, is_frame_of_both, of_queries, clusters, by_name)
 
 
 def check_common(evaluator: Evaluator, parts: Sequence[Part], name: str, by: str = "") -> None:

@@ -34,8 +34,8 @@ from torchrank.names.arguments import with_hints
 from torchrank.names.parse import Named, parse
 from torchrank.names.types import Unjudged
 from torchrank.state.metric import Measure
-from torchrank.state.sums import SIZE, Estimate, ExactSums, estimate, estimate_table, exact_sums
-from torchrank.statistics.comparison import Comparison, plain_means_warnings
+from torchrank.state.sums import NO_INTERVAL, SIZE, Estimate, ExactSums, estimate, estimate_table, exact_sums
+from torchrank.statistics.comparison import FEW_CLUSTERS, Comparison, numbered_clusters, plain_means_warnings
 from torchrank.statistics.paired import TIE, PairStatistics
 from torchrank.tables.files import EXPANSION
 from torchrank.tables.pair_tables import (
@@ -47,12 +47,13 @@ from torchrank.tables.pair_tables import (
     Qrels,
     ReadingError,
     Ties,
+    ids_of,
     mixed,
     no_common_query,
 )
 from torchrank.version import __version__
 from torchrank.wrappers.compared import PAIR_SIZE, Pair, comparison_of_pairs, statistics_of
-from torchrank.wrappers.per_query import slices_by_name
+from torchrank.wrappers.per_query import slices_by_name, with_clusters
 from torchrank.wrappers.suite_metric import Suite, hash_ids, is_plain_mean, readable
 
 #: The first bytes of a state, and the number of its format, which changes with the meaning of the bytes.
@@ -67,9 +68,13 @@ SINGLE = 2 + len(ExactSums.__dataclass_fields__)
 PAIR = (Pair.A, Pair.B, Pair.AA, Pair.BB, Pair.DDD, Pair.ABOVE, Pair.BELOW, Pair.UNPAIRED)
 PAIRED = len(ExactSums.__dataclass_fields__) + len(PAIR)
 
+#: Numbers of clusters, and sums of products of the sums of each: of a system T T, T W and W W, T = sum(w v) and W =
+#: sum(w); and of a pair A A, A B, B B, A N, B N and N N, N = its number of queries.
+CLUSTERED, CLUSTERED_PAIR = 4, 7
+
 #: Numbers of all queries, of judgments, and of judged queries that some run lacks; and of each run, the last of which
 #: is a sum of shares.
-TOTALS = ("judged", "no relevant", "judged documents", "judgments", "lacked")
+TOTALS = ("judged", "no relevant", "judged documents", "judgments", "clusters", "lacked")
 OF_RUN = ("not in the judgments", "retrieved", "same id as query", "seen", "parts that match", "shares")
 
 #: The most bits after the point of a number in a state: four factors that are the smallest float64.
@@ -92,8 +97,9 @@ class Facts:
     frame: bool
     closed: bool
     judgments: str | None
-    #: whether there are slices
+    #: whether there are slices and clusters
     by: bool
+    clusters: bool
     #: options of :func:`torchrank.evaluate`
     queries: str
     ignore_identical_ids: bool
@@ -122,12 +128,14 @@ class PartialEvaluation:
     #: [number] of TOTALS, and [run * number] of OF_RUN; objects
     totals: np.ndarray
     of_runs: np.ndarray
-    #: by slice, None = all queries: [measure * number], first of each system, then of each pair; objects. Of parts that
+    #: by slice, None = all queries: [measure * number], first of each system, then of each pair; objects. With clusters
+    #: [measure * number] of them follow. Of parts that
     #: are not closed minus the sums that the same queries have without a run; those of all judged queries are `absent`
     sums: Mapping[Hashable, np.ndarray]
     absent: np.ndarray | None
-    #: uint64 [n], sorted: the smallest hashes of the ids of queries
+    #: uint64 [n], sorted: the smallest hashes of the ids of queries, and of clusters
     sample: np.ndarray
+    sample_of_clusters: np.ndarray
     #: by run: the id of a query, and what has nothing in common; the id of a judged query; and the lowest grade
     examples: Sequence[tuple[Any, str]]
     judged_example: Any
@@ -193,7 +201,8 @@ class PartialEvaluation:
 
     def summary(self, level: float = 0.95) -> Table:
         """A table with a row for every measure, or run and measure: value, interval and numbers of queries."""
-        tables = {run: estimate_table(found, level) for run, found in self._by_run(lambda x: x, level).items()}
+        notes = self._cluster_notes()[1]
+        tables = {run: estimate_table(found, level, notes) for run, found in self._by_run(lambda x: x, level).items()}
         first = next(iter(tables.values()))
         return Table.of_rows(rows_of_runs(tables), notes=first.notes) if self.facts.several else first
 
@@ -265,6 +274,8 @@ class PartialEvaluation:
         if test not in ("t", "tukey", "anytime"):
             way_out = "torchrank.evaluate keeps the values that other tests need"
             raise ValueError(f"Expected test to be 't', 'tukey' or 'anytime', got {test!r}; {way_out}")
+        if self.facts.clusters and test == "tukey":
+            raise ValueError("Expected test='t' or 'anytime' with clusters, got 'tukey'; leave the clusters out")
         self._check()
         parts: dict[str, Hashable] = {"": None}
         if by:
@@ -281,8 +292,12 @@ class PartialEvaluation:
             higher = metrics[label].higher_values_are_better
             found = statistics_of(sums, f"{label}{end}", names[pair], higher, turned)
             # Rounding of equal differences is not spread.
-            equal = found.sd <= 1e-12 * scale
-            return replace(found, sd=0.0, standard_error=0.0, skewness=math.nan) if equal else found
+            if found.sd <= 1e-12 * scale:
+                found = replace(found, sd=0.0, standard_error=0.0, skewness=math.nan)
+            if not self.facts.clusters:
+                return found
+            row = self._of_clusters(parts[end])[self.labels.index(label), len(runs) * CLUSTERED :]
+            return _with_clusters(found, row[pair * CLUSTERED_PAIR : (pair + 1) * CLUSTERED_PAIR], turned, scale)
 
         totals, weighted = dict(zip(TOTALS, self.totals)), dict[str, bool]()
         for label, row in zip(metrics, self._numbers(None)):
@@ -291,7 +306,12 @@ class PartialEvaluation:
         others = [f"{key}{end}" for key, end in keys if weighted[key] or not is_plain_mean(metrics[key])]
         table = SimpleNamespace(other_results=others, weights={} if any(weighted.values()) else None)
         notes = [f"{totals['lacked']} queries that some system lacks are left out"] if totals["lacked"] else []
-        warnings = [*plain_means_warnings([table])]
+        warnings = plain_means_warnings([table])
+        if count := self._cluster_notes()[0]:
+            size = self.num_queries / count
+            notes.append(f"standard errors of {count} clusters of {size:.3g} queries on average")
+            if count < FEW_CLUSTERS:
+                warnings.insert(0, f"{count} clusters: their standard errors are too small below about {FEW_CLUSTERS}")
         options: dict[str, Any] = {"family": family, "alpha": alpha, "level": level, "margin": margin, "power": power}
         return comparison_of_pairs(
             of_pair, len(keys), runs, baseline, test, correction, notes=notes, warnings=warnings, **options
@@ -303,10 +323,14 @@ class PartialEvaluation:
 
     def _numbers(self, part: Hashable) -> np.ndarray:
         """The numbers of a slice, None = all queries: objects [measure, number]."""
-        numbers = self.sums[part]
+        numbers = self.sums[part][: _size(self.facts, SINGLE, PAIRED)]
         if self.absent is not None:
             numbers = numbers + self.absent
         return numbers.reshape(len(self.labels), -1)
+
+    def _of_clusters(self, part: Hashable) -> np.ndarray:
+        """The numbers of clusters of a slice: objects [measure, number]."""
+        return self.sums[part][_size(self.facts, SINGLE, PAIRED) :].reshape(len(self.labels), -1)
 
     def _of_run(self, run: int) -> dict[str, Any]:
         """The numbers OF_RUN of a run by name."""
@@ -329,11 +353,27 @@ class PartialEvaluation:
     def _estimates(self, part: Hashable, run: int, level: float) -> dict[str, Estimate]:
         """The estimates by label of a slice, None = all queries, and a run."""
         found = {}
-        for (label, metric), row in zip(self.metrics.items(), self._numbers(part)):
-            queries, empty, *sums = row[run * SINGLE : (run + 1) * SINGLE]
-            one = estimate(metric, ExactSums(*sums).vector(), None, level, "auto")
+        for n, ((label, metric), row) in enumerate(zip(self.metrics.items(), self._numbers(part))):
+            queries, empty, *numbers = row[run * SINGLE : (run + 1) * SINGLE]
+            sums = ExactSums(*numbers)
+            one = estimate(metric, sums.vector(), None, level, "auto")
+            if self.facts.clusters:
+                count, tt, tw, ww = self._of_clusters(part)[n, run * CLUSTERED : (run + 1) * CLUSTERED]
+                if count < 2 or not sums.weight or not math.isfinite(one.value):
+                    one = replace(one, standard_error=math.nan, interval=NO_INTERVAL)
+                else:
+                    mean = sums.total / Fraction(sums.weight)
+                    spread = float((tt - 2 * mean * tw + mean**2 * ww) / Fraction(sums.weight) ** 2)
+                    one = with_clusters(one, sums.vector(), int(count), max(0.0, spread), level)
             found[label] = replace(one, queries=int(queries), empty=int(empty))
         return found
+
+    def _cluster_notes(self) -> tuple[int, list[str]]:
+        """The number of clusters, and notes on them."""
+        count = int(self.totals[TOTALS.index("clusters")]) if self.facts.clusters else 0
+        few = [f"fewer than {FEW_CLUSTERS} clusters: the standard errors are too small"] * (count < FEW_CLUSTERS)
+        note = f"{count} clusters: standard errors and intervals allow for dependence within them"
+        return count, [note, *few] if self.facts.clusters else []
 
     def _by_run(self, of: Any, level: float = 0.95) -> dict[str, dict[str, Any]]:
         """A function of the estimate of each measure, by run and label."""
@@ -367,13 +407,15 @@ class PartialEvaluation:
         head = json.dumps(
             {
                 "facts": vars(self.facts), "slices": slices, "absent": self.absent is not None,
-                "sample": len(self.sample), "examples": list(zip(theirs, apart)), "lowest": self.lowest,
+                "sample": [len(self.sample), len(self.sample_of_clusters)], "examples": list(zip(theirs, apart)),
+                "lowest": self.lowest,
                 "judged": None if all(run["seen"] for run in of_runs) else self.judged_example,
             },
         ).encode()  # fmt: skip
         return b"".join(
             [
-                MAGIC, np.array([FORMAT, len(head)], dtype="<u4").tobytes(), head, self.sample.astype("<u8").tobytes(),
+                MAGIC, np.array([FORMAT, len(head)], dtype="<u4").tobytes(), head,
+                self.sample.astype("<u8").tobytes(), self.sample_of_clusters.astype("<u8").tobytes(),
                 np.array([x.denominator.bit_length() - 1 for x in numbers], dtype="<u2").tobytes(),
                 np.array([len(x) for x in integers], dtype="<u2").tobytes(), *integers,
             ]
@@ -403,34 +445,38 @@ class PartialEvaluation:
     @classmethod
     def _read(cls, head: Mapping[str, Any], data: memoryview) -> PartialEvaluation:
         """The state of its head and the arrays after it."""
-        facts, slices, size = Facts(**head["facts"]), head["slices"], head["sample"]
+        facts, slices, (queries, clusters) = Facts(**head["facts"]), head["slices"], head["sample"]
         labels, definitions = zip(*facts.measures)
         for names in (facts.runs, labels):
             if not 0 < len(names) == len(set(names)) or not all(isinstance(x, str) for x in (*names, *definitions)):
                 raise ValueError("names of runs or measures are missing, or twice")
-        runs, measures = len(facts.runs), len(labels)
-        of_slice = measures * (runs * SINGLE + runs * (runs - 1) // 2 * PAIRED)
-        sizes = [len(TOTALS), runs * len(OF_RUN), *[of_slice] * (1 + len(slices) + bool(head["absent"]))]
-        if not 0 <= size <= SAMPLE or 8 * size + 4 * sum(sizes) > len(data):
+        of_slice, absent = _size(facts, SINGLE, PAIRED), bool(head["absent"])
+        of_clusters = _size(facts, CLUSTERED, CLUSTERED_PAIR) if facts.clusters else 0
+        sizes = [len(TOTALS), len(facts.runs) * len(OF_RUN), *[of_slice + of_clusters] * (1 + len(slices))]
+        sizes += [of_slice] * absent
+        start = 8 * (queries + clusters)
+        if min(queries, clusters) < 0 or max(queries, clusters) > SAMPLE or start + 4 * sum(sizes) > len(data):
             raise ValueError("arrays are cut")
-        sample, (exponents, lengths) = (
-            np.frombuffer(data[: 8 * size], dtype="<u8"),
-            np.frombuffer(data[8 * size : 8 * size + 4 * sum(sizes)], dtype="<u2").reshape(2, -1),
-        )
-        ends = 8 * size + 4 * sum(sizes) + np.cumsum(lengths, dtype=np.int64)
-        if (ends[-1] != len(data)) or exponents.max() > MOST_BITS:
+        sample, clusters_sample = np.split(np.frombuffer(data[:start], dtype="<u8"), [queries])
+        arrays = np.frombuffer(data[start : start + 4 * sum(sizes)], dtype="<u2")
+        exponents, lengths = arrays.reshape(2, -1)
+        ends = start + 4 * sum(sizes) + np.cumsum(lengths, dtype=np.int64)
+        if ends[-1] != len(data) or exponents.max() > MOST_BITS:
             raise ValueError("numbers are cut")
         numbers = np.empty(len(ends), dtype=object)
         for n, (end, count, exponent) in enumerate(zip(ends.tolist(), lengths.tolist(), exponents.tolist())):
             integer = int.from_bytes(data[end - count : end], "little", signed=True)
             numbers[n] = Fraction(integer, 1 << exponent) if exponent else integer
         totals, of_runs, *vectors = np.split(numbers, np.cumsum(sizes)[:-1])
-        absent = vectors.pop() if head["absent"] else None
+        without = vectors.pop() if absent else None
         examples = [(theirs, str(disjoint)) for theirs, disjoint in head["examples"]]
         sums = dict(zip((None, *slices), vectors))
-        if len(examples) != runs or len(sums) != len(vectors):
+        if len(examples) != len(facts.runs) or len(sums) != len(vectors):
             raise ValueError("runs or slices differ")
-        return cls(facts, totals, of_runs, sums, absent, sample, examples, head["judged"], float(head["lowest"]))
+        lowest = float(head["lowest"])
+        return cls(
+            facts, totals, of_runs, sums, without, sample, clusters_sample, examples, head["judged"], lowest
+        )  # fmt: skip
 
     def __reduce__(self) -> Any:
         return PartialEvaluation.from_bytes, (self.to_bytes(),)
@@ -448,6 +494,7 @@ def partial(
     rank: str | None = None,
     grade: str | None = None,
     by: str | Mapping[Any, Any] | None = None,
+    clusters: str | Mapping[Any, Any] | None = None,
     preset: str | None = None,
     queries: Queries | None = None,
     ignore_identical_ids: bool | None = None,
@@ -486,6 +533,9 @@ def partial(
         grade: as there.
         by: slices: of one frame, the name of a column with one value for each query; with ``closed``, a dictionary from
             the id of each query to its slice, None = in none.
+        clusters: clusters of queries, e.g. their users, in the same way; all queries of a cluster belong to one part.
+            Standard errors, intervals and comparisons allow for dependence within clusters, as
+            :meth:`torchrank.QueryTable.summary` and :func:`torchrank.compare`.
         preset: as there.
         queries: as there.
         ignore_identical_ids: as there.
@@ -502,8 +552,8 @@ def partial(
 
     Raises:
         ReadingError: a source cannot be read, or there are no judgments although the part is not closed.
-        ValueError: an argument has an unknown value, a measure is not computed from sums over queries, or slices are
-            given for a part that is not closed.
+        ValueError: an argument has an unknown value, a measure is not computed from sums over queries, slices or
+            clusters are given for a part that is not closed, or a query has no cluster.
 
     Example:
         >>> import torchrank as tr
@@ -517,7 +567,7 @@ def partial(
         {'mrr': 0.5}
     """
     columns = {"query": query, "item": item, "score": score, "rank": rank, "grade": grade, "group": None}
-    columns["group"] = by if isinstance(by, str) else None
+    columns |= {role: x for role, x in (("group", by), ("cluster", clusters)) if isinstance(x, str)}
     part, measures = readable(part), None if measures is None else readable(measures)
     task = Task.of(
         qrels, part, measures, columns, preset, relevance_level, unjudged, part=True, closed=closed, queries=queries,
@@ -525,16 +575,28 @@ def partial(
         expansion=expansion, parent=parent, exclude=exclude,
     )  # fmt: skip
     evaluator, closed = task.evaluator, closed or task.is_frame
-    if by is not None and not closed:
-        raise ValueError("Expected a closed part with by=, got the judgments of all queries; pass closed=True")
+    for name, given in (("by", by), ("clusters", clusters)):
+        if given is not None and not closed:
+            raise ValueError(f"Expected a closed part with {name}=, got the judgments of all queries; pass closed=True")
     parts = [evaluator.all_parts(source, lambda count: None) for source in task.runs.values()]
     options, number = evaluator.options, len(evaluator.numbers)
-    slices, group = _slices(evaluator, task.groups if by is None or isinstance(by, str) else by)
+    slices, group = _slices(_aligned(evaluator, by, task.groups, "by"), number)
+    of_query, hashes_of_clusters = (
+        _aligned(evaluator, clusters, task.clusters, "clusters"),
+        np.zeros(0, dtype=np.uint64),
+    )
     both, absent = options.queries == "both", None
     if closed:
         answered = np.arange(number)
         scored = [Scored.of(evaluator, found) for found in parts]
         sums = _sums(evaluator.metrics, scored, both, group, len(slices) + 1)
+        whole = sums.sum(0)
+        if of_query is not None:
+            cluster = numbered_clusters(of_query, evaluator.qrels.query_ids)
+            hashes_of_clusters = mixed(_hashes(ids_of(list(dict.fromkeys(of_query)))))
+            added = _cluster_sums(evaluator.metrics, scored, both, cluster, group, len(slices) + 1)
+            sums = np.concatenate([sums, added], axis=1)
+            whole = np.append(whole, _cluster_sums(evaluator.metrics, scored, both, cluster, group * 0, 1)[0])
     else:
         answered = np.unique(np.concatenate([part.query_numbers for found in parts for part in found]))
         scored = [Scored.of(evaluator, found, answered) for found in parts]
@@ -543,12 +605,14 @@ def partial(
             without, absent = _absent(evaluator, task.by_name, len(parts))
             rows = without.take(answered)
             sums = sums - _sums(evaluator.metrics, [rows] * len(parts), both, group[answered], 1)
+        whole = sums[0]
     inside = np.array([one.inside for one in scored]).reshape(len(parts), len(answered))
     of_runs: list[Any] = []
     for one in scored:
         of_runs += [*(one.counts[name] for name in OF_RUN[:-1]), ExactSums.of(one.judged[one.inside]).total]
     lacked = int((inside.any(0) & ~inside.all(0)).sum()) if both else 0
     totals = scored[0].counts | {"judgments": len(evaluator.qrels), "lacked": lacked}
+    totals["clusters"] = len(hashes_of_clusters)
     hashes = evaluator.made_once("hashes", lambda: mixed(_hashes(evaluator.qrels.queries)))
     digest = None if closed else evaluator.made_once("digest", lambda: _digest(evaluator.qrels.columns))
     excluded = options.excluded
@@ -561,6 +625,7 @@ def partial(
         closed=closed,
         judgments=digest,
         by=by is not None,
+        clusters=clusters is not None,
         queries=options.queries,
         ignore_identical_ids=options.ignore_identical_ids,
         precision=options.precision,
@@ -575,9 +640,10 @@ def partial(
         facts,
         np.array([totals[name] for name in TOTALS], dtype=object),
         np.array(of_runs, dtype=object),
-        dict(zip((None, *slices), (sums.sum(0), *sums))),
+        dict(zip((None, *slices), (whole, *sums))),
         absent,
         np.unique(hashes[answered])[:SAMPLE],
+        np.unique(hashes_of_clusters)[:SAMPLE],
         [_example(found) for found in parts],
         _shown(next(iter(evaluator.qrels.query_ids), None)),
         float(evaluator.qrels.value.min(initial=np.inf)),
@@ -625,6 +691,10 @@ def _added(first: PartialEvaluation, second: PartialEvaluation) -> PartialEvalua
             f"Expected every query in one part, got {max(len(again), more)} or more judged queries in several;"
             " partition the data by query, and merge each part once"
         )
+    if len(np.intersect1d(first.sample_of_clusters, second.sample_of_clusters, assume_unique=True)):
+        raise ValueError(
+            "Expected every cluster in one part, got one or more in several; partition the data by cluster"
+        )
     totals = first.totals + second.totals
     if not first.facts.closed:  # those of all judgments
         totals[:-1] = first.totals[:-1]
@@ -635,9 +705,12 @@ def _added(first: PartialEvaluation, second: PartialEvaluation) -> PartialEvalua
         (_least([one, other]), _least([apart, also]) or "")
         for (one, apart), (other, also) in zip(first.examples, second.examples)
     ]
-    sample, judged = np.union1d(first.sample, second.sample), _least([first.judged_example, second.judged_example])
+    sample, clusters = (
+        np.union1d(getattr(first, name), getattr(second, name))[:SAMPLE] for name in ("sample", "sample_of_clusters")
+    )
+    judged = _least([first.judged_example, second.judged_example])
     return PartialEvaluation(
-        first.facts, totals, first.of_runs + second.of_runs, sums, first.absent, sample[:SAMPLE], examples, judged,
+        first.facts, totals, first.of_runs + second.of_runs, sums, first.absent, sample, clusters, examples, judged,
         min(first.lowest, second.lowest), first.known or second.known,
     )  # fmt: skip
 
@@ -661,15 +734,26 @@ def _shown(key: Any) -> Any:
     return key if key is None or isinstance(key, int) else str(key)[:100]
 
 
-def _slices(evaluator: Evaluator, groups: Any) -> tuple[list[Any], np.ndarray]:
+def _size(facts: Facts, single: int, paired: int) -> int:
+    """The number of numbers of all measures, from those of a system and of a pair."""
+    runs = len(facts.runs)
+    return len(facts.measures) * (runs * single + runs * (runs - 1) // 2 * paired)
+
+
+def _aligned(evaluator: Evaluator, given: Any, of_frame: Sequence[Any] | None, name: str) -> Sequence[Any] | None:
+    """The slice or cluster of each query, from the user's dictionary or the column of a frame."""
+    if not isinstance(given, Mapping):
+        return of_frame
+    ids = evaluator.qrels.query_ids
+    if missing := [key for key in ids if key not in given]:
+        raise ValueError(f"Expected each query in {name}, got none for {missing[0]!r}; add it")
+    return [given[key] for key in ids]
+
+
+def _slices(groups: Sequence[Any] | None, queries: int) -> tuple[list[Any], np.ndarray]:
     """The names of the slices, and the number of that of each query, int64 [query]: the last one = in none."""
-    if isinstance(groups, Mapping):
-        ids = evaluator.qrels.query_ids
-        if missing := [key for key in ids if key not in groups]:
-            raise ValueError(f"Expected a slice for every query, got none for {missing[0]!r}; add it to by, or None")
-        groups = [groups[key] for key in ids]
     if groups is None:
-        return [], np.zeros(len(evaluator.numbers), dtype=np.int64)
+        return [], np.zeros(queries, dtype=np.int64)
     groups = [group.item() if isinstance(group, np.generic) else group for group in groups]
     names = [name for name in dict.fromkeys(groups) if name is not None and name == name]  # NaN = in none
     if other := [name for name in names if not isinstance(name, str | int | float)]:
@@ -698,10 +782,8 @@ def _sums(
     for label, metric in metrics.items():
         values = []
         for one in scored:
-            counted = one.inside | (not both)
-            value, empty = np.where(counted, one.columns[label], np.nan), one.empty[label] & counted
-            weights = None if one.weights is None or (one.weights[label] == 1).all() else one.weights[label]
-            inside = metric.mean.inside(torch.from_numpy(value)).numpy()
+            value, inside, weights = _values(one, label, metric, both)
+            empty = one.empty[label] & (one.inside | (not both))
             columns += [numbers(empty | ~np.isnan(value)), numbers(empty)]
             columns += zip(*map(astuple, ExactSums.by(inside, weights, group, groups)))
             values.append(value)
@@ -715,10 +797,79 @@ def _sums(
             columns += [exact_sums(factors, inside, groups) for factors in ([a], [b], [a, a], [b, b], [d, d, d])]
             differing = paired[apart & (d > 0)], paired[apart & (d < 0)], known[0] != known[1]
             columns += [numbers(queries) for queries in differing]
+    return _transposed(columns, groups)
+
+
+def _values(one: Scored, label: str, metric: Measure, both: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """The values of queries that count, NaN elsewhere; what is summed of them; and weights, None = all are 1."""
+    value = np.where(one.inside | (not both), one.columns[label], np.nan)
+    weights = None if one.weights is None or (one.weights[label] == 1).all() else one.weights[label]
+    return value, metric.mean.inside(torch.from_numpy(value)).numpy(), weights
+
+
+def _transposed(columns: Sequence[Sequence[Any]], groups: int) -> np.ndarray:
+    """Columns [number][group] as objects [group, number]."""
     result = np.empty((groups, len(columns)), dtype=object)
     for n, column in enumerate(columns):
         result[:, n] = column
     return result
+
+
+def _cluster_sums(
+    metrics: Mapping[str, Measure],
+    scored: Sequence[Scored],
+    both: bool,
+    cluster: np.ndarray,
+    group: np.ndarray,
+    groups: int,
+) -> np.ndarray:
+    """The numbers of clusters in each group of queries: objects [group, number]. Arguments are those of `_sums`."""
+    place = cluster * groups + group
+
+    def products(*numbers: np.ndarray) -> list[Sequence[Any]]:
+        """The number of clusters in each group, and sums of products of any two of the sums of each cluster."""
+        inside = ~np.isnan(numbers[0])
+        units, unit = np.unique(place[inside], return_inverse=True)
+        sums = []
+        for column in (x[inside] for x in numbers):
+            order = np.lexsort((column, unit))  # the order of the rows changes no bit
+            sums.append(np.bincount(unit[order], column[order], len(units)))
+        of_unit = units % groups
+        pairs = itertools.combinations_with_replacement(sums, 2)
+        return [np.bincount(of_unit, minlength=groups).tolist(), *(exact_sums(x, of_unit, groups) for x in pairs)]
+
+    columns: list[Sequence[Any]] = []
+    for label, metric in metrics.items():
+        values = []
+        for one in scored:
+            value, inside, weights = _values(one, label, metric, both)
+            weights = np.ones_like(value) if weights is None else weights
+            total = np.where(weights > 0, inside * weights, 0.0)
+            columns += products(np.where(np.isfinite(inside), total, np.nan), weights)
+            values.append(value)
+        for a, b in itertools.combinations(values, 2):
+            a, b = np.where(np.isfinite(b), a, np.nan), np.where(np.isfinite(a), b, np.nan)
+            columns += products(a, b, np.ones_like(a))
+    return _transposed(columns, groups)
+
+
+def _with_clusters(found: PairStatistics, numbers: np.ndarray, turned: bool, scale: float) -> PairStatistics:
+    """The statistics of a pair with the standard errors of clusters, as :func:`torchrank.compare` has them."""
+    count, aa, ab, an, bb, bn, nn = numbers
+    if turned:
+        aa, an, bb, bn = bb, bn, aa, an
+    found = replace(found, df=float(max(0, count - 1)), effective=math.nan)
+    if count < 2:
+        return replace(found, standard_error=math.nan, relative_standard_error=math.nan)
+    mean, ratio = Fraction(found.difference), Fraction(found.mean_b / found.mean_a) if found.mean_a else None
+    apart = (bb - 2 * ab + aa) - 2 * mean * (bn - an) + mean**2 * nn
+    error = math.sqrt(max(0.0, float(apart * count / (count - 1))))
+    error = (error if error > 1e-12 * scale else 0.0) / found.n
+    relative = math.nan
+    if ratio is not None:
+        square = float((bb - 2 * ratio * ab + ratio**2 * aa) * count / (count - 1))
+        relative = math.sqrt(max(0.0, square)) / found.n / abs(found.mean_a)
+    return replace(found, standard_error=error, relative_standard_error=relative)
 
 
 def _pair_vector(numbers: np.ndarray) -> tuple[torch.Tensor, float]:

@@ -670,13 +670,13 @@ def rows_of_dictionary(
 
 def columns_of_both(
     source: Any, chosen: Mapping[str, Any], items: bool
-) -> tuple[Any, Any, Any, Any, list[np.ndarray], np.ndarray]:
+) -> tuple[Any, list[Any], Any, Any, list[np.ndarray], np.ndarray]:
     """The columns of one frame with scores and grades; ``items`` says whether items must be there.
 
     Returns:
-        of each row query and group, None = no groups; the row of each entry of its lists, None = no lists; of each
-        entry item, None = no items, the scores of each system, and grade, NaN = missing. ``chosen`` may have a list of
-        columns of scores, one for each system.
+        of each row query, and group and cluster, None = there are none; the row of each entry of its lists, None = no
+        lists; of each entry item, None = no items, the scores of each system, and grade, NaN = missing. ``chosen`` may
+        have a list of columns of scores, one for each system, and the column "cluster".
 
     Raises:
         ReadingError: a column is missing or has other types.
@@ -686,8 +686,9 @@ def columns_of_both(
     if isinstance(named.get("score"), list):
         named["score"], *others = named["score"]
         more = [_number_of(other, frame.labels, "frame") for other in others]
+    of_clusters = [_number_of(named.pop("cluster"), frame.labels, "frame")] if "cluster" in named else []
     way_out, labels = "pass {}= with the name of its column", list(frame.labels)
-    for number in more:
+    for number in (*more, *of_clusters):
         labels[number] = ""  # which is taken for no other column
     numbers = find_columns(named, labels, "both", "frame", items, way_out, frame.has_lists)
 
@@ -697,7 +698,8 @@ def columns_of_both(
 
     columns = {name: frame[number] for name, number in numbers.items()}
     columns |= {f"score {number}": frame[number] for number in more}
-    query, groups = id_column(columns.pop("query"), "query ids", error), columns.pop("group", None)
+    query = id_column(columns.pop("query"), "query ids", error)
+    groups = [columns.pop("group", None), next((frame[number] for number in of_clusters), None)]
     flat, row, error_of_entry = exploded(columns, error, ranked=True)
     item = id_column(flat["item"], "item ids", error_of_entry) if "item" in flat else None
     grade = float_column(flat["grade"], "grade", error_of_entry, or_missing=True)

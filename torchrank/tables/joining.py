@@ -322,19 +322,21 @@ def rank_run(
 
 def rank_frame(frame: Any, *, ties: Ties, duplicates: Duplicates, **columns: str | None) -> Ranking:
     """The ranking of one frame with scores and grades."""
-    qrels, (run,), names, row = tables_of_frame(frame, columns, ties, duplicates)
+    qrels, (run,), (names, _), row = tables_of_frame(frame, columns, ties, duplicates)
     return ranking_of(Pairs.of_rows(qrels, run, np.arange(len(run.queries)), row)).with_names(names)
 
 
 def tables_of_frame(
     frame: Any, columns: Mapping[str, Any], ties: Ties, duplicates: Duplicates, item: bool = False
-) -> tuple[Qrels, list[Run], QueryNames, np.ndarray]:
+) -> tuple[Qrels, list[Run], list[QueryNames], np.ndarray]:
     """The judgments and the runs of one frame, all with all queries, and the row of the last run of each judgment.
+
+    Between them are the ids of the queries with their groups, and with their clusters.
 
     Args:
         frame: a data frame, or a dictionary of columns.
-        columns: the names of the columns query, item, score, grade and group; None = usual names, and no groups. Each
-            of a list of columns of scores is a run.
+        columns: the names of the columns query, item, score, grade, group and cluster; None = usual names, and no
+            groups. Each of a list of columns of scores is a run.
         ties: the order of equal scores.
         duplicates: "error", or the row to keep of an item that a query has twice.
         item: whether the column of items must be there, also without an order by id.
@@ -343,9 +345,10 @@ def tables_of_frame(
     one_of("duplicates", duplicates, get_args(Duplicates))
     ids, groups, row, items, scores, grades = columns_of_both(frame, columns, item or ties == "document")
     number, queries = factorise(ids)
-    names = QueryNames(queries)
-    if groups is not None:
-        names = with_groups(queries, number, groups, str(columns["group"]))
+    names = [
+        QueryNames(queries) if column is None else with_groups(queries, number, column, str(columns[name]))
+        for name, column in zip(("group", "cluster"), groups)
+    ]
     number = number if row is None else number[row]
     if items is None:
         items = NumberIds(-1 - np.arange(len(grades)))  # which no query has as its id

@@ -478,12 +478,7 @@ class QueryTable:
         if count < 2 or not total > 0:
             return replace(estimated, standard_error=math.nan, interval=NO_INTERVAL)
         apart = np.bincount(inverse, weights * (inside - (weights * inside).sum() / total))  # T - m W of each cluster
-        variance = count / (count - 1) * (apart**2).sum() / total**2
-        # the slope of the reported value, e.g. of a geometric mean
-        unclustered = float(sums.standard_error(summed, summed[Sum.QUERIES] - summed[Sum.EMPTY]))
-        error = math.sqrt(variance) * (estimated.standard_error / unclustered if unclustered > 0 else 1.0)
-        interval = Interval(*t_interval(estimated.value, error, count - 1, level))
-        return replace(estimated, standard_error=error, interval=interval)
+        return with_clusters(estimated, summed, count, float((apart**2).sum() / total**2), level)
 
     # ---- other formats -----------------------------------------------------------------------------------------
 
@@ -529,6 +524,24 @@ class QueryTable:
 
     def __repr__(self) -> str:
         return f"QueryTable of {len(self)} queries\n{self.summary()}"
+
+
+def with_clusters(estimated: Estimate, summed: Tensor, count: int, spread: float, level: float) -> Estimate:
+    """An estimate with the standard error and the interval of clusters.
+
+    Args:
+        estimated: the estimate without clusters.
+        summed: its sums [SIZE].
+        count: number of clusters.
+        spread: sum((T - m W)^2) / sum(W)^2 over clusters, as in :meth:`QueryTable.summary`.
+        level: the level of the interval.
+    """
+    # the slope of the reported value, e.g. of a geometric mean
+    unclustered = float(sums.standard_error(summed, summed[Sum.QUERIES] - summed[Sum.EMPTY]))
+    slope = estimated.standard_error / unclustered if unclustered > 0 else 1.0
+    error = math.sqrt(count / (count - 1) * spread) * slope
+    interval = Interval(*t_interval(estimated.value, error, count - 1, level))
+    return replace(estimated, standard_error=error, interval=interval)
 
 
 def slices_by_name(groups: Iterable[Any]) -> dict[str, Any]:
