@@ -26,6 +26,7 @@ class OptionalModule:
 
 
 pandas = OptionalModule("pandas")
+pyarrow = OptionalModule("pyarrow")
 pyplot = OptionalModule("matplotlib.pyplot")
 pytrec_eval = OptionalModule("pytrec_eval")
 sklearn_metrics = OptionalModule("sklearn.metrics")

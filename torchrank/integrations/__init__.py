@@ -1,9 +1,18 @@
-"""Evaluation in the trainers of other libraries: a file for each, imported when it is used."""
+"""Evaluation in the trainers and on the engines of other libraries: a file for each, imported when it is used."""
 
 from importlib import import_module
 from types import ModuleType
 
-__all__ = ["boosters", "huggingface", "ir_measures", "lightning", "pykeen", "sentence_transformers"]
+__all__ = [
+    "boosters",
+    "huggingface",
+    "ir_measures",
+    "lightning",
+    "pykeen",
+    "ray",
+    "sentence_transformers",
+    "spark",
+]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -1,0 +1,183 @@
+"""Evaluations on Ray with two workers on this machine: the bits of one process, and what goes wrong."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+
+import torchrank as tr
+from tests.support.impressions import COLUMNS, impressions, other_version, shuffled
+from tests.support.optional import pyarrow
+from torchrank.integrations.arrow import Job
+from torchrank.version import __version__
+
+ray = pytest.importorskip("ray", reason="the extra [ray] is not installed")
+pytestmark = pytest.mark.xdist_group("ray")
+
+MEASURES = "ndcg@10 map"
+
+
+@pytest.fixture(scope="module")
+def engine():
+    from torchrank.integrations import ray as engine
+
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=2**28)
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    yield engine
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def table():
+    return impressions()
+
+
+@pytest.fixture
+def dataset(engine, table):
+    rows = shuffled(table)
+    return ray.data.from_arrow([rows[start : start + 300] for start in range(0, len(rows), 300)])
+
+
+@pytest.fixture
+def strategy(request, engine):
+    context = ray.data.DataContext.get_current()
+    before, context.shuffle_strategy = context.shuffle_strategy, request.param
+    yield
+    context.shuffle_strategy = before
+
+
+@pytest.fixture
+def blocks(engine, monkeypatch):
+    """The number of blocks that were evaluated, by call."""
+    seen, found = [], engine._found
+
+    def counted(states):
+        states = states.materialize()
+        seen.append(states.count())
+        return found(states)
+
+    monkeypatch.setattr(engine, "_found", counted)
+    return seen
+
+
+@pytest.mark.parametrize("strategy", ["shuffle_v2", "hash_shuffle", "sort_shuffle_pull_based"], indirect=True)
+def test_two_systems_and_slices_have_the_bits_of_one_process(engine, strategy, dataset, table, blocks):
+    found = engine.evaluate(dataset, MEASURES, **COLUMNS, by="country", partitions=5)
+    whole = tr.evaluate(table, MEASURES, **COLUMNS, by="country")
+    assert found.means == whole.means
+    assert found.num_queries == 60
+    assert found.by().rows == whole.by().rows
+    assert str(found.compare()) == str(whole.compare())
+    assert blocks[0] > 2  # no shuffle gathers all rows in one block
+
+
+@pytest.mark.filterwarnings("ignore:.*rows (with a grade )?have no")
+def test_null_and_nan_scores_and_grades_are_those_of_one_process(engine):
+    nan = float("nan")
+    columns = {
+        "user": ["a"] * 4 + ["b"] * 4,
+        "item": [*"pqrs"] * 2,
+        "score": [nan, 0.9, None, 0.5, 0.1, nan, None, -np.inf],
+        "label": [1.0, 0.0, 1.0, 1.0, nan, 1.0, 1.0, None],
+    }
+    table = pyarrow.table(columns)
+    found = engine.evaluate(ray.data.from_arrow([table[:3], table[3:]]), "ndcg recall@2 map", partitions=3)
+    assert found.means == tr.evaluate(table, "ndcg recall@2 map").means["run"]
+    assert found.means["recall@2"] == (1 / 3 + 0) / 2
+
+
+def test_one_row_may_be_one_query_with_lists(engine):
+    rows = [
+        {"user": n, "items": [n, n + 1, n + 2], "scores": [0.1, 0.5, 0.3 * n], "labels": [1, 0, 1]} for n in range(9)
+    ]
+    found = engine.evaluate(ray.data.from_items(rows), "map", partitions=2)
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    assert found.means == tr.evaluate(columns, "map").means["run"]
+
+
+def test_wrong_arguments_raise_before_ray_starts(engine, dataset):
+    for wanted, call in {
+        "Expected ties='expected' or 'document', got 'rows'": {"ties": "rows"},
+        "duplicates": {"duplicates": "best of"},
+        "Expected one of the columns country": {"query": "usr"},
+    }.items():
+        with pytest.raises(ValueError, match=wanted):
+            engine.evaluate(dataset, MEASURES, **{**COLUMNS, **call})
+
+
+def test_no_rows_are_a_state(engine, dataset):
+    nobody = dataset.filter(lambda row: row["user"] == "")
+    assert engine.evaluate(nobody, MEASURES, **COLUMNS, partitions=2).num_queries == 0
+
+
+def test_a_worker_that_dies_is_run_again_and_changes_nothing(engine, dataset, table, tmp_path):
+    dead = str(tmp_path / "dead")
+
+    def itself(item):
+        if item and not os.path.exists(dead):
+            open(dead, "w").close()
+            os._exit(1)
+        return item
+
+    found = engine.evaluate(dataset, MEASURES, **COLUMNS, parent=itself, partitions=3)
+    assert os.path.exists(dead)
+    assert found.num_queries == 60
+    assert found.means == tr.evaluate(table, MEASURES, **COLUMNS).means
+
+
+def test_a_query_in_two_blocks_is_found(engine, dataset):
+    job = Job("mrr", "user", {**COLUMNS, "score": "new"})
+    states = dataset.map_batches(engine._states, fn_args=[job], batch_size=None, batch_format="pyarrow")  # not by user
+    with pytest.raises(ValueError, match="Expected every query in one part"):
+        engine.merged(states)
+
+
+class Towers:
+    """Scores of all items for users, by a model that each worker makes, or of the states of another version."""
+
+    def __init__(self, dead=None):
+        self.dead = dead
+        generator = torch.Generator().manual_seed(0)
+        self.users, self.items = (torch.randn(size, 8, generator=generator) for size in (40, 100))
+
+    def __call__(self, batch):
+        if self.dead is not None and not os.path.exists(self.dead):
+            open(self.dead, "w").close()
+            os._exit(1)
+        scores = self.users[batch["user"]] @ self.items.T
+        best = scores.topk(20)
+        run = {"user": np.repeat(batch["user"], 20), "item": best.indices.flatten(), "score": best.values.flatten()}
+        judged = {"user": batch["user"], "item": batch["bought"], "grade": np.ones(len(batch["user"]))}
+        return judged, run
+
+
+@pytest.fixture
+def users(engine):
+    return ray.data.from_items([{"user": user, "bought": (7 * user) % 100} for user in range(40)])
+
+
+def test_an_actor_scores_whole_queries(engine, users, tmp_path):
+    dead = str(tmp_path / "dead")
+    towers = Towers()
+    scores = towers.users @ towers.items.T
+    mrr = tr.MRR(top_k=20).score(scores, torch.arange(40) * 7 % 100).mean().item()
+    call = {"batch_size": 7, "concurrency": 1}
+    states = users.map_batches(engine.Scorer, fn_constructor_args=[lambda: Towers(dead), "mrr@20 recall@20"], **call)
+    found = engine.merged(states)
+    assert os.path.exists(dead)  # the first actor died
+    assert found.num_queries == 40
+    assert found.means["mrr@20"] == pytest.approx(mrr, abs=1e-12)
+    whole = towers({name: np.array([row[name] for row in users.take_all()]) for name in ("user", "bought")})
+    assert found.means == tr.evaluate(*whole, "mrr@20 recall@20").means["run"]
+
+
+def test_another_version_on_a_worker_is_an_error_with_both(engine, users, dataset, tmp_path):
+    other = other_version(tmp_path)
+    there = {"runtime_env": {"env_vars": {"PYTHONPATH": str(tmp_path)}}}
+    states = users.map_batches(engine.Scorer, fn_constructor_args=[Towers, "mrr"], concurrency=1, **there)
+    with pytest.raises(ValueError, match=f"(?s){__version__}.*{other}|{other}.*{__version__}"):
+        engine.merged(states)
+    job = Job("mrr", "user", {**COLUMNS, "score": "new"}, version="0.0.1")
+    with pytest.raises(ValueError, match=f"Expected torchrank 0.0.1, .* got {__version__};"):
+        engine.merged(dataset.map_batches(engine._states, fn_args=[job], batch_size=None, batch_format="pyarrow"))

@@ -1,0 +1,215 @@
+"""Evaluations on Spark, with its JVM and its workers on this machine: the bits of one process, and what goes wrong."""
+
+import os
+from decimal import Decimal
+
+import numpy as np
+import pytest
+
+import torchrank as tr
+from tests.support.impressions import COLUMNS, impressions, other_version, shuffled
+from tests.support.optional import pyarrow
+from torchrank.integrations.arrow import Job
+from torchrank.version import __version__
+
+pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning")]
+
+MEASURES = "ndcg@10 map"
+
+
+@pytest.fixture(scope="module")
+def spark():
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2,4]")  # two cores; a task is tried four times
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.log.level": "OFF",
+        "spark.sql.shuffle.partitions": 3,
+        "spark.ui.enabled": False,
+        "spark.ui.showConsoleProgress": False,
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def evaluate(spark):
+    return tr.integrations.spark.evaluate
+
+
+@pytest.fixture(scope="module")
+def table():
+    return impressions()
+
+
+@pytest.fixture(scope="module")
+def frame(spark, table):
+    return spark.createDataFrame(shuffled(table)).cache()
+
+
+@pytest.mark.parametrize("partitions", [None, 1, 90])  # of 90, most have no rows
+def test_two_systems_and_slices_have_the_bits_of_one_process(evaluate, frame, table, partitions):
+    found = evaluate(frame, MEASURES, **COLUMNS, by="country", partitions=partitions)
+    whole = tr.evaluate(table, MEASURES, **COLUMNS, by="country")
+    assert found.means == whole.means
+    assert found.num_queries == 60
+    assert found.by().rows == whole.by().rows
+    assert str(found.compare()) == str(whole.compare())
+
+
+def test_a_baseline_is_the_first_system(evaluate, frame, table):
+    found = evaluate(frame, "mrr", query="user", item="item", score="new", grade="clicked", baseline="old")
+    assert list(found.means) == ["old", "new"]
+    assert found.means == tr.evaluate(table, "mrr", **COLUMNS).means
+
+
+def test_a_query_crosses_batches_and_bulks(evaluate, spark):
+    # 50 queries of 20,000 rows in one partition: 28 MB. A batch has 10,000 rows, and 16 MB are ranked at once.
+    frame = spark.range(1_000_000).selectExpr(
+        "id % 50 as user",
+        "id as item",
+        "cast(id * 7919 % 100003 as double) as score",
+        "cast(id % 997 = 0 as int) as label",
+    )
+    row = np.arange(1_000_000)
+    columns = {"user": row % 50, "item": row, "score": row * 7919 % 100003, "label": (row % 997 == 0).astype(np.int64)}
+    found = evaluate(frame, MEASURES, partitions=1)
+    assert found.num_queries == 50
+    assert found.means == tr.evaluate(columns, MEASURES).means["run"]
+
+
+@pytest.mark.filterwarnings("ignore:.*rows (with a grade )?have no")
+def test_null_and_nan_scores_and_grades_are_those_of_one_process(evaluate, spark):
+    nan = float("nan")
+    columns = {
+        "user": ["a"] * 4 + ["b"] * 4,
+        "item": [*"pqrs"] * 2,
+        "score": [nan, 0.9, None, 0.5, 0.1, nan, None, -np.inf],
+        "label": [1.0, 0.0, 1.0, 1.0, nan, 1.0, 1.0, None],
+    }
+    table = pyarrow.table(
+        columns, schema=pyarrow.schema({"user": "string", "item": "string", "score": "double", "label": "double"})
+    )
+    frame = spark.createDataFrame(table)
+    assert frame.where("isnan(score)").count() == frame.where("score is null").count() == 2
+    found = evaluate(frame, "ndcg recall@2 map")
+    assert found.means == tr.evaluate(table, "ndcg recall@2 map").means["run"]
+    assert found.means["recall@2"] == (1 / 3 + 0) / 2
+
+
+@pytest.fixture(scope="module")
+def joined(spark):
+    qrels = {f"q{n}": {f"d{m}": (n * m) % 3 for m in range(6)} for n in range(9)}  # q0 has nothing relevant
+    runs = {
+        "bm25": {f"q{n}": {f"d{m}": float((n * m * 5) % 7) for m in range(3, 12)} for n in range(2, 12)},
+        "dense": {f"q{n}": {f"d{m}": m / (n + 1) for m in range(0, 9, 2)} for n in range(9)},
+    }
+    judged = [(d, float(grade), q) for q, grades in qrels.items() for d, grade in grades.items()]
+    rows = {name: [(score, q, d) for q, docs in run.items() for d, score in docs.items()] for name, run in runs.items()}
+    frames = {name: spark.createDataFrame(some, "sim double, topic string, doc string") for name, some in rows.items()}
+    return spark.createDataFrame(judged, "doc string, rel double, topic string"), frames, qrels, runs
+
+
+@pytest.mark.parametrize("options", [{}, {"queries": "both"}, {"ties": "expected"}, {"depth": 3}], ids=str)
+def test_judgments_and_runs_are_joined_by_name_wherever_columns_are(evaluate, joined, options):
+    judgments, frames, qrels, runs = joined
+    found = evaluate(judgments, frames, MEASURES, **options, partitions=4)
+    whole = tr.evaluate(qrels, runs, MEASURES, **options)
+    assert found.means == whole.means
+    assert found.num_queries == len(whole["bm25"].ids)
+    alone = evaluate(judgments, frames["dense"], MEASURES, **options)
+    assert alone.means == whole.means["dense"]
+
+
+def test_ids_of_other_types_are_refused(evaluate, spark, joined):
+    numbers = spark.createDataFrame([(1, "d0", 0.5)], "topic int, doc string, sim double")
+    with pytest.raises(ValueError, match="Expected query ids of one type, got string in judgments and integer in run"):
+        evaluate(joined[0], numbers)
+
+
+def test_decimals_and_names_with_dots(evaluate, spark):
+    rows = [("a", "x", Decimal("0.5"), 1), ("a", "y", Decimal("0.7"), 0)]
+    frame = spark.createDataFrame(rows, "`the.user` string, item string, `a score` decimal(10, 2), label int")
+    assert evaluate(frame, "mrr", query="the.user", score="a score").means == {"mrr": 0.5}
+
+
+def test_wrong_arguments_raise_before_spark_starts(evaluate, frame):
+    for wanted, call in {
+        "Expected ties='expected' or 'document', got 'rows'": {"ties": "rows"},
+        "duplicates": {"duplicates": "best of"},
+        "Expected one of the columns country": {"query": "usr"},
+    }.items():
+        with pytest.raises(ValueError, match=wanted):
+            evaluate(frame, MEASURES, **{**COLUMNS, **call})
+    with pytest.raises(ValueError, match="ndgc"):
+        evaluate(frame, "ndgc@10", **COLUMNS)
+
+
+def test_errors_of_rows_say_what_is_wrong(evaluate, spark):
+    from pyspark.errors import PythonException
+
+    frame = spark.createDataFrame(
+        [("a", "x", 0.5, 1), (None, "y", 0.2, 0)], "user string, item string, score double, label int"
+    )
+    with pytest.raises(PythonException, match="Expected query ids"):
+        evaluate(frame, MEASURES)
+    twice = spark.createDataFrame([("a", "x", 0.5, 1)] * 2, "user string, item string, score double, label int")
+    with pytest.raises(PythonException, match="twice|more than once|two"):
+        evaluate(twice, MEASURES)
+
+
+def test_no_rows_are_a_state(evaluate, frame):
+    assert evaluate(frame.limit(0), MEASURES, **COLUMNS).num_queries == 0
+    assert evaluate(frame.where("user = ''"), MEASURES, **COLUMNS).num_queries == 0
+
+
+def test_a_worker_that_dies_is_run_again_and_changes_nothing(evaluate, frame, table, tmp_path):
+    dead = str(tmp_path / "dead")
+
+    def itself(item):
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is not None and context.partitionId() == 1 and context.attemptNumber() == 0:
+            open(dead, "w").close()
+            os._exit(1)
+        return item
+
+    found = evaluate(frame, MEASURES, **COLUMNS, parent=itself, partitions=3)
+    assert os.path.exists(dead)
+    assert found.num_queries == 60
+    assert found.means == tr.evaluate(table, MEASURES, **COLUMNS).means
+
+
+def test_a_query_in_two_partitions_is_found(spark, frame):
+    job = Job("mrr", "user", {**COLUMNS, "score": "new"})
+
+    def states(batches):
+        for state in job.states(batches):
+            yield pyarrow.RecordBatch.from_pydict({"state": [state]})
+
+    rows = frame.repartition(2).sortWithinPartitions("user").mapInArrow(states, "state binary").collect()  # not by user
+    assert len(rows) == 2
+    with pytest.raises(ValueError, match="Expected every query in one part"):
+        tr.merge(row.state for row in rows)
+
+
+def test_another_version_on_a_worker_is_an_error_with_both(evaluate, spark, frame, tmp_path):
+    from pyspark.errors import PythonException
+
+    other = other_version(tmp_path)
+    environment = spark.sparkContext.environment
+    before = dict(environment)
+    environment["PYTHONPATH"] = str(tmp_path)
+    try:
+        with pytest.raises(PythonException, match=f"Expected torchrank {__version__}, .* got {other};"):
+            evaluate(frame, MEASURES, **COLUMNS)
+    finally:
+        environment.clear()
+        environment.update(before)

@@ -1,0 +1,51 @@
+"""Rows with scores of two systems and grades, for engines of clusters; and another version of the package for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import torchrank
+from tests.support.optional import pyarrow
+from torchrank.version import __version__
+
+COLUMNS = {"query": "user", "item": "item", "score": ["new", "old"], "grade": "clicked"}
+
+
+def impressions(users: int = 60, most: int = 40, seed: int = 0) -> Any:
+    """A table with text ids, in which scores are tied, users have a country, and rows are sorted by user and item."""
+    draw = np.random.default_rng(seed)
+    candidates = draw.integers(1, most, users)
+    user = np.repeat(np.arange(users), candidates)
+    item = np.concatenate([np.sort(draw.permutation(1000)[:number]) for number in candidates])
+    clicked = np.where(draw.random(len(user)) < 0.2, draw.integers(1, 4, len(user)), 0)
+    new, old = (np.round(draw.normal(size=len(user)) + weight * clicked, 1) for weight in (1, 0.5))
+    return pyarrow.table(
+        {
+            "country": np.array(["de", "fr", "it"])[user % 3].tolist(),
+            "old": old,
+            "user": [f"u{number:04}" for number in user],
+            "clicked": clicked.astype(np.int32),
+            "item": [f"i{number:04}" for number in item],
+            "new": new,
+        }
+    )
+
+
+def shuffled(table: Any, seed: int = 1) -> Any:
+    """The rows in a random order."""
+    return table.take(np.random.default_rng(seed).permutation(len(table)))
+
+
+def other_version(folder: Path) -> str:
+    """Make a copy of the package that says it has another version, in a folder for PYTHONPATH; return the version."""
+    package = folder / "torchrank"
+    package.mkdir()
+    for path in Path(torchrank.__file__).parent.iterdir():
+        if path.name not in ("version.py", "__pycache__"):
+            (package / path.name).symlink_to(path)
+    other = f"{__version__}.other"
+    (package / "version.py").write_text(f'__version__ = "{other}"\n')
+    return other
