@@ -1,4 +1,4 @@
-"""10^8 rows on engines of clusters: one process, Spark, Ray, and Spark's own RankingMetrics. Prints a table of SCALE.md.
+"""10^8 rows in one process, on Spark, on Ray, and by Spark's own RankingMetrics. Prints a table of SCALE.md.
 
 python -m benchmarks.engines --rows 100000000 --folder /tmp/impressions
 """
@@ -150,7 +150,17 @@ def numbers(found: Any) -> dict[str, Any]:
 
 def measured(engine: str, folder: Path, rows: int) -> dict[str, Any]:
     """The numbers of an engine in a process of its own, its seconds, and the largest memory of its processes."""
-    command = [sys.executable, "-m", "benchmarks.engines", "--engine", engine, "--folder", str(folder), "--rows", str(rows)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.engines",
+        "--engine",
+        engine,
+        "--folder",
+        str(folder),
+        "--rows",
+        str(rows),
+    ]
     started, worker, jvm, together = time.perf_counter(), 0, 0, 0
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     while child.poll() is None:
@@ -220,6 +230,7 @@ def _hours(seconds: float) -> str:
 
 
 def main() -> None:
+    """Evaluate by all engines, or by one of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--folder", type=Path, required=True, help="the files; written if it is not there")

@@ -38,7 +38,7 @@ def tables(quick: bool = False) -> str:
         reduction(),
         shards((250_000, 500_000, 1_000_000) if not quick else (5_000, 10_000)),
     ]
-    return "\n\n".join(_table([*some]) for some in rows)
+    return "\n\n".join(markdown([*some]) for some in rows)
 
 
 # ---- errors of the sums ----------------------------------------------------------------------------------------------
@@ -230,6 +230,7 @@ def _median(run: Callable[[], object]) -> float:
     return statistics.median(timed(ready, "cpu")[0] for _ in range(5))
 
 
-def _table(rows: Sequence[dict[str, str]]) -> str:
+def markdown(rows: Sequence[dict[str, str]]) -> str:
+    """A table in Markdown."""
     lines = [[*rows[0]], ["---"] * len(rows[0]), *([*row.values()] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -22,7 +22,16 @@ MEASURES = "ndcg@10 map"
 def engine():
     from torchrank.integrations import ray as engine
 
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=2**28)
+    # By default workers wait for all other processes of the machine.
+    settings = {"include_dashboard": False, "log_to_driver": False, "_system_config": {"worker_niceness": 0}}
+    for attempt in range(5):
+        try:
+            ray.init(num_cpus=2, object_store_memory=2**28, **settings)
+            break
+        except Exception as error:  # Ray gives its processes 30 seconds to start
+            if "timed out during startup" not in str(error) or attempt == 4:
+                raise
+            ray.shutdown()
     ray.data.DataContext.get_current().enable_progress_bars = False
     yield engine
     ray.shutdown()
@@ -52,10 +61,10 @@ def blocks(engine, monkeypatch):
     """The number of blocks that were evaluated, by call."""
     seen, found = [], engine._found
 
-    def counted(states):
+    def counted(states, measures):
         states = states.materialize()
         seen.append(states.count())
-        return found(states)
+        return found(states, measures)
 
     monkeypatch.setattr(engine, "_found", counted)
     return seen

@@ -52,15 +52,16 @@ class Job:
             raise ValueError(f"Expected torchrank {self.version}, as the driver has, got {__version__}; {way_out}")
         bulks = map(self.state, whole_queries(batches, self.query))
         if (first := next(bulks, None)) is not None:
-            yield merge([first, *bulks]).to_bytes()
+            yield merge([first, *bulks], self.measures).to_bytes()
 
     def state(self, table: pyarrow.Table) -> PartialEvaluation:
         """The state of a table of whole queries."""
         if not self.runs:
             return partial(table, self.measures, **self.options)
         tables = {name: _rows_of(table, number, "score") for number, name in enumerate(self.runs)}
-        judgments, run = _rows_of(table, JUDGMENTS, "grade"), tables.get(None, tables)
-        return partial(judgments, run, self.measures, closed=True, **self.options)
+        runs = {name: rows if len(rows) else {} for name, rows in tables.items()}
+        judgments = _rows_of(table, JUDGMENTS, "grade")
+        return partial(judgments, runs.get(None, runs), self.measures, closed=True, **self.options)
 
     def state_of_nothing(self, columns: Sequence[str]) -> PartialEvaluation:
         """The state of a table without rows: wrong arguments raise on the driver, before anything is read."""

@@ -92,16 +92,16 @@ def evaluate(
     else:
         whole = rows.repartition(partitions or rows.context.default_hash_shuffle_parallelism, keys=[job.query])
     states = whole.map_batches(_states, fn_args=[job], batch_size=None, batch_format="pyarrow")
-    return merge([nothing, *_found(states)])
+    return merge([nothing, *_found(states, measures)], measures)
 
 
-def merged(states: Dataset) -> PartialEvaluation:
-    """The sum of the states of a dataset, such as :class:`Scorer` makes it.
+def merged(states: Dataset, measures: Suite | None = None) -> PartialEvaluation:
+    """The sum of the states of a dataset, such as :class:`Scorer` makes it; arguments as :func:`torchrank.merge`.
 
     Raises:
         ValueError: as :func:`torchrank.merge`; there is no state.
     """
-    return merge(_found(states))
+    return merge(_found(states, measures), measures)
 
 
 class Scorer:
@@ -130,7 +130,8 @@ class Scorer:
     def __call__(self, batch: Any) -> dict[str, list[bytes]]:
         found = self.score(batch)
         if isinstance(found, tuple):
-            state = partial(*found, self.measures, closed=True, **self.options)
+            judgments, run = found
+            state = partial(judgments, run, self.measures, closed=True, **self.options)
         else:
             state = partial(found, self.measures, **self.options)
         return {"state": [state.to_bytes()]}
@@ -140,19 +141,19 @@ class MergeStates(AggregateFnV2):
     """The sum of states in a column of a dataset of Ray, as a state: ``dataset.aggregate(MergeStates())``.
 
     Args:
-        column: the column of the states.
-        name: the name of the result.
+        measures: as :func:`torchrank.merge`.
+        column: the column of the states, and of the result.
     """
 
-    def __init__(self, column: str = "state", name: str = "state") -> None:
-        super().__init__(name, bytes, on=column, ignore_nulls=True)
-        self.column = column
+    def __init__(self, measures: Suite | None = None, column: str = "state") -> None:
+        super().__init__(column, bytes, on=column, ignore_nulls=True)
+        self.measures, self.column = measures, column
 
     def aggregate_block(self, block: pyarrow.Table) -> bytes:
-        return merge(block[self.column].to_pylist()).to_bytes()
+        return merge(block[self.column].to_pylist(), self.measures).to_bytes()
 
     def combine(self, current_accumulator: bytes, new: bytes) -> bytes:
-        return merge([current_accumulator, new]).to_bytes()
+        return merge([current_accumulator, new], self.measures).to_bytes()
 
 
 def _states(block: pyarrow.Table, job: Job) -> dict[str, list[bytes]]:
@@ -166,7 +167,7 @@ def _states(block: pyarrow.Table, job: Job) -> dict[str, list[bytes]]:
     return {"state": list(job.states(batches))}
 
 
-def _found(states: Dataset) -> list[bytes]:
+def _found(states: Dataset, measures: Suite | None) -> list[bytes]:
     """The sum of the states of a dataset; nothing if there are none."""
-    total = states.aggregate(MergeStates())
+    total = states.aggregate(MergeStates(measures))
     return [total["state"]] if total and total["state"] else []

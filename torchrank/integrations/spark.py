@@ -29,7 +29,7 @@ def evaluate(
     score: Scores = None,
     rank: str | None = None,
     grade: str | None = None,
-    by: str | None = None,
+    by: str | Mapping[Any, Any] | None = None,
     baseline: str | None = None,
     partitions: int | None = None,
     **options: Any,
@@ -51,7 +51,7 @@ def evaluate(
         score: the column of scores; or of one frame those of several systems, in a list or as ``{system: column}``.
         rank: the column of ranks in place of scores, 1 for the best.
         grade: the column of grades.
-        by: of one frame, the column of slices, such as the country of a user.
+        by: of one frame, the column of slices, such as the country of a user; with a run, ``{query: slice}``.
         baseline: the name of the system with which others are compared, which comes first; of one frame, also another
             column of scores.
         partitions: number of partitions; None = as Spark is configured.
@@ -74,7 +74,7 @@ def evaluate(
     """
     if options.get("ties") == "rows":
         raise ValueError("Expected ties='expected' or 'document', got 'rows'; rows of Spark have no order")
-    names = {"query": query, "item": item, "score": score, "rank": rank, "grade": grade}
+    names: dict[str, Any] = {"query": query, "item": item, "score": score, "rank": rank, "grade": grade}
     if hasattr(run, "mapInArrow") or isinstance(run, Mapping):
         runs: dict[Any, DataFrame] = dict(run) if isinstance(run, Mapping) else {None: run}
         if baseline is not None:
@@ -97,7 +97,8 @@ def evaluate(
     # Sorted by all columns, the rows of a query have one order, in which their numbers are added.
     key, *others = map(_quoted, [job.query, *(name for name in rows.columns if name != job.query)])
     whole = rows.repartition(*([partitions] if partitions else []), key).sortWithinPartitions(key, *others)
-    return merge([nothing, *(row.state for row in whole.mapInArrow(states, "state binary").collect())])
+    found = whole.mapInArrow(states, "state binary").collect()
+    return merge([nothing, *(row.state for row in found)], job.measures)
 
 
 def _in_one_table(judgments: DataFrame, runs: Mapping[Any, DataFrame], names: Mapping[str, Any]) -> DataFrame:
