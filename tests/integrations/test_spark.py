@@ -134,7 +134,7 @@ def test_judgments_and_runs_are_joined_by_name_wherever_columns_are(evaluate, jo
     found = evaluate(judgments, frames, MEASURES, **options, partitions=4)
     whole = tr.evaluate(qrels, runs, MEASURES, **options)
     assert found.means == whole.means
-    assert found.num_queries == len(whole["bm25"].ids)
+    assert found.num_queries == len(whole["dense"].ids)
     alone = evaluate(judgments, frames["dense"], MEASURES, **options)
     assert alone.means == whole.means["dense"]
 

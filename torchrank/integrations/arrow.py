@@ -74,7 +74,7 @@ def frame_arguments(
     names: Sequence[str],
     lists: Container[str],
     score: Scores,
-    by: str | None,
+    by: Any,
     baseline: str | None,
     **columns: str | None,
 ) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from torchrank.tables.pair_tables import (
     ReadingError,
     Rows,
     Run,
+    TextIds,
     Ties,
     blocks,
     factorise,
@@ -398,14 +399,19 @@ def with_groups(queries: Any, query: np.ndarray, groups: Any, column: str) -> Qu
     Raises:
         ReadingError: a query has two groups, or a group is neither text, an integer nor a bool.
     """
-    groups = groups.tolist() if hasattr(groups, "tolist") else groups
-    for row, group in enumerate(groups):
-        if group is not None and not isinstance(group, str | int | np.integer):
-            message = f"Expected {column} to be text, integers or bools, got {group!r} of type {type(group).__name__}"
-            raise ReadingError(message, "frame", row + 1, unit="row")
-    known = [group for group in dict.fromkeys(groups) if group is not None]
-    number = {None: -1} | {group: number for number, group in enumerate(known)}  # -1 = missing
-    code = np.array([number[group] for group in groups], dtype=np.int64)
+    if isinstance(groups, TextIds):
+        code, distinct = factorise(groups)
+        code, known = code.astype(np.int64), distinct.tolist()
+    else:
+        groups = groups.tolist() if hasattr(groups, "tolist") else groups
+        for row, group in enumerate(groups):
+            if group is not None and not isinstance(group, str | int | np.integer):
+                kind = f"{group!r} of type {type(group).__name__}"
+                message = f"Expected {column} to be text, integers or bools, got {kind}"
+                raise ReadingError(message, "frame", row + 1, unit="row")
+        known = [group for group in dict.fromkeys(groups) if group is not None]
+        number = {None: -1} | {group: number for number, group in enumerate(known)}  # -1 = missing
+        code = np.array([number[group] for group in groups], dtype=np.int64)
     _, first = np.unique(query, return_index=True)
     of_query = code[first]
     other = np.flatnonzero(code != of_query[query])
