@@ -217,7 +217,7 @@ def test_another_version_on_a_worker_is_an_error_with_both(evaluate, spark, fram
     before = dict(environment)
     environment |= {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]), "PYTHONSAFEPATH": "1"}
     try:
-        with pytest.raises(PythonException, match=f"Expected torchrank {__version__}, .* got {other};"):
+        with pytest.raises(PythonException, match=f"Expected torchrank {__version__}, .* got {other} on a worker;"):
             evaluate(frame, MEASURES, **COLUMNS)
     finally:
         environment.clear()

@@ -47,9 +47,7 @@ class Job:
         Raises:
             ValueError: the worker has another version than the driver.
         """
-        if self.version != __version__:
-            way_out = "install one version on all machines"
-            raise ValueError(f"Expected torchrank {self.version}, as the driver has, got {__version__}; {way_out}")
+        check_version(self.version, __version__)
         bulks = map(self.state, whole_queries(batches, self.query))
         if (first := next(bulks, None)) is not None:
             yield merge([first, *bulks], self.measures).to_bytes()
@@ -68,6 +66,13 @@ class Job:
         import pyarrow
 
         return self.state(pyarrow.table({name: pyarrow.nulls(0) for name in columns}))
+
+
+def check_version(driver: str, worker: str) -> None:
+    """Raise if a worker has another version than the driver."""
+    if driver != worker:
+        way_out = "install one version on all machines"
+        raise ValueError(f"Expected torchrank {driver}, as the driver has, got {worker} on a worker; {way_out}")
 
 
 def frame_arguments(

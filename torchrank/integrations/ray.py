@@ -11,8 +11,9 @@ from ray.data.context import ShuffleStrategy
 
 from torchrank.evaluation.evaluate import MEASURES
 from torchrank.evaluation.partial import PartialEvaluation, merge, partial
-from torchrank.integrations.arrow import Job, Scores, columns_of, frame_arguments
+from torchrank.integrations.arrow import Job, Scores, check_version, columns_of, frame_arguments
 from torchrank.names.arguments import with_hints
+from torchrank.version import __version__
 from torchrank.wrappers.suite_metric import Suite
 
 if TYPE_CHECKING:
@@ -99,9 +100,11 @@ def merged(states: Dataset, measures: Suite | None = None) -> PartialEvaluation:
     """The sum of the states of a dataset, such as :class:`Scorer` makes it; arguments as :func:`torchrank.merge`.
 
     Raises:
-        ValueError: as :func:`torchrank.merge`; there is no state.
+        ValueError: as :func:`torchrank.merge`; there is no state; or workers have another version than the driver.
     """
-    return merge(_found(states, measures), measures)
+    total = merge(_found(states, measures), measures)
+    check_version(__version__, total.facts.version)
+    return total
 
 
 class Scorer:
