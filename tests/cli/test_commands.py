@@ -13,9 +13,8 @@ import torchrank as tr
 from tests.support import workers
 from tests.support.optional import pandas, pyplot
 from tests.support.trec_files import files_of, two_runs
-from torchrank import cli
+from torchrank import cli, display
 from torchrank.cli import main
-from torchrank.evaluation import plots
 from torchrank.statistics.paired import FAMILY_TESTS, PAIR_TESTS
 
 
@@ -592,7 +591,7 @@ def test_plots_have_a_title_and_a_panel_for_each_measure(files, capsys, tmp_path
 @pytest.mark.parametrize("command", ["eval", "compare"])
 def test_a_measure_with_many_cutoffs_is_one_panel_over_k(files, capsys, tmp_path, monkeypatch, command):
     drawn = []
-    monkeypatch.setattr(plots, "draw_lines", lambda axes, lines: drawn.append((axes.get_ylabel(), lines)))
+    monkeypatch.setattr(display, "draw_lines", lambda axes, lines: drawn.append((axes.get_ylabel(), lines)))
     with pyplot.rc_context({"svg.fonttype": "none"}):
         measures = "P_100 recall@1-9 map ndcg@1,3 P_5 P_10 P_20 P_30"
         call = [command, *files, "-m", measures, "--plot"]

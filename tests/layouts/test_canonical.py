@@ -9,7 +9,7 @@ from torch import tensor
 
 from torchrank.engine.rank_layout import chunks
 from torchrank.layouts.arrange import arrange
-from torchrank.layouts.canonical import Need, buckets
+from torchrank.layouts.canonical import Judged, Need, buckets
 
 
 def test_queries_of_similar_sizes_share_a_rectangle():
@@ -51,6 +51,13 @@ def test_chunks_of_queries_fill_their_room_and_not_more(assume):
         assert sum(cuts) == queries
         assert max(cuts) * each <= 1.25 * room
         assert max(cuts) * each > 0.7 * room
+
+
+def test_some_of_some_queries_have_their_items():
+    ragged = Judged(tensor([5, 3, 7, 2, 9, 4]), torch.ones(6), tensor([0, 2, 2, 3, 6]))
+    part = ragged[1:4]
+    assert (part.items.tolist(), part.start.tolist()) == ([7, 2, 9, 4], [0, 0, 1, 4])
+    assert part.take(tensor([2, 1, 0])).items.tolist() == [2, 9, 4, 7]
 
 
 def test_a_need_of_two_contains_both():
