@@ -223,7 +223,9 @@ def test_a_metric_alone_has_the_bits_that_it_has_in_a_suite():
 
 @pytest.mark.parametrize("weights", [None, "whole", "random"])
 @pytest.mark.parametrize("queries", [1, 3, 150])
-def test_a_metric_alone_has_the_state_that_it_has_in_a_suite(queries, weights):
+@pytest.mark.parametrize("direct", [0, sums.DIRECT])
+def test_a_metric_alone_has_the_state_that_it_has_in_a_suite(monkeypatch, queries, weights, direct):
+    monkeypatch.setattr(sums, "DIRECT", direct)
     scores, label = labels(ties=True, queries=150)
     weight = {None: None, "whole": label.abs() % 3, "random": torch.rand(150, dtype=torch.float64)}[weights]
     batch = scores[-queries:], label[-queries:], None if weight is None else weight[-queries:]

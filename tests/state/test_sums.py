@@ -127,9 +127,11 @@ def sums_of(values, weights, batches):
     return sums.summed(v, w, number, nothing, torch.zeros(batches, sums.SIZE - sums.Sum.ERRORS))
 
 
+@cases("direct", [0, sums.DIRECT])
 @cases("weights", WEIGHTS)
 @cases("centre", CENTRES)
-def test_the_standard_error_of_large_values_is_that_of_exact_arithmetic(centre, weights):
+def test_the_standard_error_of_large_values_is_that_of_exact_arithmetic(monkeypatch, centre, weights, direct):
+    monkeypatch.setattr(sums, "DIRECT", direct)
     weights = WEIGHTS[weights]
     values = centre + torch.randn(300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     metric, other = tr.CG(), tr.CG()
@@ -279,7 +281,8 @@ def test_means_of_exact_sums_are_rounded_once_and_infinite_values_are_told():
 @pytest.mark.parametrize("values", [[], [0.5], [0.25, 0.5, 1.0], [1e6, 1e6 + 1e-3, 1e6 - 1e-3]])
 def test_the_vector_of_exact_sums_is_that_of_a_batch(values):
     exact = ExactSums.of(np.array(values, dtype=np.float64)).vector()
-    (batch,) = sums_of(torch.tensor(values, dtype=torch.float64), torch.ones(len(values), dtype=torch.float64), 1)
+    errors = torch.zeros(1, len(exact) - sums.Sum.ERRORS)
+    batch = sums.summed(torch.tensor([values], dtype=torch.float64), None, None, None, errors)[0]
     assert len(exact) == len(batch) == sums.SIZE
     torch.testing.assert_close(exact, batch.nan_to_num(0), rtol=1e-9, atol=1e-9)
     assert (exact[sums.Sum.W], exact[sums.Sum.QUERIES], exact[sums.Sum.EMPTY]) == (len(values), len(values), 0)

@@ -63,9 +63,7 @@ JUDGES = ("good", "fair", "bad", "opposite", "lenient", "exaggerating", "hiding"
 def sums(kinds: list[Tensor]) -> Tensor:
     """The sums [replicate, kind, 1, SIZE] of values [replicate, query] of each kind."""
     none = torch.zeros(len(kinds[0]), len(Problem), dtype=torch.float64)
-    return torch.stack(
-        [summed(x, torch.ones_like(x), torch.full((len(x),), x.shape[1]), none[:, 0], none) for x in kinds], dim=1
-    ).unsqueeze(2)
+    return torch.stack([summed(x, None, None, None, none) for x in kinds], dim=1).unsqueeze(2)
 
 
 def simulated(measure: str, kind: str, humans: int, replicates: int, seed: int = 0, queries: int = 1000) -> dict:

@@ -1244,7 +1244,7 @@ class Ranking:
     def num_relevant(self, level: float) -> Tensor:
         """float64 [query]: number of relevant candidates, retrieved or not, also beyond ``reach``."""
         relevant = self.relevant(level) if self.pool is None else at_least(self.pool, level)
-        return relevant.sum(-1).to(self.first.dtype)
+        return relevant.sum(-1, dtype=self.first.dtype)
 
     @cached
     def without_relevant(self, level: float) -> Tensor:
@@ -1343,12 +1343,11 @@ class Ranking:
         ``x`` is bool or float64 [query, entry].
         """
         exact = x.dtype == torch.bool  # sums of bool are integers
-        alone = x.to(self.first.dtype) if exact else x
         if self.first.shape[1] == 1:
-            return torch.zeros_like(self.first), alone
+            return torch.zeros_like(self.first), x.to(self.first.dtype)
         so_far = pad((x.cumsum(-1) if exact else running_sum(x)).to(self.first.dtype), (1, 0))
         if self.untied:
-            return so_far[:, :-1], alone
+            return so_far[:, :-1], x.to(self.first.dtype)
         # Differences of the running sums at the ends of each tie group.
         before, up_to = so_far.expand(2, -1, -1).gather(-1, self.run_bounds()).unbind(0)
         return before, up_to - before if exact else torch.where(self.tied > 1, up_to - before, x)

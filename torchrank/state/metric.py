@@ -692,7 +692,7 @@ class Measure(SafeMetric):
             vars(self)[name] = state.add(getattr(self, name), found.sums[n])
             if self.keeps_values:
                 own = found.of(n)
-                values = torch.where(own.counts, own.values, float("nan"))
+                values = torch.where(own.kinds[2], own.values, float("nan"))
                 self._set("values", appended(self.rows or [], [torch.stack([values, own.final_weights], dim=-1)]))
                 if self.compute_on_cpu:
                     self._move_list_states_to_cpu()

@@ -137,9 +137,15 @@ class Values:
         return self.status.is_cpu and not self.status.any()
 
     @cached_property
-    def counts(self) -> Tensor:
-        """Whether queries count in the average: bool [..., query]."""
-        return self.status < _limits(self.limit, self.status.dtype, self.status.device)
+    def kinds(self) -> Tensor:
+        """bool [3, ..., query]: queries with a value, with a value or empty, and queries that count in the average."""
+        limits = _limits(self.limit, self.status.dtype, self.status.device)
+        return self.status < limits.view(3, *[-1] * (self.status.dim() - 1), 1)
+
+    @cached_property
+    def all_count(self) -> bool:
+        """Whether every query is known to count in the average."""
+        return self.all_scored or (self.status.is_cpu and bool(self.kinds[2].all()))
 
     @property
     def own_weights(self) -> Tensor:
@@ -150,13 +156,14 @@ class Values:
     @cached_property
     def final_weights(self) -> Tensor:
         """float64 [..., query]: the weight of each query in the average, 0 for a skipped one."""
-        return self.own_weights if self.all_scored else only(self.counts, self.own_weights)
+        return self.own_weights if self.all_count else only(self.kinds[2], self.own_weights)
 
 
 @constant
 def _limits(limit: Status | tuple[Status, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The first status that does not count in the average: [1] for a number, or [metric, 1]."""
-    return torch.tensor(limit, dtype=dtype, device=device).unsqueeze(-1)
+    """The first status that each of :attr:`Values.kinds` does not have: [3] for a number, or [3, metric]."""
+    own = torch.tensor(limit, dtype=dtype, device=device)
+    return torch.stack([torch.full_like(own, Status.EMPTY), torch.full_like(own, Status.ABSENT), own])
 
 
 @constant
@@ -360,10 +367,11 @@ def settled(metrics: Sequence[Any], found: Values, weights: Tensor | None = None
     actions = tuple(metric.empty_target_action for metric in metrics)
     found.limit = tuple(Status.EMPTY if math.isnan(FILLS[action]) else Status.ABSENT for action in actions)
     if not found.all_scored:
-        values = torch.where(found.status < Status.EMPTY, values, _fills(actions, values.dtype, values.device))
+        scored, listed, _ = found.kinds
+        values = torch.where(scored, values, _fills(actions, values.dtype, values.device))
         # A query that does not count is NaN under every policy.
         if any(metric.leaves_out_empty_lists for metric in metrics):
-            values = torch.where(found.status < Status.ABSENT, values, scalar(math.nan, values.dtype, values.device))
+            values = torch.where(listed, values, scalar(math.nan, values.dtype, values.device))
         found.values = values
     if left_out is not None:
         values = torch.where(left_out, scalar(math.nan, values.dtype, values.device), values)
@@ -390,17 +398,27 @@ def settled(metrics: Sequence[Any], found: Values, weights: Tensor | None = None
 
 def reduce(metrics: Sequence[Any], found: Values) -> list[Tensor]:
     """The sums of each metric, [SIZE + number], from values [metric, query] that :func:`settled` returned."""
-    values, weights = found.values, found.final_weights
-    queries, scored = ((found.status < end).sum(-1) for end in (Status.ABSENT, Status.EMPTY))
+    values, errors = found.values, found.errors
+    queries = empty = counted = None
+    if not found.all_scored:
+        scored, queries, counted = found.kinds.sum(-1, dtype=values.dtype)
+        empty = queries - scored
     # Geometric and harmonic means are computed from the sum of a function of the values.
     if any(metric.aggregation in ("geometric", "harmonic") for metric in metrics):
         values = torch.stack([metric.mean.inside(row) for metric, row in zip(metrics, values)])
     # Values of weight 0 can be NaN, and 0 * NaN would make the sum NaN.
-    added = sums.summed(only(weights > 0, values), weights, queries, queries - scored, found.errors)
+    if found.all_count and (found.weights is None or bool(found.weights.eq(1).all())):
+        added = sums.summed(values, None, queries, empty, errors)
+    elif found.weights is None:
+        counts = found.kinds[2]
+        added = sums.summed(only(counts, values), counts.to(values.dtype), queries, empty, errors, counted)
+    else:
+        weights = found.final_weights
+        added = sums.summed(only(weights > 0, values), weights, queries, empty, errors)
     each = list(added)
     for n, extra in enumerate(found.extra or ()):
         if extra is not None:
-            each[n] = torch.cat([each[n], metrics[n].further_sums(extra, weights[n])])
+            each[n] = torch.cat([each[n], metrics[n].further_sums(extra, found.final_weights[n])])
     return each
 
 

@@ -42,6 +42,9 @@ LARGE = 2.0**460
 #: Number of sums that states had behind SQUARES before torchrank 0.1, for such weights, and of counters behind those.
 FORMER, FORMER_KINDS = 7, 8
 
+#: Largest number of queries whose differences to all three centres are computed at once, in three times the memory.
+DIRECT = 2**11
+
 
 def nothing(device: torch.device, num_extra: int = 0) -> Tensor:
     """The state of a metric without queries, with ``num_extra`` further sums.
@@ -102,7 +105,14 @@ def compensated(x: Tensor) -> bool:
     return x.dim() == 2 and len(x) == 2 and x.shape[1] >= SIZE
 
 
-def summed(values: Tensor, weights: Tensor, queries: Tensor, empty: Tensor, errors: Tensor) -> Tensor:
+def summed(
+    values: Tensor,
+    weights: Tensor | None,
+    queries: Tensor | None,
+    empty: Tensor | None,
+    errors: Tensor,
+    counted: Tensor | None = None,
+) -> Tensor:
     """The sums [metric, SIZE] of one batch.
 
     Seven of them, from which :func:`standard_error` is computed, have three centres c: sum(w^2 (v - c)^2) for each c,
@@ -112,23 +122,51 @@ def summed(values: Tensor, weights: Tensor, queries: Tensor, empty: Tensor, erro
     over batches and workers.
 
     Args:
-        values: float [metric, query], not NaN.
-        weights: float [metric, query].
-        queries: [metric]: number of queries.
-        empty: [metric]: number of empty queries.
+        values: float [metric, query].
+        weights: float [metric, query]; None = all are 1.
+        queries: [metric]: number of queries; None = that of the values.
+        empty: [metric]: number of empty queries; None = 0.
         errors: [metric, kind]: counters of bad values.
+        counted: [metric]: number of queries of weight 1, if the weight of all others is 0, and so is their value.
     """
-    wv, w, w2 = (x.sum(1, keepdim=True) for x in (weights * values, weights, weights**2))
+    factors = None if counted is not None else weights  # a second factor of 0 or 1 changes nothing
+    wv = (values if factors is None else factors * values).sum(1, keepdim=True)
+    number = torch.full_like(wv, values.shape[1]) if weights is None or queries is None else wv
+    w = number if weights is None else weights.sum(1, keepdim=True) if counted is None else counted.unsqueeze(1)
+    w2 = w if factors is None else (factors**2).sum(1, keepdim=True)
     centre = centres(torch.nan_to_num(wv / w, 0.0, 0.0, 0.0))
-    # The sums around one centre near the values are accurate. The sums around the other centres are shifts of them.
-    near = centre[:, 1:2]
-    apart = (values - near) * weights
-    first, second = (weights * apart).sum(1, keepdim=True), apart.square_().sum(1, keepdim=True)
-    shift = near - centre
-    shifted = first + shift * w2
-    second = second + shift * (first + shifted)
-    numbers = (x.to(w.dtype) for x in (queries.unsqueeze(1), empty.unsqueeze(1)))
-    return torch.cat([wv, w, *numbers, second, shifted, w2, errors.to(w.dtype)], dim=1)
+    # The number of metrics decides nothing here, so a metric alone has the bits that it has in a suite.
+    if values.shape[1] <= DIRECT:
+        first, second = _around(values, centre, weights, factors)
+    else:
+        # The sums around one centre near the values are accurate. The sums around the other centres are shifts of them.
+        first, second = _around(values, centre[:, 1:2], weights, factors)
+        shift = centre[:, 1:2] - centre
+        shifted = first + shift * w2
+        first, second = shifted, second + shift * (first + shifted)
+    number = number if queries is None else queries.unsqueeze(1).to(w.dtype)
+    none = torch.zeros_like(w) if empty is None else empty.unsqueeze(1).to(w.dtype)
+    return torch.cat([wv, w, number, none, second, first, w2, errors.to(w.dtype)], dim=1)
+
+
+def _around(values: Tensor, centre: Tensor, weights: Tensor | None, factors: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The sums of w^2 (v - c) and of w^2 (v - c)^2 around some centres: float [metric, centre] each.
+
+    Args:
+        values: float [metric, query].
+        centre: float [metric, centre].
+        weights: float [metric, query]; None = all are 1.
+        factors: the weights; None = all are 0 or 1, and values of weight 0 are 0.
+    """
+    values, centre = values.unsqueeze(1), centre.unsqueeze(2)
+    if weights is None:
+        apart = values - centre
+    elif factors is None:
+        apart = torch.addcmul(values, weights.unsqueeze(1), centre, value=-1)
+    else:
+        apart = (values - centre) * weights.unsqueeze(1)
+    first = (apart if factors is None else factors.unsqueeze(1) * apart).sum(2)
+    return first, apart.square_().sum(2)
 
 
 def centres(mean: Tensor) -> Tensor:
