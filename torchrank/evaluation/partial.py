@@ -578,7 +578,10 @@ def partial(
     for name, given in (("by", by), ("clusters", clusters)):
         if given is not None and not closed:
             raise ValueError(f"Expected a closed part with {name}=, got the judgments of all queries; pass closed=True")
-    parts = [evaluator.all_parts(source, lambda count: None) for source in task.runs.values()]
+    parts = [
+        [replace(found, rankings=()) for found in evaluator.all_parts(source, lambda count: None)]  # which are large
+        for source in task.runs.values()
+    ]
     options, number = evaluator.options, len(evaluator.numbers)
     slices, group = _slices(_aligned(evaluator, by, task.groups, "by"), number)
     of_query, hashes_of_clusters = (
