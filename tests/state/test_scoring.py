@@ -30,6 +30,14 @@ def test_ranks_that_cannot_be_raise_where_they_are_used():
         metric.compute()
 
 
+def test_bad_values_of_a_ranking_count_once_whatever_its_chunks(monkeypatch):
+    monkeypatch.setattr("torchrank.state.scoring.MANY_VALUES", 4)
+    metric = tr.PRCurve(2)
+    metric.update(tr.Ranking.from_ranks(torch.tensor([0.5, 2, 9, 1, 3, 2]), num_candidates=5))
+    with pytest.raises(ValueError, match=r"\b2 ranks"):
+        metric.compute()
+
+
 # reciprocal ranks 1/2, 1, nothing relevant, 1/3, 1/4
 FIVE = (
     torch.tensor([[0.5, 0.9, 0.1, 0.0], [0.9, 0.5, 0.1, 0.0], [4, 3, 2, 1], [0.5, 0.9, 0.6, 0.0], [1, 4, 3, 2]]),

@@ -81,6 +81,8 @@ def test_pairs_of_float32_lose_nothing_in_an_addition():
     for want, high, low in zip(exact, *total.tolist()):
         assert high != want  # one float32 is too short
         assert abs(Fraction(high) + Fraction(low) - want) < want * Fraction(1, 10**11)
+    for want, high, low in zip(exact, *sums.add(total, total).tolist()):
+        assert abs(Fraction(high) + Fraction(low) - 2 * want) < want * Fraction(1, 10**11)
 
 
 def cumulative_gains(values):
