@@ -193,5 +193,7 @@ def test_another_version_on_a_worker_is_an_error_with_both(engine, users, datase
     with pytest.raises(ValueError, match=f"Expected torchrank {__version__}, .* got 0.0.1 on a worker;"):
         engine.merged(states)
     job = Job("mrr", "user", {**COLUMNS, "score": "new"}, version="0.0.1")
-    with pytest.raises(ray.exceptions.RayTaskError, match=f"Expected torchrank 0.0.1, .* got {__version__} on a worker;"):
+    with pytest.raises(
+        ray.exceptions.RayTaskError, match=f"Expected torchrank 0.0.1, .* got {__version__} on a worker;"
+    ):
         engine.merged(dataset.map_batches(engine._states, fn_args=[job], batch_size=None, batch_format="pyarrow"))
