@@ -129,8 +129,8 @@ class PartialEvaluation:
     totals: np.ndarray
     of_runs: np.ndarray
     #: by slice, None = all queries: [measure * number], first of each system, then of each pair; objects. With clusters
-    #: [measure * number] of them follow. Of parts that
-    #: are not closed minus the sums that the same queries have without a run; those of all judged queries are `absent`
+    #: [measure * number] of them follow. Of parts that are not closed minus the sums that the same queries have without
+    #: a run; those of all judged queries are `absent`
     sums: Mapping[Hashable, np.ndarray]
     absent: np.ndarray | None
     #: uint64 [n], sorted: the smallest hashes of the ids of queries, and of clusters

@@ -92,13 +92,13 @@ class EvalMetric:
                 "Expected groups of rows, got a data set without them; give the data set group=, the number of rows of"
                 " each query, or qid="
             )
-        options: dict[str, Any] = {"group_sizes": torch.as_tensor(np.asarray(sizes, np.int64))}
+        options: dict[str, Any] = {"group_sizes": torch.from_numpy(np.asarray(sizes, np.int64))}
         if weights is not None and len(weights):
-            options["weights"] = torch.as_tensor(np.asarray(weights, np.float64))
+            options["weights"] = torch.from_numpy(np.asarray(weights, np.float64))
         if self.ties == "rows":
-            options["tie_break"] = -torch.arange(len(scores), dtype=torch.float64)
+            options["tie_break"] = -torch.arange(len(scores), dtype=torch.float64, device="cpu")
         try:
-            self.suite.update(torch.as_tensor(scores), torch.as_tensor(labels), **options)
+            self.suite.update(torch.from_numpy(scores), torch.from_numpy(labels), **options)
             return floats(self.suite)
         finally:
             self.suite.reset()

@@ -42,9 +42,10 @@ def measure(name: str, *, ties: Ties | None = None, **options: Any) -> Any:
         MacAvaney, Macdonald and Ounis, Streamlining evaluation with ir-measures, ECIR 2022.
 
     Example:
-        >>> import ir_measures, torchrank as tr  # doctest: +SKIP
-        >>> err = tr.integrations.ir_measures.measure("err@10")
-        >>> ir_measures.calc_aggregate([ir_measures.nDCG @ 10, err], qrels, run)
+        >>> import ir_measures, torchrank as tr
+        >>> qrels, run = {"q": {"a": 1, "b": 0}}, {"q": {"b": 0.9, "a": 0.5}}
+        >>> ir_measures.calc_aggregate([tr.integrations.ir_measures.measure("rbp(p=0.5)")], qrels, run)
+        {rbp(p=0.5): 0.25}
     """
     metric = parse(name)
     label = metric.label if ties in (None, "document") else f"{metric.label} {ties}"
@@ -86,8 +87,10 @@ class Provider(providers.Provider):
     name :func:`torchrank.parse` knows but ``Accuracy``, and ranks equal scores as trec_eval.
 
     Example:
-        >>> import ir_measures, torchrank as tr  # doctest: +SKIP
-        >>> tr.integrations.ir_measures.Provider().calc_aggregate([ir_measures.nDCG @ 10], qrels, run)
+        >>> import ir_measures, torchrank as tr
+        >>> qrels, run = {"q": {"a": 1, "b": 0}}, {"q": {"b": 0.9, "a": 0.5}}
+        >>> tr.integrations.ir_measures.Provider().calc_aggregate([ir_measures.RR], qrels, run)
+        {RR: 0.5}
     """
 
     NAME = "torchrank"
