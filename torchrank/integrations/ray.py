@@ -67,7 +67,8 @@ def evaluate(
     Raises:
         ReadingError: a column is missing.
         ValueError: an argument has an unknown value; ``ties="rows"``, because shuffled rows have no order.
-        RayTaskError: a worker found an error, which it has as its cause; or it has another version of torchrank.
+        Exception: a worker found an error, which is the cause of Ray's RayTaskError; or it has another version of
+            torchrank.
 
     Example:
         >>> import torchrank as tr

@@ -64,7 +64,8 @@ def evaluate(
         ReadingError: a column is missing.
         ValueError: an argument has an unknown value; ``ties="rows"``, because rows of Spark have no order; ids are text
             in one frame, and not in another.
-        PythonException: a worker found an error; it has another version of torchrank than the driver.
+        Exception: a worker found an error, of which Spark's PythonException has the text; or it has another version of
+            torchrank than the driver.
 
     Example:
         >>> import torchrank as tr
