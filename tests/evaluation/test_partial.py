@@ -6,6 +6,8 @@ import math
 import pickle
 import random
 import warnings
+from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 
 import numpy as np
@@ -516,6 +518,12 @@ def test_hostile_bytes_are_an_error_or_a_state(data):
         found.means  # noqa: B018
     except (ValueError, OverflowError):
         pass
+
+
+def test_counts_of_damaged_bytes_may_be_fractions():
+    broken = replace(ALL, sums={part: numbers / Fraction(2) for part, numbers in ALL.sums.items()})
+    found = PartialEvaluation.from_bytes(broken.to_bytes())
+    assert found.means.keys() == ALL.means.keys()
 
 
 def headed(change, rest=None):

@@ -73,6 +73,16 @@ def test_any_measure_is_the_mean_over_the_groups(lightgbm_rounds, rows, weighted
         assert ours[name][-1] == pytest.approx(expected)
 
 
+def test_a_group_without_rows_is_no_query():
+    lightgbm, xgboost = pytest.importorskip("lightgbm"), pytest.importorskip("xgboost")
+    scores, labels, rows = np.array([0.9, 0.1, 0.8, 0.3]), [1.0, 0, 0, 1], np.zeros((4, 1))
+    expected = (1 * 1.0 + 3 * 0.5) / 4
+    data = lightgbm.Dataset(rows, labels, group=[2, 0, 2], weight=[1.0, 1, 3, 3], params={"verbosity": -1})
+    assert EvalMetric("mrr")(scores, data.construct()) == [("mrr", expected, True)]
+    matrix = xgboost.DMatrix(rows, labels, group=[2, 0, 2], weight=[1.0, 9, 3])
+    assert EvalMetric("mrr")(scores, matrix) == [("mrr", expected)]
+
+
 def test_lightgbm_keeps_the_round_of_the_lowest_mean_rank(lightgbm_rounds):
     import lightgbm
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support.impressions import COLUMNS, impressions, shuffled
+from tests.support.impressions import COLUMNS, WRONG, impressions, shuffled
 from tests.support.optional import pyarrow
 from torchrank.integrations.arrow import Job
 from torchrank.version import __version__
@@ -107,11 +107,7 @@ def test_one_row_may_be_one_query_with_lists(engine):
 
 
 def test_wrong_arguments_raise_before_ray_starts(engine, dataset):
-    for wanted, call in {
-        "Expected ties='expected' or 'document', got 'rows'": {"ties": "rows"},
-        "duplicates": {"duplicates": "best of"},
-        "Expected one of the columns country": {"query": "usr"},
-    }.items():
+    for wanted, call in WRONG.items():
         with pytest.raises(ValueError, match=wanted):
             engine.evaluate(dataset, MEASURES, **{**COLUMNS, **call})
 

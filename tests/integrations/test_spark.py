@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import torchrank as tr
-from tests.support.impressions import COLUMNS, impressions, other_version, shuffled
+from tests.support.impressions import COLUMNS, WRONG, impressions, other_version, shuffled
 from tests.support.optional import pyarrow
 from tests.support.pages import ROOT
 from torchrank.integrations.arrow import Job
@@ -152,11 +152,7 @@ def test_decimals_and_names_with_blanks(evaluate, spark):
 
 
 def test_wrong_arguments_raise_before_spark_starts(evaluate, frame):
-    for wanted, call in {
-        "Expected ties='expected' or 'document', got 'rows'": {"ties": "rows"},
-        "duplicates": {"duplicates": "best of"},
-        "Expected one of the columns country": {"query": "usr"},
-    }.items():
+    for wanted, call in WRONG.items():
         with pytest.raises(ValueError, match=wanted):
             evaluate(frame, MEASURES, **{**COLUMNS, **call})
     with pytest.raises(ValueError, match="ndgc"):

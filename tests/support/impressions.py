@@ -13,6 +13,13 @@ from torchrank.version import __version__
 
 COLUMNS = {"query": "user", "item": "item", "score": ["new", "old"], "grade": "clicked"}
 
+#: arguments that are refused on the driver, by what the error says
+WRONG = {
+    "Expected ties='expected' or 'document', got 'rows'": {"ties": "rows"},
+    "duplicates": {"duplicates": "best of"},
+    "Expected one of the columns country": {"query": "usr"},
+}
+
 
 def impressions(users: int = 60, most: int = 40, seed: int = 0) -> Any:
     """A table with text ids, in which scores are tied, users have a country, and rows are sorted by user and item."""

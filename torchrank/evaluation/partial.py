@@ -9,7 +9,6 @@ import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from fractions import Fraction
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -304,9 +303,8 @@ class PartialEvaluation:
             singles = row[: len(runs) * SINGLE].reshape(-1, SINGLE)
             weighted[label] = any(ExactSums(*one[2:]).weight != ExactSums(*one[2:]).count for one in singles)
         others = [f"{key}{end}" for key, end in keys if weighted[key] or not is_plain_mean(metrics[key])]
-        table = SimpleNamespace(other_results=others, weights={} if any(weighted.values()) else None)
         notes = [f"{totals['lacked']} queries that some system lacks are left out"] if totals["lacked"] else []
-        warnings = plain_means_warnings([table])
+        warnings = plain_means_warnings(others, any(weighted.values()))
         if count := self._cluster_notes()[0]:
             size = self.num_queries / count
             notes.append(f"standard errors of {count} clusters of {size:.3g} queries on average")
@@ -584,11 +582,8 @@ def partial(
     ]
     options, number = evaluator.options, len(evaluator.numbers)
     slices, group = _slices(_aligned(evaluator, by, task.groups, "by"), number)
-    of_query, hashes_of_clusters = (
-        _aligned(evaluator, clusters, task.clusters, "clusters"),
-        np.zeros(0, dtype=np.uint64),
-    )
-    both, absent = options.queries == "both", None
+    of_query = _aligned(evaluator, clusters, task.clusters, "clusters")
+    hashes_of_clusters, absent, both = np.zeros(0, dtype=np.uint64), None, options.queries == "both"
     if closed:
         answered = np.arange(number)
         scored = [Scored.of(evaluator, found) for found in parts]

@@ -71,7 +71,8 @@ class EvalMetric:
                 " xgboost.train(custom_metric=...), because the ranker passes one query at a time"
             )
         if weight is not None and group is not None and len(weight):  # the mean of the weights of the rows
-            weight = np.add.reduceat(np.asarray(weight, np.float64), np.cumsum(group) - group) / group
+            query = np.repeat(np.arange(len(group)), group)
+            weight = np.bincount(query, weight, len(group)) / np.maximum(group, 1)
         values = self.values(scores, labels, group, weight)
         return [(key, value, self.directions[key]) for key, value in values.items()]
 
@@ -92,9 +93,11 @@ class EvalMetric:
                 "Expected groups of rows, got a data set without them; give the data set group=, the number of rows of"
                 " each query, or qid="
             )
-        options: dict[str, Any] = {"group_sizes": torch.from_numpy(np.asarray(sizes, np.int64))}
+        sizes = np.asarray(sizes, np.int64)
+        there = sizes > 0  # a group without rows is no query
+        options: dict[str, Any] = {"group_sizes": torch.from_numpy(sizes[there])}
         if weights is not None and len(weights):
-            options["weights"] = torch.from_numpy(np.asarray(weights, np.float64))
+            options["weights"] = torch.from_numpy(np.asarray(weights, np.float64)[there])
         if self.ties == "rows":
             options["tie_break"] = -torch.arange(len(scores), dtype=torch.float64, device="cpu")
         try:

@@ -424,7 +424,7 @@ class ExactSums:
         state_vector = torch.zeros(SIZE, dtype=torch.float64, device="cpu")
         state_vector[Sum.WV] = self._total if self.count else 0.0
         state_vector[Sum.W], state_vector[Sum.W2] = _rounded(self.weight), _rounded(self.squared_weight)
-        state_vector[Sum.QUERIES] = self.count
+        state_vector[Sum.QUERIES] = float(self.count)  # which may be a fraction in a damaged state
         if not state_vector[Sum.WV].isfinite():
             state_vector[Sum.SQUARES : Sum.W2] = math.nan
         elif self.weight:

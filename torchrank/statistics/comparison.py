@@ -1119,7 +1119,7 @@ def compare(
         if count < FEW_CLUSTERS:
             warnings.append(f"{count} clusters: their standard errors are too small below about {FEW_CLUSTERS}")
     tables = (x if isinstance(x, list | tuple) else [x] for x in systems.values())
-    warnings += plain_means_warnings(itertools.chain.from_iterable(tables))
+    warnings += plain_means_warnings(*_not_plain(itertools.chain.from_iterable(tables)))
     if several:
         if min(runs.values()) == 1:
             raise ValueError(f"Expected several runs of every system or of none, got {runs}; give at least two of each")
@@ -1161,14 +1161,26 @@ def compare(
     )  # fmt: skip
 
 
-def plain_means_warnings(tables: Iterable[Any]) -> list[str]:
-    """Warnings of tables whose results are others than the plain means of their values."""
-    tables, warnings = list(tables), []
-    if other := dict.fromkeys(label for table in tables for label in getattr(table, "other_results", ())):
-        warnings.append(f"compared are plain means of the values of queries, not the results of {', '.join(other)}")
-    if any(getattr(table, "weights", None) is not None for table in tables):
+def plain_means_warnings(others: Iterable[str], weighted: bool) -> list[str]:
+    """Warnings of a comparison of plain means.
+
+    Args:
+        others: the measures whose results are others than the plain means of their values.
+        weighted: whether queries have weights.
+    """
+    warnings = []
+    if others := dict.fromkeys(others):
+        warnings.append(f"compared are plain means of the values of queries, not the results of {', '.join(others)}")
+    if weighted:
         warnings.append("weights of the tables are not used: every query counts alike")
     return warnings
+
+
+def _not_plain(tables: Iterable[Any]) -> tuple[list[str], bool]:
+    """The arguments of :func:`plain_means_warnings` for the values of queries in any form."""
+    tables = list(tables)
+    others = [label for table in tables for label in getattr(table, "other_results", ())]
+    return others, any(getattr(table, "weights", None) is not None for table in tables)
 
 
 def best_of(checkpoints: Mapping[Any, Any], level: float = 0.95, replicates: int = 1000, seed: int = 0) -> Table:
@@ -1233,7 +1245,7 @@ def best_of(checkpoints: Mapping[Any, Any], level: float = 0.95, replicates: int
         f"value: mean of the best of {len(names)} checkpoints, on the queries that chose it",
         f"bias: the luck of this choice, by {replicates} bootstrap replicates (seed {seed})",
         f"corrected: value - bias; low and high: its {100 * level:g} % interval",
-        *(f"Warning: {warning}" for warning in plain_means_warnings(checkpoints.values())),
+        *(f"Warning: {warning}" for warning in plain_means_warnings(*_not_plain(checkpoints.values()))),
     ]
     return Table.of_rows(rows, notes=notes)
 
