@@ -520,6 +520,21 @@ def test_hostile_bytes_are_an_error_or_a_state(data):
         pass
 
 
+def test_more_queries_than_are_sampled_have_the_bytes_of_one_state_and_are_found_twice():
+    number = 3 * SAMPLE
+    frame = {
+        "user": np.arange(number),
+        "item": np.zeros(number, int),
+        "score": np.ones(number),
+        "label": np.arange(number) % 2,
+    }
+    parts = [partial({name: x[n::5] for name, x in frame.items()}, "mrr") for n in range(5)]
+    assert merge(parts).to_bytes() == merge(parts[::-1]).to_bytes() == partial(frame, "mrr").to_bytes()
+    for part in parts:
+        with pytest.raises(ValueError, match="Expected every query in one part"):
+            merge([*parts, part])
+
+
 def test_counts_of_damaged_bytes_may_be_fractions():
     broken = replace(ALL, sums={part: numbers / Fraction(2) for part, numbers in ALL.sums.items()})
     found = PartialEvaluation.from_bytes(broken.to_bytes())

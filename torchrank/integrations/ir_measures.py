@@ -64,15 +64,7 @@ def measure(name: str, *, ties: Ties | None = None, **options: Any) -> Any:
 
 def _values(qrels: Any, run: Any, suite: Any, **options: Any) -> dict[str, list[tuple[str, float]]]:
     """The values of the judged queries, by key of the suite; without those that have none."""
-    intents = "iteration" in qrels.columns and qrels["iteration"].nunique() > 1
-    columns = {
-        "query": "query_id",
-        "item": "doc_id",
-        "grade": "relevance",
-        **({"subtopic": "iteration"} if intents else {}),
-    }
-    judgments = read_qrels(qrels, columns=columns)
-    table = evaluate(judgments, run[["query_id", "doc_id", "score"]], suite, **options)["run"]
+    table = evaluate(read_qrels(qrels), run[["query_id", "doc_id", "score"]], suite, **options)["run"]
     ids = table.ids.tolist()
     return {
         key: [(query, value) for query, value in zip(ids, table[key].tolist()) if not math.isnan(value)]
