@@ -108,7 +108,8 @@ def test_every_constructor_of_a_ranking_makes_the_same(other_device):
 
 def test_aggregations_and_other_states_work_where_metrics_are_made_there(other_device):
     scores, grades = torch.rand((QUERIES, 9)), torch.randint(0, 2, (QUERIES, 9))
-    names = [f"mrr(aggregation={how})" for how in ("geometric", "harmonic", "median", "midpoint", "min", "max", "none")]
+    aggregations = ("geometric", "harmonic", "median", "midpoint", "p5", "min", "max", "none")
+    names = [f"mrr(aggregation={how})" for how in aggregations]
     own = [tr.MRR(aggregation=torch.std), tr.PRCurve(4)]
 
     def values():

@@ -1,5 +1,6 @@
 """Intervals of metrics and suites, beside scipy, statsmodels, and simulations with known expectations."""
 
+import itertools
 import math
 from statistics import fmean
 
@@ -152,7 +153,7 @@ NONE_SCORED = {"skip": [], "neg": [0.0] * 5, "pos": [1.0] * 5}
 
 
 @cases("values", [[], [0.4], [1.0], [0.3] * 50, [7.0, 7.0]])
-@cases("how", ["mean", "geometric", "harmonic", "median", "midpoint", "callable"])
+@cases("how", ["mean", "geometric", "harmonic", "median", "midpoint", "p25", "callable"])
 def test_too_few_or_equal_values_have_no_interval(values, how):
     metric = with_values(values, aggregation=spread if how == "callable" else how)
     assert is_nan(metric.interval())
@@ -205,6 +206,21 @@ def test_interval_of_a_median_has_the_ranks_of_binomial_quantiles(level):
         want = [(ordered[at - 1], ordered[n - at]) for at in (r - 1, r) if at > 0]  # one rank wider is conservative
         got = with_values(values, pieces=2, aggregation="median").interval(level)
         assert got in want or (is_nan(got) and r < 2), (n, got, want)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_interval_of_a_percentile_covers_it_by_the_binomial_distribution(level):
+    for percent, n in itertools.product((1, 5, 25, 75, 95, 99), (5, 20, 100, 257, 1000)):
+        values = torch.randperm(n, generator=rng(n)).double() + 1  # so that a value is its place in the order
+        low, high = with_values(values, pieces=2, aggregation=f"p{percent}").interval(level)
+        if math.isnan(low):
+            assert n * min(percent, 100 - percent) / 100 < 8  # too few values are beyond the percentile
+            continue
+        below = stats.binom(n, percent / 100)
+        covered = below.cdf(high - 1) - below.cdf(low - 1)
+        narrower = below.cdf(high - 2) - below.cdf(low)
+        assert narrower < level + 0.01, (percent, n)
+        assert covered > level - 0.01, (percent, n)
 
 
 def test_interval_of_a_weighted_median_is_that_of_repeated_values():

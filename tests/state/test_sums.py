@@ -230,7 +230,7 @@ def test_a_state_that_was_saved_with_seven_more_sums_is_read_without_them():
     assert torch.equal(both, torch.stack([metric.sums, metric.sums / 2]))
 
 
-@pytest.mark.parametrize("how", ["mean", "sum", "median", "midpoint", "min", "max"])
+@pytest.mark.parametrize("how", ["mean", "sum", "median", "midpoint", "p5", "min", "max"])
 def test_a_value_that_is_nan_makes_every_aggregate_nan_and_a_skipped_query_does_not(how):
     ranks = torch.tensor([[2.0], [float("inf")], [0.0], [3.0]])  # not retrieved from a list of unknown length; no query
     metric = tr.MR(aggregation=how)
@@ -239,8 +239,24 @@ def test_a_value_that_is_nan_makes_every_aggregate_nan_and_a_skipped_query_does_
     assert all(map(math.isnan, metric.interval()))
     metric.reset()
     metric.update(tr.Ranking.from_ranks(ranks), weights=torch.tensor([1.0, 0, 1, 1]))
-    want = {"sum": 5, "median": 2, "min": 2, "max": 3}.get(how, 2.5)
+    want = {"sum": 5, "median": 2, "p5": 2, "min": 2, "max": 3}.get(how, 2.5)
     assert metric.compute().item() == pytest.approx(want)
+
+
+@pytest.mark.parametrize("percent", [1, 5, 10, 25, 75, 90, 95, 99])
+def test_a_percentile_is_numpys_inverted_distribution_with_and_without_weights(percent):
+    generator = np.random.default_rng(percent)
+    metric = tr.MR(aggregation=f"p{percent}")
+    assert metric.label == f"mr(aggregation=p{percent})"
+    assert tr.parse(metric.label).aggregation == metric.aggregation
+    for queries in (1, 7, 20, 100, 257):
+        ranks, weights = generator.integers(1, 50, queries), generator.integers(0, 4, queries) + (queries == 1)
+        for used in (np.ones(queries), weights):
+            metric.reset()
+            for rows in np.array_split(np.arange(queries), min(3, queries)):
+                metric.update(tr.Ranking.from_ranks(ranks[rows]), weights=torch.from_numpy(used[rows] * 1.0))
+            want = np.quantile(ranks, percent / 100, method="inverted_cdf", weights=used)
+            assert metric.compute().item() == want
 
 
 @pytest.mark.parametrize("ratio", [1, 1e3, 1e6, 1e-6, 1e7])

@@ -87,7 +87,7 @@ def many_configs() -> list[Config]:
 OTHERS: dict[str, list[Any]] = {
     "ties": ["optimistic", "pessimistic", "realistic"],
     "empty_target_action": ["neg", "pos", "skip", "listed", "error"],
-    "aggregation": ["geometric", "harmonic", "sum", "median", "midpoint", "min", "max", "none"],
+    "aggregation": ["geometric", "harmonic", "sum", "median", "midpoint", "p5", "min", "max", "none"],
     "relevance_level": [2, 0.5],
     "beta": [0.75, 0.5],
     "normalize": ["min", "length", "k", "retrieved"],

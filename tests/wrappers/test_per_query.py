@@ -14,7 +14,7 @@ from tests.support.optional import pandas
 from torchrank.statistics.intervals import betting_interval, t_quantile
 
 NAN = float("nan")
-AGGREGATIONS = ["mean", "geometric", "harmonic", "median", "midpoint", "min", "max", "none"]
+AGGREGATIONS = ["mean", "geometric", "harmonic", "median", "midpoint", "p5", "min", "max", "none"]
 
 
 def data(seed=0, queries=40, width=8):

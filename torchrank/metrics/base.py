@@ -54,9 +54,10 @@ class RankingMetric(Measure):
             left out, even if the query has relevant candidates. Measures for which low values are good leave out every
             query for which nothing was retrieved, under each of these actions.
         aggregation: "mean"; "geometric", in which values below 1e-5 count as 1e-5; "harmonic"; "sum" of weight x value;
-            "median", the lower of two middle values; "midpoint", halfway between the two middle values; "min"; "max";
-            "none", the values themselves; or a callable with a name that takes values [query]. All aggregations except
-            the three means and the sum store the value of every query.
+            "median", the lower of two middle values; "midpoint", halfway between the two middle values; "p1", "p5",
+            "p10", "p25", "p75", "p90", "p95" or "p99", a percentile: the smallest value that so many percent of the
+            queries do not exceed; "min"; "max"; "none", the values themselves; or a callable with a name that takes
+            values [query]. All aggregations except the three means and the sum store the value of every query.
         unjudged: the treatment of candidates with a negative grade: "irrelevant"; "condensed", removed from the list
             (Sakai, SIGIR 2007), together with all candidates without a judgment; "lower" and "upper", the smallest and
             the largest value over all possible judgments of the unjudged candidates, also of those in groups that have

@@ -17,6 +17,7 @@ EmptyAction = Literal["neg", "pos", "skip", "listed", "error"]
 #: the aggregation of the values of all queries to one value
 Aggregation = (
     Literal["mean", "geometric", "harmonic", "sum", "median", "midpoint", "min", "max", "none"]
+    | Literal["p1", "p5", "p10", "p25", "p75", "p90", "p95", "p99"]
     | Callable[[Tensor], Tensor]
 )
 

@@ -831,8 +831,8 @@ class Measure(SafeMetric):
         is Wilson's score interval, for values that are all 0 or 1. It never has a width of 0, and it covers 95 % where
         "t" covers 33 % (20 queries, a hit rate of 0.98). "auto" is "wilson" for such values, "t" for all others. For a
         geometric or harmonic mean, se has the slope of the mean as a factor. A sum has the ends of "t" for the mean,
-        times the sum of the weights. A median has an interval between two order statistics, a callable aggregation the
-        percentiles of 1,000 bootstrap samples. "anytime" is :meth:`confidence_sequence`.
+        times the sum of the weights. A median, or another percentile, has an interval between two order statistics, a
+        callable aggregation the percentiles of 1,000 bootstrap samples. "anytime" is :meth:`confidence_sequence`.
 
         Like :meth:`compute` it waits for all workers, unless it is called in ``metric.sync_context()``.
 

@@ -263,33 +263,39 @@ def from_sums(how: object) -> bool:
     return is_mean(how) or (isinstance(how, str) and how == "sum")
 
 
+# The share of the weight below each quantile.
+QUANTILES = {
+    "median": 0.5,
+    "midpoint": 0.5,
+    **{f"p{percent}": percent / 100 for percent in (1, 5, 10, 25, 75, 90, 95, 99)},
+}
+
+
 def aggregate(how: str | Callable[[Tensor], Tensor], values: Tensor, weights: Tensor) -> Tensor:
-    """Reduce per-query values [query] by "median", "midpoint", "min", "max", "none" or a callable.
+    """Reduce per-query values [query] by a quantile, "min", "max", "none" or a callable.
 
     Queries of weight 0 do not count; skipped ones have weight 0. If another value is NaN, so is the result, as a
     mean. The median is the lower weighted median: the smallest value x such that queries with values <= x have at
-    least half of the weight. If they have exactly half, "midpoint" is halfway between x and the next value.
+    least half of the weight. If they have exactly half, "midpoint" is halfway between x and the next value. Other
+    quantiles are as the median, with their share in place of half.
     """
     if how == "none":
         return values
     values, weights = values[weights > 0], weights[weights > 0]
     if not len(values) or values.isnan().any():
         return values.new_full((), float("nan"))
-    if how in ("median", "midpoint"):
+    if how in QUANTILES:
         values, order = values.sort()
         # Divided by the largest one, because sums of extreme weights are infinite. The two factors below tolerate
         # rounding in the sums.
         weights = weights[order] / weights.amax()
-        so_far, total = running_sum(weights) * 2, weights.sum()
-        lower = values[(so_far >= total * (1 - 1e-12)).int().argmax()]
-        return lower if how == "median" else (lower + values[(so_far > total * (1 + 1e-12)).int().argmax()]) / 2
+        so_far, share = running_sum(weights), weights.sum() * QUANTILES[how]
+        lower = values[(so_far >= share * (1 - 1e-12)).int().argmax()]
+        return (lower + values[(so_far > share * (1 + 1e-12)).int().argmax()]) / 2 if how == "midpoint" else lower
     if how in ("min", "max"):
         return values.amin() if how == "min" else values.amax()
     assert callable(how)
     return torch.as_tensor(how(values), device=values.device)
-
-
-AGGREGATIONS = ("mean", "geometric", "harmonic", "sum", "median", "midpoint", "min", "max", "none")
 
 
 # Bits of the mantissa of a float64, and of each of the three parts of it that are summed.
@@ -577,14 +583,14 @@ def _binary(metric: Any, sums: Tensor, value: float) -> bool:
 
 
 def _of_rows(metric: Any, rows: Tensor, level: float, method: str) -> Interval:
-    """The interval of an aggregate of kept values: order statistics for medians, the bootstrap for functions."""
+    """The interval of an aggregate of kept values: order statistics for quantiles, the bootstrap for functions."""
     values, weights = rows[rows[:, 1] > 0].T
     if len(values) < 2 or metric.aggregation in ("min", "max", "none") or bool((values == values[0]).all()):
         return NO_INTERVAL
     if bool(values.isnan().any()):
         return NO_INTERVAL
-    if metric.aggregation in ("median", "midpoint"):
-        return _of_median(values, weights, level, method)
+    if metric.aggregation in QUANTILES:
+        return _of_quantile(values, weights, QUANTILES[metric.aggregation], level, method)
     assert callable(metric.aggregation)
     if method == "anytime":
         return NO_INTERVAL
@@ -599,10 +605,10 @@ def _of_rows(metric: Any, rows: Tensor, level: float, method: str) -> Interval:
     return Interval(*replicates.quantile(ends).tolist())
 
 
-def _of_median(values: Tensor, weights: Tensor, level: float, method: str) -> Interval:
-    """The interval between two order statistics: their share of the weight is that of binomial quantiles of 1/2.
+def _of_quantile(values: Tensor, weights: Tensor, p: float, level: float, method: str) -> Interval:
+    """The interval between two order statistics: their share of the weight is that of binomial quantiles of ``p``.
 
-    With n values, the number below the median is binomial with n and 1/2. Its quantiles are those of the normal
+    With n values, the number below the quantile is binomial with n and p. Its quantiles are those of the normal
     distribution with a correction for continuity. If even the smallest and largest value are too close, there is no
     interval.
     """
@@ -610,8 +616,8 @@ def _of_median(values: Tensor, weights: Tensor, level: float, method: str) -> In
     weights = weights[order] / weights.amax()  # sums and squares of extreme weights are 0 or infinite
     n = float(weights.sum() ** 2 / weights.square().sum())
     level = anytime_level(level, n) if method == "anytime" else level
-    reach = normal_quantile((1 + level) / 2) * math.sqrt(n) / 2
-    below, above = math.floor(n / 2 + 0.5 - reach), math.ceil(n / 2 + 0.5 + reach)
+    reach = normal_quantile((1 + level) / 2) * math.sqrt(n * p * (1 - p))
+    below, above = math.floor(n * p + 0.5 - reach), math.ceil(n * p + 0.5 + reach)
     if below < 1 or above > n + 1e-9:
         return NO_INTERVAL
     share = weights.cumsum(0) / weights.sum() * n * (1 + 1e-12)  # tolerates rounding in the sums of weights
