@@ -583,7 +583,7 @@ def as_ranking(
         tied = torch.where(valid & (judged_scores > float("-inf")), tied, zero)
     first, lengths = counts.greater + one, counts.retrieved.to(dtype)
     return Ranking.in_rank_order(
-        first, tied, grade, valid, lengths, errors, width, reach, placed=placed, of_labels=judged.labels
+        first, tied, grade, valid, lengths, errors, width, reach, placed=placed, of_labels=judged.ungraded
     )
 
 
@@ -597,8 +597,8 @@ def rank_ids(layout: RankedIds) -> Ranking:
     number = (ids >= 0).cumsum(-1, dtype=widest_float(ids.device))
     length = number[:, -1]
     rank = torch.cat([length.unsqueeze(-1) + 1, number], -1).gather(-1, position)
-    tied, labels = (position > 0).to(rank.dtype), layout.judged.labels
-    return Ranking.in_rank_order(rank, tied, grade, valid, length, errors, depth=1, placed=True, of_labels=labels)
+    tied, ones = (position > 0).to(rank.dtype), layout.judged.ungraded
+    return Ranking.in_rank_order(rank, tied, grade, valid, length, errors, depth=1, placed=True, of_labels=ones)
 
 
 # ---- kernels ---------------------------------------------------------------------------------------------------------

@@ -69,15 +69,21 @@ class Judged:
     start: Tensor
     #: number of entries of every query; None = unknown
     width: int | None = None
-    #: whether each query has one entry, a label without a grade
-    labels: bool = False
+    #: whether the items came without grades, so that all of them have grade 1
+    ungraded: bool = False
 
     @classmethod
-    def from_rows(cls, items: Tensor, grade: Tensor | None = None, labels: bool = False) -> Judged:
+    def from_rows(cls, items: Tensor, grade: Tensor | None = None, ungraded: bool = False) -> Judged:
         """Judged items from the rows of [query, entry]; without grades, all have grade 1."""
-        grade = (items >= 0).view(torch.int8) if grade is None else grade
+        if grade is None:
+            grade, ungraded = (items >= 0).view(torch.int8), True
         start = torch.arange(len(items) + 1, device="cpu") * items.shape[1]
-        return cls(items.flatten(), grade.flatten(), start, items.shape[1], labels)
+        return cls(items.flatten(), grade.flatten(), start, items.shape[1], ungraded)
+
+    @functools.cached_property
+    def labels(self) -> bool:
+        """Whether each query has one entry, a label without a grade."""
+        return self.ungraded and self.width == 1
 
     @functools.cached_property
     def ignored(self) -> Tensor | None:
@@ -91,7 +97,7 @@ class Judged:
         """Judged items of consecutive queries."""
         if self.width is not None:
             items, grade = self.rectangle()
-            return Judged.from_rows(items[rows], grade[rows], self.labels)
+            return Judged.from_rows(items[rows], grade[rows], self.ungraded)
         start = self.start[rows.start : rows.stop + 1]
         inside = slice(int(start[0]), int(start[-1]))
         return replace(self, items=self.items[inside], grade=self.grade[inside], start=start - start[0])

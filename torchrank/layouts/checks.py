@@ -452,13 +452,13 @@ def judged_items(target: object, preds: Tensor, other: str, limit: int | None) -
             )
         items, sizes = _id_lists(target, "target", num_queries, device)
         start = torch.tensor([0, *accumulate(sizes)], device="cpu")
-        judged = Judged(items, torch.ones_like(items, dtype=torch.int8), start)
+        judged = Judged(items, torch.ones_like(items, dtype=torch.int8), start, ungraded=True)
     elif isinstance(target, Tensor) and target.shape[:1] == preds.shape[:1] and target.dim() in (1, 2):
         items = integer_ids(target, "target", other).to(device=device).long()
         # A label of -100 ignores its query, but in padded ids -100 is padding like any other negative.
         items = items.unsqueeze(-1) if items.dim() == 1 else items.clamp_min(-1)
         items = items if items.shape[1] else items.new_full((num_queries, 1), -1)
-        judged = Judged.from_rows(items, labels=items.shape[1] == 1)
+        judged = Judged.from_rows(items)
     else:
         got = f"shape {list(target.shape)}" if isinstance(target, Tensor) else type_of(target, "target")
         hint = way_out(target, "target", preds) if isinstance(target, Tensor) else ""
@@ -565,7 +565,7 @@ def _judged_pairs(pairs: tuple, num_queries: int, device: torch.device) -> tuple
     start = torch.nn.functional.pad(sizes[:-1].cumsum(0), (1, 0))
     inside: slice | Tensor = slice(0, int(start[-1]))
     inside = inside if order is None else order[inside]
-    return Judged(item[inside], grade[inside], start), errors
+    return Judged(item[inside], grade[inside], start, ungraded=len(target) == 2), errors
 
 
 def _sparse_entries(x: Any, name: str, queries: int, limit: int | None) -> Any:

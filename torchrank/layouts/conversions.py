@@ -44,8 +44,9 @@ def found(items: Tensor, ids: Tensor) -> Tensor:
     if not ids.shape[1]:
         return torch.zeros_like(items)
     if items.shape[1] <= costs.now.compared:  # compare each item with each id
-        position = _positions(ids.shape[1], ids.device)
-        at = ((items.unsqueeze(-1) == ids.unsqueeze(-2)) * position).amax(-1).long()
+        # The queries come last, because loops over few positions are slow.
+        same = items.T.contiguous().unsqueeze(1) == ids.T.contiguous()  # [entry, position, query]
+        at = (same.view(torch.int8) * _positions(ids.shape[1], ids.device)).amax(1).T.long()
     else:
         row = torch.arange(len(ids), device=ids.device).unsqueeze(-1)
         at = _looked_up(items, row, *ids.sort(dim=-1, stable=True))
@@ -54,7 +55,8 @@ def found(items: Tensor, ids: Tensor) -> Tensor:
 
 @constant
 def _positions(number: int, device: torch.device) -> Tensor:
-    return torch.arange(1, number + 1, dtype=torch.int16 if number < 2**15 else torch.int32, device=device)
+    dtype = torch.int8 if number < 2**7 else torch.int16 if number < 2**15 else torch.int32
+    return torch.arange(1, number + 1, dtype=dtype, device=device).unsqueeze(-1)
 
 
 def repeated(ids: Tensor) -> Tensor:
@@ -459,7 +461,7 @@ def _group_blocks(layout: StreamedLayout, groups: Tensor, order: Tensor) -> Stre
         if start != len(of_column) or stop != start:
             raise ValueError(f"Expected groups [item] of all items of the blocks, got {len(of_column)}")
 
-    judged = _merged(Judged.from_rows(items, grade, layout.judged.labels), groups_of)
+    judged = _merged(Judged.from_rows(items, grade, layout.judged.ungraded), groups_of)
     return replace(layout, errors=errors, scores=read, judged=judged, exclude=None)
 
 

@@ -341,7 +341,7 @@ class Ranking:
     all_candidates: bool = False
     #: whether irrelevant candidates were left out
     only_relevant: bool = False
-    #: whether the only entry of each query is its label: a relevant candidate of grade 1, or padding
+    #: whether each entry is a relevant candidate of grade 1, or padding, as the label of a query is
     of_labels: bool = False
     #: [query, entry, subtopic]: grade for each subtopic; ``grade`` is the largest of them; None = no subtopics
     subtopics: Tensor | None = None
@@ -1471,7 +1471,8 @@ class Ranking:
         in how many of the others are entries.
         """
         width = self.first.shape[1] if self.pool is None else self.pool[:, : self.reach].shape[1]
-        return largest(self.judged_gains(gain), width).clamp_min(0)
+        gains = self.judged_gains(gain)
+        return (gains if self.of_labels and self.pool is None else largest(gains, width)).clamp_min(0)
 
     @property
     @cached
