@@ -26,6 +26,7 @@ from torchrank.tables.pair_tables import Qrels, ReadingError, Run
 from torchrank.tables.sources import read_chunks, read_qrels, read_run
 from torchrank.wrappers.abstention import Abstention
 from torchrank.wrappers.compared import Compared, Rectified
+from torchrank.wrappers.grouped import Grouped
 from torchrank.wrappers.per_query import PerQuery, QueryTable
 from torchrank.wrappers.sampled_ranks import SampledRanks
 from torchrank.wrappers.suite_metric import Bootstrapped, Sliced, hash_ids
@@ -37,6 +38,7 @@ __all__ = [
     "Compared",
     "Comparison",
     "Evaluation",
+    "Grouped",
     "PartialEvaluation",
     "PerQuery",
     "Qrels",

@@ -434,6 +434,7 @@ def test_a_collection_merged_with_itself_has_each_query_twice():
 #: wrappers whose updates need more than those of other metrics, and what that is
 ASKING = {
     "query_ids": [lambda: tr.PerQuery("mrr"), lambda: tr.Bootstrapped("mrr", 3)],
+    "group": [lambda: tr.Grouped("mrr")],
     "slices": [lambda: tr.Sliced("mrr", ["x", "y"]), lambda: tr.Sliced(tr.Bootstrapped("mrr", 3), 2)],
     "the scores of each system": [lambda: tr.Compared("mrr", ["a", "b"])],
     "the grades of people": [lambda: tr.Rectified("mrr"), lambda: tr.Rectified("mrr", ["a", "b"])],

@@ -108,6 +108,8 @@ METRICS = {
     ),
     "each query": lambda layout, ids: (tr.PerQuery(SUITE), {"query_ids": ids}),
     "abstention": lambda layout, ids: (tr.Abstention("mrr"), {"confidence": ids / 2.0}),
+    "groups of queries": lambda layout, ids: (tr.Grouped(SUITE, "min"), {"group": ids // 2}),
+    "last of a group": lambda layout, ids: (tr.Grouped(SUITE, "last"), {"group": ids // 2, "order": -ids}),
     "judge and people": lambda layout, ids: (
         tr.Rectified(SUITE, strata=2),
         {"judged": ids % 3 > 0, "strata": ids % 2},

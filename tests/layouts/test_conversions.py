@@ -308,6 +308,7 @@ def test_groups_meet_every_state_and_wrapper():
     tr.Bootstrapped(suite, replicates=10).update(*batch, **groups, query_ids=numbers)
     tr.Compared(suite, ["a", "b"]).update({"a": batch[0], "b": batch[0]}, batch[1], **groups)
     tr.TieReport(suite).update(*batch, **groups)
+    tr.Grouped(suite).update(*batch, **groups, group=numbers)
     tr.Abstention(suite).update(*batch, **groups, confidence=want)
     with pytest.raises(ValueError, match="exclude and groups"):
         tr.Abstention(suite).update(*batch, **groups)

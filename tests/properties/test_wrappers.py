@@ -16,6 +16,8 @@ from tests.support.unread import leave_values_unread
 KEYS = ["mrr", "ndcg@3", "map(empty_target_action=skip)"]
 IDS = torch.arange(40) * 7919 % 1009
 SLICES, JUDGED = IDS % 4 - 1, IDS % 3 > 0
+#: groups of at most three queries, which none of the updates below cuts
+GROUPS = torch.arange(40) // 3 + 100 * torch.bucketize(torch.arange(40), torch.tensor([7, 8, 25, 32, 39]), right=True)
 PEOPLE = batch(7)[1]
 
 
@@ -58,6 +60,16 @@ MADE = {
     "Abstention": (
         lambda suite=KEYS, **more: tr.Abstention(suite, **more),
         lambda rows: {"confidence": IDS[rows].float()},
+        ["summary"],
+    ),
+    "Grouped": (
+        lambda suite=KEYS, **more: tr.Grouped(suite, "min", **more),
+        lambda rows: {"group": GROUPS[rows]},
+        ["summary"],
+    ),
+    "Grouped, the last": (
+        lambda suite=KEYS, **more: tr.Grouped(suite, "last", **more),
+        lambda rows: {"group": [f"g{n}" for n in GROUPS[rows]], "order": IDS[rows]},
         ["summary"],
     ),
     "TieReport": (lambda suite=(*KEYS, "mr"), **more: tr.TieReport(suite, **more), lambda rows: {}, ["summary"]),

@@ -102,6 +102,7 @@ SUBJECTS = {
     "PerQuery": lambda: tr.PerQuery(NAMES),
     "TieReport": lambda: tr.TieReport(NAMES),
     "Abstention": lambda: tr.Abstention(NAMES[:3]),
+    "Grouped": lambda: tr.Grouped(NAMES, "mean"),
 }
 
 
@@ -115,6 +116,8 @@ def by_query(seed, subject, layout, first, last):
         more["slices"] = queries % 3 - 1
     if subject in ("Bootstrapped", "PerQuery"):
         more["query_ids"] = queries.clone()
+    if subject == "Grouped":
+        more["group"] = 100 * first + (queries - first) // 2
     if subject == "Abstention":
         more["confidence"] = torch.rand(len(queries), generator=g)
     return more

@@ -77,7 +77,7 @@ def _labels() -> Iterator[str]:
 def _states() -> Iterator[str]:
     wrappers = [tr.PerQuery("ndcg@10"), tr.Bootstrapped("ndcg@10"), tr.TieReport("ndcg@10")]
     wrappers += [tr.Sliced("ndcg@10", ["a", "b"]), tr.Compared("ndcg@10", ["a", "b"]), tr.Abstention("ndcg@10")]
-    wrappers.append(tr.Rectified("ndcg@10"))
+    wrappers += [tr.Rectified("ndcg@10"), tr.Grouped("ndcg@10")]
     made = [*wrappers, tr.SampledRanks(num_negatives=3, num_items=10), tr.MAP(10, aggregation="median")]
     for cls in measures().values():
         for arguments in CATALOGUES * cls.__module__.startswith("torchrank."):

@@ -56,6 +56,10 @@ def ties(**kwargs):
     return tr.TieReport(SUITE[:3], **kwargs)
 
 
+def grouped(**kwargs):
+    return tr.Grouped([*SUITE[:3], SUITE[4]], "min", **kwargs)
+
+
 def rectified(**kwargs):
     suite = ["ndcg@3", "mrr", "hitrate@1", "map(empty_target_action=skip)"]
     return tr.Rectified(suite, strata=["even", "odd"], **kwargs)
@@ -70,16 +74,19 @@ KINDS = {
     ties: [],
     abstaining: [],
     rectified: ["human", "judged", "strata"],
+    grouped: ["group"],
 }
 COST = {sliced: {"all_reduce": 1}, booted: {"all_reduce": 1}, both: {"all_reduce": 1}, kept: {"all_gather": 2}}
 COST[ties] = {"all_reduce": 2}  # sums and maxima
 COST[abstaining] = {"all_reduce": 1}
 COST[rectified] = {"all_reduce": 1}
+COST[grouped] = {"all_reduce": 1}
 
 
 def options(kind, grades, ids, slices):
     """The arguments of update beside scores and grades."""
-    known = {"query_ids": ids, "slices": slices, "strata": ids % 2}
+    pairs = ids[torch.arange(len(ids)) // 2 * 2]  # a batch has an even number of queries
+    known = {"query_ids": ids, "slices": slices, "strata": ids % 2, "group": pairs}
     known |= {"human": grades.roll(1, dims=1), "judged": slices >= 0}
     return {name: known[name] for name in KINDS[kind]}
 
@@ -230,6 +237,23 @@ def repeated_queries_count_once(rank, world):
     whole.update(scores, grades)
     assert plain(table.compute()) == plain(whole.compute())
     return table.compute()
+
+
+@scenario(alone=False, of_two=True)
+def a_group_on_several_workers_raises_on_all_and_its_kept_values_are_right(rank, world):
+    scores, grades, ids = (torch.cat(x)[:30] for x in list(zip(*BATCHES))[:3])
+    rows, group = torch.arange(rank, 30, world), torch.arange(30) // 5
+    metric, kept_values = tr.Grouped(["mrr", "ndcg@3"]), tr.PerQuery(["mrr", "ndcg@3"])
+    metric.update(scores[rows], grades[rows], group=group[rows])
+    kept_values.update(scores[rows], grades[rows], query_ids=ids[rows])
+    message = errors_of(metric.compute)
+    assert "got groups in several ones, or on several workers" in message
+    assert message == errors_of(metric.summary)
+    table = kept_values.compute().grouped("min", dict(zip(ids.tolist(), group.tolist())))
+    whole = tr.Grouped(["mrr", "ndcg@3"], distributed_available_fn=lambda: False)
+    whole.update(scores, grades, group=group)
+    assert plain(shown(table.compute())) == plain(shown(whole.compute()))
+    return [message, shown(table)]
 
 
 @scenario

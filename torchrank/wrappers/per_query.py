@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any, Unpack, get_args
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from torchrank.display import Table
 from torchrank.hardware.devices import eager, widest_float
 from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.layouts.checks import Problem
-from torchrank.names.arguments import did_you_mean, imported
+from torchrank.names.arguments import did_you_mean, imported, one_of
 from torchrank.names.parse import Named
 from torchrank.names.types import Target
 from torchrank.ranking.ranking import Ranking
@@ -41,6 +41,7 @@ from torchrank.state.synchronisation import DIGEST, WorkersDifferError, appended
 from torchrank.state.waiting import LOCK, bulk
 from torchrank.statistics.comparison import FEW_CLUSTERS, numbered_clusters
 from torchrank.statistics.intervals import betting_interval, t_interval
+from torchrank.wrappers.grouped import Reduce, check_order, check_reducible, reduced
 from torchrank.wrappers.suite_metric import (
     Ids,
     Scores,
@@ -394,6 +395,53 @@ class QueryTable:
         empty = {key: rows & self.empty[label] for key, label, rows in spread}
         metrics = {key: self._metrics[label] for key, label, _ in spread}
         return QueryTable(self.ids, columns, weights, metrics, self.groups, empty)
+
+    def grouped(self, reduce: Reduce = "min", groups: Any = None, order: Any = None) -> QueryTable:
+        """The table of groups of queries, each with one value, as ``ndcg@10/min``; its ids are those of the groups.
+
+        What a group's value is, :class:`torchrank.Grouped` says. Queries are in any order here. The table has all that
+        a table of queries has: :meth:`summary` has intervals over groups, and :func:`torchrank.compare` pairs them.
+
+        Args:
+            reduce: "min", "max", "mean", "all" or "last".
+            groups: a dict from the id of each query to its group, a number or a text; None = the groups of the table.
+                A query of the group None or NaN is left out.
+            order: for "last" a dict from the id of each query to its number in the group.
+
+        Raises:
+            TypeError, ValueError: there are no groups; groups or order lack an id; or as :class:`torchrank.Grouped`.
+
+        Example:
+            >>> import torchrank as tr
+            >>> table = tr.QueryTable(["a1", "a2", "b1"], {"mrr": [1.0, 0.5, 0.25]})
+            >>> table.grouped("min", {key: key[0] for key in table.ids}).to_dict()
+            {'id': ['a', 'b'], 'mrr/min': [0.5, 0.25]}
+        """
+        one_of("reduce", reduce, get_args(Reduce))
+        check_reducible(self._metrics, "grouped", reduce)
+        if groups is None and self.groups is None:
+            raise ValueError("Expected a table with groups, got none; pass a dict from id to group")
+        keys = self.groups.tolist() if groups is None else self._aligned(groups, "groups")  # type: ignore[union-attr]
+        inside = np.array([key is not None and key == key for key in keys], dtype=bool)
+        numbers: dict[Any, int] = {}
+        number = np.array([numbers.setdefault(key, len(numbers)) for key, has in zip(keys, inside) if has], np.int64)
+        order = order if order is None else self._aligned(order, "order")
+        place = check_order(order, reduce, len(self), torch.device("cpu"), "grouped")
+        by_group = torch.from_numpy(number), place if place is None else place[torch.from_numpy(inside)]
+        columns, weights, empty = {}, {}, {}
+        for label, every in self.columns.items():
+            values, nothing = every[inside].astype(np.float64), self.empty[label][inside]
+            weight = np.ones(len(values)) if self.weights is None else self.weights[label][inside]
+            scored = np.where(np.isnan(values), 0.0, weight)
+            found = reduced(reduce, torch.from_numpy(values)[None], torch.from_numpy(scored)[None], *by_group)
+            key = f"{label}/{reduce}"
+            columns[key], weights[key] = (x[0, : len(numbers)].numpy() for x in found)
+            full = np.bincount(number, ~nothing & ~np.isnan(values), len(numbers))
+            empty[key] = (full == 0) & (np.bincount(number, nothing, len(numbers)) > 0)
+        metrics = {f"{label}/{reduce}": metric for label, metric in self._metrics.items()}
+        return QueryTable(
+            _array(list(numbers)), columns, None if self.weights is None else weights, metrics, None, empty
+        )
 
     def _slices(self, slices: Any) -> dict[str, np.ndarray]:
         """bool [query] by the name of the slice: whether a query is in it."""

@@ -152,7 +152,9 @@ def listed(x: Any) -> Any:
     return getattr(x, ways[0])() if ways else x
 
 
-def check_ids(ids: Any, queries: int, device: torch.device, user: str) -> tuple[Tensor, list[str] | None]:
+def check_ids(
+    ids: Any, queries: int, device: torch.device, user: str, name: str = "query_ids"
+) -> tuple[Tensor, list[str] | None]:
     """The ids of queries as int64 [query] on a device, and their texts; None = they are integers.
 
     Raises:
@@ -161,28 +163,28 @@ def check_ids(ids: Any, queries: int, device: torch.device, user: str) -> tuple[
     """
     if ids is None:
         raise ValueError(
-            f"Expected query_ids in every update of {user}, got none; pass query_ids=, an int64 tensor or a list of"
+            f"Expected {name} in every update of {user}, got none; pass {name}=, an int64 tensor or a list of"
             " texts (running numbers would depend on the split of the queries over batches and workers)"
         )
     ids, texts = listed(ids), None
     if isinstance(ids, list | tuple):
         ids = [x.item() if hasattr(x, "item") else x for x in ids]  # numbers of numpy or torch
         if any(x is None for x in ids):  # a masked element
-            raise TypeError("Expected an id of each query, got query_ids with None or masked elements; give them ids")
+            raise TypeError(f"Expected an id of each query, got {name} with None or masked elements; give them ids")
         if all(isinstance(x, int) and not isinstance(x, bool) for x in ids):
             ids = torch.tensor(ids, dtype=torch.int64, device="cpu")
         else:
             texts = [x.decode(errors="surrogateescape") if isinstance(x, bytes) else str(x) for x in ids]
             ids = hash_ids(ids)
     if not isinstance(ids, Tensor) or ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
-        got, way_out = type(ids).__name__, "list(query_ids)"
+        got, way_out = type(ids).__name__, f"list({name})"
         if isinstance(ids, Tensor):
-            got, way_out = str(ids.dtype), "query_ids.long()"
+            got, way_out = str(ids.dtype), f"{name}.long()"
         raise TypeError(
-            f"Expected query_ids to be integers [query], or a list of integers or texts, got {got}; pass {way_out}"
+            f"Expected {name} to be integers [query], or a list of integers or texts, got {got}; pass {way_out}"
         )
     if ids.shape != (queries,):
-        raise ValueError(f"Expected query_ids of shape [{queries}], one per query, got {list(ids.shape)}")
+        raise ValueError(f"Expected {name} of shape [{queries}], one per query, got {list(ids.shape)}")
     return tensor_of(ids).detach().to(device, torch.int64), texts
 
 
