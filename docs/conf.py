@@ -32,7 +32,9 @@ nitpick_ignore_regex = [("py:.*", r"(torch|torchmetrics|numpy|collections|typing
 autodoc_typehints = "none"  # docstrings describe the arguments
 #: libraries whose base classes the pages of integrations need, if they are not installed
 autodoc_mock_imports = [
-    name for name in ("ir_measures", "lightning", "pykeen", "ray", "sentence_transformers") if find_spec(name) is None
+    name
+    for name in ("ir_measures", "lightning", "mlflow", "pykeen", "ray", "sentence_transformers")
+    if find_spec(name) is None
 ]
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
 myst_heading_anchors = 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import inspect
 from collections.abc import Iterator
@@ -37,12 +38,27 @@ def listed() -> set[str]:
     return {part for line in LIST.read_text(encoding="utf-8").splitlines() for part in parts(line)}
 
 
+@functools.cache
+def absent() -> tuple[str, ...]:
+    """The beginnings of lines about integrations whose library is not installed."""
+    lines = []
+    for name in tr.integrations.__all__:
+        try:
+            getattr(tr.integrations, name)
+        except ImportError:
+            lines.append(f"name   torchrank.integrations.{name}")
+    return tuple(lines)
+
+
 def _public() -> Iterator[str]:
     modules = ["torchrank", *(f"torchrank.{name}" for name in ("extend", "integrations", "retrieval"))]
-    modules += [f"torchrank.integrations.{name}" for name in tr.integrations.__all__]
+    integrations = [f"torchrank.integrations.{name}" for name in tr.integrations.__all__]
+    modules += [name for name in integrations if f"name   {name}" not in absent()]
     for module in map(importlib.import_module, modules):
         own = [name for name, thing in vars(module).items() if getattr(thing, "__module__", None) == module.__name__]
         for name in getattr(module, "__all__", [name for name in own if not name.startswith("_")]):
+            if f"name   {module.__name__}.{name}" in absent():
+                continue
             thing = getattr(module, name)
             yield " | ".join([f"name   {module.__name__}.{name}", *_arguments(thing)])
             if isinstance(thing, type) and module is tr and _room(thing) != "torchrank.metrics":

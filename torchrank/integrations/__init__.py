@@ -8,6 +8,7 @@ __all__ = [
     "huggingface",
     "ir_measures",
     "lightning",
+    "mlflow",
     "pykeen",
     "ray",
     "sentence_transformers",
