@@ -214,3 +214,9 @@ def test_ids_that_are_excluded_from_both_are_in_common():
     assert tr.evaluate(qrels, run, "mrr", exclude={"q": ["a"]}).means["run"]["mrr"] == 0
     with pytest.raises(ValueError, match="No document of the run is judged"):
         tr.evaluate(qrels, {"q": ["x", "c"]}, "mrr", exclude={"q": ["a"]})
+
+
+def test_a_query_of_subtopics_that_loses_all_judgments_and_that_the_run_lacks_has_nothing_relevant():
+    qrels = [("q1", "s1", "a", 1), ("q1", "s2", "b", 1), ("q2", "s1", "a", 1)]
+    found = tr.evaluate(qrels, {"q1": ["a", "c"]}, "strecall@2 recall@2", exclude={"q2": ["a"]})["run"]
+    assert found.to_dict() == {"id": ["q1", "q2"], "strecall@2": [0.5, 0], "recall@2": [0.5, 0]}

@@ -259,10 +259,11 @@ class Entries:
 
     def of_subtopics(self, grades: Tensor, errors: Tensor) -> Ranking:
         """The ranking of all queries in one rectangle, with ``grades`` [entry, subtopic]."""
-        width = int(self.sizes.max())
+        width = max(1, int(self.sizes.max()))
         queries, places = (torch.arange(n, device=self.sizes.device) for n in (len(self.sizes), width))
         (rectangle,) = self._rectangles([(queries, width)], errors)
-        row = (self.start.unsqueeze(-1) + places).clamp_max(max(0, len(grades) - 1))
+        grades = grades if len(grades) else grades.new_zeros((1, grades.shape[1]))  # no query has an entry
+        row = (self.start.unsqueeze(-1) + places).clamp_max(len(grades) - 1)
         subtopics = torch.where(rectangle.valid.unsqueeze(-1), grades[row], 0.0)
         return replace(rectangle, subtopics=subtopics, queries=None)
 

@@ -525,7 +525,7 @@ class Task:
         metrics = measures_of(suite, "partial" if part else "evaluate", means=part)
         evaluator = Evaluator.of(qrels, metrics, options, closed or (part and is_frame_of_both))
         if runs is None:
-            runs = _named(run, evaluator.numbers)
+            runs = runs_by_name(run, evaluator.numbers)
             several = next(iter(runs.values())) is not run
         every = [measures] if isinstance(measures, str) else measures
         by_name = isinstance(every, list | tuple) and all(isinstance(name, str) for name in every)
@@ -771,7 +771,7 @@ def _are_measures(argument: Any) -> bool:
     return all(isinstance(x, str | torch.nn.Module) and _are_measures(x) for x in chain([next(rest, None)], rest))
 
 
-def _named(run: Any, judged: Container[Any]) -> dict[str, Any]:
+def runs_by_name(run: Any, judged: Container[Any]) -> dict[str, Any]:
     """Runs by name; a single run is named by its file, or "run".
 
     Args:

@@ -135,7 +135,7 @@ class Evaluation(Plots):
         if not self.ignored_identical_ids:
             left = "ignore_identical_ids=True, in the command --ignore-identical-ids, leaves such documents out"
         for row in self.rows:
-            run, count = row["run"], row["same id as query"]
+            run, count = row["run"], row.get("same id as query", 0)
             # A user and an item with one number are not the same.
             if count > 0.01 * max(1, row["queries"]) and any(
                 isinstance(query, str) and not query.isdecimal() for query in self.tables[run].ids.tolist()

@@ -42,14 +42,20 @@ USUAL = {
     "score": ("score scores similarity sim prediction pred est y_score y_pred", "rank position rating"),
     "grade": ("grade relevance rel label judgment judgement", "score rating target y_true r_ui"),
     "subtopic": ("subtopic subtopic_id intent intent_id aspect", "iteration iter"),
+    "chunk": ("chunk_id node_id segment_id passage_id pid", "chunk node segment passage id"),
+    "start": ("start start_index start_char_idx start_char char_start", "begin from"),
+    "end": ("end end_index end_char_idx end_char char_end", "stop to"),
+    "cost": ("tokens num_tokens n_tokens token_count cost", ""),
 }
 #: columns that hold ranks, 1 for the best
 RANKS = ("rank", "position")
-#: the columns that are read of judgments, of a run, and of one frame that has both
+#: the columns that are read of judgments, of a run, of one frame that has both, of chunks, and of spans
 READ = {
     "grade": ("query", "item", "grade", "subtopic"),
     "score": ("query", "item", "score", "rank"),
     "both": ("query", "item", "score", "grade", "rank", "group"),
+    "chunks": ("chunk", "item", "start", "end", "cost"),
+    "spans": ("query", "item", "start", "end"),
 }
 #: columns of interactions that hold no grade
 TIMES = ("timestamp", "time", "datetime", "date")
@@ -65,7 +71,7 @@ def usual_form(name: Any) -> str:
 _FORMS = {
     column: [[usual_form(name) for name in group.split()] for group in groups] for column, groups in USUAL.items()
 }
-_ALL_FORMS = {form for groups in _FORMS.values() for group in groups for form in group}
+_ALL_FORMS = {form for name in (*READ["both"][:4], "subtopic") for group in _FORMS[name] for form in group}
 
 
 def is_usual(name: Any) -> bool:
@@ -91,7 +97,7 @@ def find_columns(
     Args:
         columns: the user's choice: names or numbers, by column or in the order query, item, value; None = usual names.
         names: the names of all columns.
-        value: "score", "grade" or "both".
+        value: "score", "grade", "both", "chunks" or "spans".
         source: the name of the source.
         item: whether the column of items must be there.
         way_out: how to name a column, with "{}" for query, item or the value; "" = by :func:`column_choice`.
@@ -125,7 +131,7 @@ def find_columns(
             roles = ["rank" if column == "score" and forms[place] in RANKS else column for place in known]
             numbers[roles[0]] = known[0]
             ambiguous.append((roles, known))
-        elif column != "subtopic" and (item or column != "item"):
+        elif column not in ("subtopic", "cost") and (item or column != "item"):
             missing.append(column)
             if column == "query":
                 break
@@ -134,7 +140,7 @@ def find_columns(
         lists = "item" in numbers and has_lists(numbers["item"])
         interactions = column == value == "grade" or (column == "score" and lists)
         if not (interactions and (not others or (lists and "item" in chosen))):
-            what = f"{column} ids" if column in ("query", "item") else f"{column}s"
+            what = f"{column} ids" if column in ("query", "item", "chunk") else f"{column}s"
             listed = ", ".join(" ".join(USUAL[column]).split()[:4])
             raise ReadingError(
                 f"Expected a column of {what} named like {listed}, got the columns {', '.join(map(str, names))};"

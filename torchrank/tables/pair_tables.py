@@ -785,6 +785,18 @@ class Run(PairTable):
         place = np.arange(len(self)) - np.repeat(lists.start[:-1], length)
         return self.columns.with_rows(np.sort(rows[place < depth]))
 
+    @property
+    def ranked(self) -> Array:
+        """int64 [row]: the retrieved rows of each query by rank, queries by their numbers; ties as ``ties`` says."""
+        lists = self.lists
+        rows = lists.row(np.arange(len(self)))
+        query = self.query[rows]
+        begin = np.flatnonzero(np.append(True, (np.diff(query) != 0) | (lists.scores[1:] != lists.scores[:-1])))
+        size = np.diff(begin, append=len(rows))
+        places, ordered = lists.ordered(self.columns, begin[size > 1], size[size > 1])
+        rows[places] = ordered
+        return rows[self.value[rows] > -np.inf]
+
     @cached_property
     def lists(self) -> RankedLists:
         """The rows of each query by descending score."""
