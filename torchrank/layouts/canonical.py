@@ -71,19 +71,17 @@ class Judged:
     width: int | None = None
     #: whether the items came without grades, so that all of them have grade 1
     ungraded: bool = False
+    #: whether each query has one entry, a label without a grade
+    labels: bool = False
 
     @classmethod
     def from_rows(cls, items: Tensor, grade: Tensor | None = None, ungraded: bool = False) -> Judged:
         """Judged items from the rows of [query, entry]; without grades, all have grade 1."""
         if grade is None:
             grade, ungraded = (items >= 0).view(torch.int8), True
-        start = torch.arange(len(items) + 1, device="cpu") * items.shape[1]
-        return cls(items.flatten(), grade.flatten(), start, items.shape[1], ungraded)
-
-    @functools.cached_property
-    def labels(self) -> bool:
-        """Whether each query has one entry, a label without a grade."""
-        return self.ungraded and self.width == 1
+        width = items.shape[1]
+        start = torch.arange(len(items) + 1, device="cpu") * width
+        return cls(items.flatten(), grade.flatten(), start, width, ungraded, labels=ungraded and width == 1)
 
     @functools.cached_property
     def ignored(self) -> Tensor | None:

@@ -1472,7 +1472,10 @@ class Ranking:
         """
         width = self.first.shape[1] if self.pool is None else self.pool[:, : self.reach].shape[1]
         gains = self.judged_gains(gain)
-        return (gains if self.of_labels and self.pool is None else largest(gains, width)).clamp_min(0)
+        if width > 1 and self.of_labels and self.pool is None:  # all gains are equal, so their number gives the order
+            inside = columns(width, gains.device) < self.num_relevant(1).unsqueeze(-1)
+            return only(inside, gains.amax(-1, keepdim=True).clamp_min(0))
+        return largest(gains, width).clamp_min(0)
 
     @property
     @cached
