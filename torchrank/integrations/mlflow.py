@@ -101,7 +101,7 @@ def _metric(name: str, metric: Any) -> Any:
     def values(predictions: Iterable[Any], targets: Iterable[Any]) -> MetricValue:
         table = _table(dict(enumerate(predictions)), dict(enumerate(targets)), name, metric)
         # MLflow drops a metric whose scores are an array.
-        scores = [None if math.isnan(score) else score for score in table[name].tolist()]
+        scores: list[Any] = [None if math.isnan(score) else score for score in table[name].tolist()]
         numbers = [score for score in scores if score is not None]
         aggregates = standard_aggregations(numbers) if numbers else {}
         return MetricValue(scores=scores, aggregate_results={**aggregates, "mean": table.values()[name]})
