@@ -10,6 +10,7 @@ from torchrank.engine.judged import use_compiled
 from torchrank.evaluation.agree import agree
 from torchrank.evaluation.evaluate import evaluate
 from torchrank.evaluation.evaluation import Evaluation
+from torchrank.evaluation.nuggets import evaluate_nuggets, nugget_scores, read_nuggets
 from torchrank.evaluation.partial import PartialEvaluation, merge, partial
 from torchrank.evaluation.spans import evaluate_spans
 from torchrank.formulas.random_ranking import expected_median_rank
@@ -60,6 +61,7 @@ __all__ = [
     "compare",
     "difference_bounds",
     "evaluate",
+    "evaluate_nuggets",
     "evaluate_spans",
     "expected_median_rank",
     "extend",
@@ -67,12 +69,14 @@ __all__ = [
     "integrations",
     "judge_spans",
     "merge",
+    "nugget_scores",
     "parse",
     "partial",
     "plain",
     "preset",
     "queries_needed",
     "read_chunks",
+    "read_nuggets",
     "read_qrels",
     "read_run",
     "retrieval",

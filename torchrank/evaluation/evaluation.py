@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+import numpy as np
 
 from torchrank.display import Score, Table
 from torchrank.evaluation.plots import Plots
 from torchrank.evaluation.report import first_table, listed, report
+from torchrank.metrics.binary import Recall
 from torchrank.names.arguments import integer
 from torchrank.names.parse import Named
 from torchrank.ranking.ranking import Ranking
@@ -56,6 +59,35 @@ class Evaluation(Plots):
     ties: str = "document"
     unlabelled: Sequence[str] = ()
     rectified: Rectified | None = None
+
+    @classmethod
+    def of_values(
+        cls,
+        ids: Any,
+        values: Mapping[str, Mapping[str, Any]],
+        answered: Mapping[str, Any],
+        facts: Mapping[str, Mapping[str, int]],
+        **fields: Any,
+    ) -> Self:
+        """The evaluation of values that are computed elsewhere, shares from 0 to 1.
+
+        Args:
+            ids: the ids of the queries.
+            values: for each run the values [query] of each measure by its label.
+            answered: for each run bool [query], the queries that it does not lack.
+            facts: for each run further columns of the coverage.
+            fields: further fields.
+        """
+        ids = np.array(ids, dtype=np.int64 if all(isinstance(query, int) for query in ids) else object)
+        tables = {
+            run: QueryTable(ids, columns, metrics=dict.fromkeys(columns, Recall())) for run, columns in values.items()
+        }
+        other = {run: tables[run].where(inside) for run, inside in answered.items() if not inside.all()}
+        rows = [
+            {"run": run, "queries": len(ids), "missing": int((~answered[run]).sum()), **more}
+            for run, more in facts.items()
+        ]
+        return cls(tables, other, rows, "judged", **fields)
 
     @cached_property
     def _means(self) -> dict[str, dict[str, float]]:

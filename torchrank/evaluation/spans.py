@@ -10,14 +10,12 @@ import numpy as np
 
 from torchrank.evaluation.evaluate import runs_by_name
 from torchrank.evaluation.evaluation import Evaluation
-from torchrank.metrics.binary import Recall
 from torchrank.names.arguments import one_of
 from torchrank.names.labels import quantity_of, read, split
 from torchrank.ranking.budgets import SLACK
 from torchrank.tables.pair_tables import ReadingError, Run, factorise, no_common_query, shown
 from torchrank.tables.sources import read_run
 from torchrank.tables.spans import Spans, document_numbers, overlaps, read_spans
-from torchrank.wrappers.per_query import QueryTable
 
 Array = np.ndarray
 MEASURES = ("spanrecall", "spanprecision", "spaniou")
@@ -85,27 +83,22 @@ def evaluate_spans(
         )
     query, queries = factorise(spans.ids)
     numbers = {key: number for number, key in enumerate(queries.to_keys())}
-    ids = np.array(queries.tolist(), dtype=object if queries.kind == "text" else np.int64)
     runs = runs_by_name(run, numbers)
     of_each = isinstance(chunks, Mapping) and chunks.keys() == runs.keys()
-    tables, other, rows = dict[str, QueryTable](), dict[str, QueryTable](), list[dict[str, Any]]()
+    values, answered, facts = dict[str, dict[str, Array]](), dict[str, Array](), dict[str, dict[str, int]]()
     for name, source in runs.items():
         retrieved = read_run(source, ties=ties)
         if retrieved.ties == "expected":
             raise ValueError("Expected ties to be 'document' or 'rows', got 'expected', of which unions have no mean")
-        answered = np.array([numbers.get(key, -1) for key in retrieved.queries.to_keys()], dtype=np.int64)
-        if len(answered) and answered.max() < 0:
+        number = np.array([numbers.get(key, -1) for key in retrieved.queries.to_keys()], dtype=np.int64)
+        if len(number) and number.max() < 0:
             raise no_common_query(retrieved.query_ids[0], queries.tolist()[0], f" in run {name!r}")
         pieces = read_spans(chunks[name] if of_each else chunks, "chunks")
-        columns = _values(retrieved, answered, pieces, spans, query, cuts, repeated)
-        tables[name] = QueryTable(ids, columns, metrics=dict.fromkeys(columns, Recall()))
-        inside = np.isin(np.arange(len(ids)), answered)
-        if not inside.all():
-            other[name] = tables[name].where(inside)
-        row = {"run": name, "queries": len(ids), "missing": int((~inside).sum())}
+        values[name] = _values(retrieved, number, pieces, spans, query, cuts, repeated)
+        answered[name] = np.isin(np.arange(len(queries)), number)
         reached = np.unique(overlaps(pieces, spans)[1])
-        rows.append(row | {"chunks": len(pieces), "spans": len(spans), "in no chunk": len(spans) - len(reached)})
-    return Evaluation(tables, other, rows, "judged", ties=ties or "document")
+        facts[name] = {"chunks": len(pieces), "spans": len(spans), "in no chunk": len(spans) - len(reached)}
+    return Evaluation.of_values(queries.tolist(), values, answered, facts, ties=ties or "document")
 
 
 def _cuts(measures: str) -> dict[str, tuple[str, float, float]]:

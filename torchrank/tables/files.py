@@ -624,7 +624,7 @@ def json_lines(text: Text, reading: Reading) -> Rows:
         if len(line) > LONGEST_LINE:
             raise text.too_long(number, line)
         if line.strip():
-            rows.append(_loads(line, text.name, number))
+            rows.append(from_json(line, text.name, number))
             lines.append((number, line.strip()))
 
     def error(message: str, row: int) -> ReadingError:
@@ -638,7 +638,7 @@ def json_lines(text: Text, reading: Reading) -> Rows:
 
 def json_tables(text: Text, reading: Reading) -> Content:
     """Read ``{query: {document: number}}``, MTEB's ``{subset: {split: {query: {document: score}}}}``, or rows."""
-    tables, value = _loads(text.data, text.name, None), reading.value
+    tables, value = from_json(text.data, text.name, None), reading.value
     rows = isinstance(tables, list) and all(isinstance(row, dict | list) for row in tables)
     if not rows and not isinstance(tables, dict):
         raise ReadingError(f"Expected {{query: {{document: number}}}} or rows, got {shown(tables)}", text.name)
@@ -681,7 +681,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(object_pairs_hook=_once)
 
 
-def _loads(data: bytes, source: str, line: int | None) -> Any:
+def from_json(data: bytes, source: str, line: int | None) -> Any:
+    """The object of a text in JSON: a line of a source, or the whole source, whose line is None."""
     try:
         return _DECODER.decode(data.decode(json.detect_encoding(data), "surrogatepass"))
     except ReadingError as error:
