@@ -17,14 +17,13 @@ import torch
 from torchrank.collection.collection import check_one_library, keyed, several
 from torchrank.evaluation.evaluation import Evaluation
 from torchrank.layouts.arrange import progress_bar
-from torchrank.metrics.incomplete_judgments import judged_within
 from torchrank.metrics.subtopics import IntentMetric
 from torchrank.names.arguments import did_you_mean, integer, one_of, warn, with_hints
 from torchrank.names.labels import split
 from torchrank.names.parse import CUTOFFS, LIBRARIES, OPTIONS, parse_all
 from torchrank.names.parse import preset as preset_of
 from torchrank.names.types import Unjudged
-from torchrank.ranking.ranking import Ranking, numbered, ratio
+from torchrank.ranking.ranking import Ranking, numbered
 from torchrank.statistics.comparison import LABELS
 from torchrank.tables.columns import is_columns, is_frame, is_records
 from torchrank.tables.files import EXPANSION
@@ -200,13 +199,13 @@ class Part:
     query_numbers: Array
     #: float [query] by label; NaN where the query was skipped
     values: Mapping[str, Array]
-    #: float [query] by label; None = all are 1
-    weights: Mapping[str, Array] | None
+    #: float [query] by label; a label that is not here has the weight 1
+    weights: Mapping[str, Array]
     #: bool [query] by label: whether the query has nothing to measure
     empty: Mapping[str, Array]
     #: float64 [query]: the share of judged documents in the first ranks
     judged: Array
-    #: rankings of the judged documents, with the numbers of their queries in the judgments
+    #: rankings of the judged documents, with the numbers of their queries in the judgments; () = they are not kept
     rankings: Sequence[Ranking]
     #: number of queries, judged or not
     queries: int
@@ -229,6 +228,8 @@ class Evaluator:
     #: the measures by label
     metrics: Mapping[str, Any]
     options: Options
+    #: whether parts have the rankings of all judged documents, also if measures read those of the relevant ones
+    keeps_rankings: bool = True
 
     @classmethod
     def of(cls, qrels: Any, metrics: Mapping[str, Any], options: Options, closed: bool = False) -> Self:
@@ -332,23 +333,32 @@ class Evaluator:
         if not len(numbers):
             nothing = {label: np.zeros(0) for label in self.metrics}
             empty = dict.fromkeys(nothing, np.zeros(0, dtype=bool))
-            return Part(numbers, nothing, None, empty, np.zeros(0), (), *counts)
+            return Part(numbers, nothing, {}, empty, np.zeros(0), (), *counts)
         qrels = self._judgments(numbers)
         pairs = Pairs.of(qrels, run, in_run)
         matches = bool(pairs.common or (uncut is not None and Pairs.of(qrels, uncut, in_run).common))
         retrieved = int(((pairs.score > -np.inf) & (qrels.value >= 0)).sum())
-        ranking = ranking_of(pairs)
-        values, weights, empty = (
-            {label: column.numpy() for label, column in (by_label or {}).items()}
-            for by_label in values_of(self.metrics, ranking)
-        )
-        judged, rankings = np.zeros(len(numbers)), []
-        for part in numbered(ranking.parts()):
-            judged[part.queries] = ratio(judged_within(part, self.depth), part.num_within(self.depth))
-            # Without the run, which takes far more memory.
-            rankings.append(replace(part, queries=torch.from_numpy(numbers)[part.queries]))
+        # Most documents may be irrelevant, and most measures do not read them. They are left out for each measure by
+        # itself, because sums over more entries round in another way.
+        some = bool((qrels.value <= 0).any())
+        by_need: dict[bool, dict[str, Any]] = {False: {}} if self.keeps_rankings else {}
+        for label, metric in self.metrics.items():
+            by_need.setdefault(some and metric.required.relevant, {})[label] = metric
+        found: tuple[dict[str, Array], ...] = {}, {}, {}
+        rankings: list[Ranking] = []
+        for relevant, metrics in by_need.items():
+            ranking = ranking_of(pairs, relevant)
+            for columns, by_label in zip(found, values_of(metrics, ranking) if metrics else ()):
+                columns |= {label: column.numpy() for label, column in (by_label or {}).items()}
+            if self.keeps_rankings and not relevant:  # without the run, which takes far more memory
+                queries = torch.from_numpy(numbers)
+                rankings = [replace(part, queries=queries[part.queries]) for part in numbered(ranking.parts())]
         disjoint = "" if matches else pairs.disjoint
-        return Part(numbers, values, weights or None, empty, judged, rankings, *counts, retrieved, matches, disjoint)
+        values, weights, empty = found
+        return Part(
+            numbers, values, weights, empty, pairs.judged_share(self.depth), rankings, *counts, retrieved, matches,
+            disjoint,
+        )  # fmt: skip
 
     def _judgments(self, numbers: Array) -> Qrels:
         """The judgments of some queries."""
@@ -401,9 +411,9 @@ class Scored:
         for label in evaluator.metrics:
             columns[label] = np.concatenate([np.zeros(0), *(part.values[label] for part in all_parts)])[order]
             empty[label] = np.concatenate([np.zeros(0, bool), *(part.empty[label] for part in all_parts)])[order]
-            each = [np.ones(len(part.judged)) if part.weights is None else part.weights[label] for part in all_parts]
+            each = [part.weights.get(label, np.ones(len(part.judged))) for part in all_parts]
             weights[label] = np.concatenate([np.zeros(0), *each])[order]
-        alike = all(part.weights is None for part in all_parts)
+        alike = not any(part.weights for part in all_parts)
         judged = np.concatenate([np.zeros(0), *(part.judged for part in all_parts)])[order]
         counts = {
             "judged": len(evaluator.numbers),
@@ -517,13 +527,14 @@ class Task:
                     raise ValueError(f"Expected columns of scores, each once, got {got}; pass {{system: column}}")
             with_items = options.exclude is not None or options.parent is not None
             ties = options.ties or "document"
-            qrels, tables, names, _ = tables_of_frame(qrels, columns, ties, options.duplicates, with_items)
+            qrels, tables, names = tables_of_frame(qrels, columns, ties, options.duplicates, with_items)
             groups, runs = [each.group_list() for each in names], dict(zip(systems, tables))
         if measures is None:
             measures = MEASURES if preset is None else preset_of(preset, *CUTOFFS[preset])
         suite = metrics_by_key(measures, relevance_level=relevance_level, unjudged=unjudged)
         metrics = measures_of(suite, "partial" if part else "evaluate", means=part)
         evaluator = Evaluator.of(qrels, metrics, options, closed or (part and is_frame_of_both))
+        evaluator = replace(evaluator, keeps_rankings=not part)
         if runs is None:
             runs = runs_by_name(run, evaluator.numbers)
             several = next(iter(runs.values())) is not run

@@ -576,10 +576,7 @@ def partial(
     for name, given in (("by", by), ("clusters", clusters)):
         if given is not None and not closed:
             raise ValueError(f"Expected a closed part with {name}=, got the judgments of all queries; pass closed=True")
-    parts = [
-        [replace(found, rankings=()) for found in evaluator.all_parts(source, lambda count: None)]  # which are large
-        for source in task.runs.values()
-    ]
+    parts = [evaluator.all_parts(source, lambda count: None) for source in task.runs.values()]
     options, number = evaluator.options, len(evaluator.numbers)
     slices, group = _slices(_aligned(evaluator, by, task.groups, "by"), number)
     of_query = _aligned(evaluator, clusters, task.clusters, "clusters")
@@ -888,7 +885,7 @@ def _absent(evaluator: Evaluator, by_name: bool, runs: int) -> tuple[Scored, np.
     """
 
     def made() -> tuple[Scored, np.ndarray]:
-        everything = replace(Scored.of(evaluator, []), rankings=())
+        everything = Scored.of(evaluator, [])
         group = np.zeros(len(evaluator.numbers), dtype=np.int64)
         return everything, _sums(evaluator.metrics, [everything] * runs, False, group, 1)[0]
 

@@ -41,6 +41,11 @@ class Job:
     runs: Sequence[str | None] = ()
     version: str = __version__
 
+    def order(self, columns: Iterable[str]) -> list[str]:
+        """The columns by which the rows of a partition are sorted: the query; if one of several rows stays, all."""
+        others = (name for name in columns if name != self.query)
+        return [self.query, *(others if self.options.get("duplicates", "error") != "error" else ())]
+
     def states(self, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[bytes]:
         """The state of all batches of a partition, as bytes; nothing if it has no rows.
 

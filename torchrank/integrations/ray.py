@@ -164,10 +164,11 @@ def _states(block: pyarrow.Table, job: Job) -> dict[str, list[bytes]]:
     """The state of a block, whose queries are whole."""
     import pyarrow
 
-    kinds = {field.name: field.type for field in block.schema if field.name != job.query}
-    plain = [name for name, kind in kinds.items() if not isinstance(kind, pyarrow.BaseExtensionType | pyarrow.ListType)]
-    # Sorted by all columns, the rows of a query have one order, in which their numbers are added.
-    batches = block.sort_by([(name, "ascending") for name in [job.query, *plain]]).to_batches(max_chunksize=10_000)
+    kinds = dict(zip(block.schema.names, block.schema.types))
+    order = [
+        name for name in job.order(kinds) if not isinstance(kinds[name], pyarrow.BaseExtensionType | pyarrow.ListType)
+    ]
+    batches = block.sort_by([(name, "ascending") for name in order]).to_batches(max_chunksize=10_000)
     return {"state": list(job.states(batches))}
 
 

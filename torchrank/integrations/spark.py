@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,9 @@ from torchrank.wrappers.suite_metric import Suite
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame
+
+#: the setting of the most bytes of a batch, which also has a most number of rows
+BYTES_PER_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 
 @with_hints
@@ -95,10 +99,10 @@ def evaluate(
             yield pyarrow.RecordBatch.from_pydict({"state": [state]})
 
     nothing = job.state_of_nothing(rows.columns)
-    # Sorted by all columns, the rows of a query have one order, in which their numbers are added.
-    key, *others = map(_quoted, [job.query, *(name for name in rows.columns if name != job.query)])
-    whole = rows.repartition(*([partitions] if partitions else []), key).sortWithinPartitions(key, *others)
-    found = whole.mapInArrow(states, "state binary").collect()
+    whole = rows.repartition(*([partitions] if partitions else []), _quoted(job.query))
+    whole = whole.sortWithinPartitions(*map(_quoted, job.order(rows.columns)))
+    with _batches_of_rows(frame.sparkSession, rows):
+        found = whole.mapInArrow(states, "state binary").collect()
     return merge([nothing, *(row.state for row in found)], job.measures)
 
 
@@ -126,6 +130,23 @@ def _in_one_table(judgments: DataFrame, runs: Mapping[Any, DataFrame], names: Ma
         cells = {"grade": "1", **cells} if value == "grade" else cells  # interactions are relevant
         tables.append(frame.selectExpr(*(f"{cell} as {role}" for role, cell in cells.items()), f"{number} as {SOURCE}"))
     return reduce(lambda first, second: first.unionByName(second, allowMissingColumns=True), tables)
+
+
+@contextmanager
+def _batches_of_rows(session: Any, rows: DataFrame) -> Iterator[None]:
+    """Without the limit of bytes, unless rows have lists: Spark counts them after each row, which takes a third of all.
+
+    The batches of numbers and ids are small by their number of rows.
+    """
+    limit = session.conf.get(BYTES_PER_BATCH, None)
+    if limit is None or any(field.dataType.typeName() == "array" for field in rows.schema):
+        yield
+        return
+    session.conf.set(BYTES_PER_BATCH, str(2**31 - 1))
+    try:
+        yield
+    finally:
+        session.conf.set(BYTES_PER_BATCH, limit)
 
 
 def _quoted(name: str) -> str:

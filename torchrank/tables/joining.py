@@ -43,9 +43,11 @@ T = TypeVar("T", bound=PairTable)
 BUCKETS = 32
 
 
-def ranking_of(pairs: Pairs) -> Ranking:
-    """The ranking of judged documents whose rows in a run are known."""
-    ranking = Rankings(_rankings(pairs.judged_entries(), pairs.lengths, pairs.subtopics), pairs)
+def ranking_of(pairs: Pairs, relevant: bool = False) -> Ranking:
+    """The ranking of judged documents whose rows in a run are known, or of those with a positive grade alone."""
+    chosen = np.flatnonzero(pairs.qrels.value > 0) if relevant else np.arange(len(pairs.score))
+    subtopics = None if pairs.subtopics is None else pairs.subtopics[chosen]
+    ranking = Rankings(_rankings(pairs.entries(chosen), pairs.lengths, subtopics), None if relevant else pairs)
     return ranking.with_names(QueryNames(pairs.qrels.queries))
 
 
@@ -87,11 +89,12 @@ class Pairs:
                 scores += [get(item, -math.inf) for item in grades]
             return cls(qrels, run, number, np.array([float(score) for score in scores], dtype=np.float64), None)
         qrels, run = qrels.columns, run.columns
-        return cls.of_rows(qrels, run, number, matches(qrels, run, number[qrels.query]))
+        return cls.of_rows(qrels, run, number)
 
     @classmethod
-    def of_rows(cls, qrels: Qrels, run: Run, number: Array, row: Array) -> Pairs:
-        """Pairs of judgments whose rows in the run are known: ``row`` int64 [judgment], -1 = not in the run."""
+    def of_rows(cls, qrels: Qrels, run: Run, number: Array) -> Pairs:
+        """Pairs of two tables whose documents are columns."""
+        row = matches(qrels, run, number[qrels.query])
         score = np.where(row < 0, -np.inf, run.value[row] if len(run) else -np.inf)
         return cls(qrels, run, number, score, row)
 
@@ -129,13 +132,13 @@ class Pairs:
         """int64 [query of qrels]: number of retrieved documents."""
         return np.append(self.run.lists.retrieved, 0)[self.number]
 
-    def judged_entries(self) -> tuple[Array, Array, Array, Array]:
-        """Query, first rank, number of tied candidates, and grade of every judged document."""
-        lists, query = self.run.lists, self.qrels.query.astype(np.int64)
+    def entries(self, judgments: Array) -> tuple[Array, Array, Array, Array]:
+        """Query, first rank, number of tied candidates, and grade of each document of ``judgments``, int64 [n]."""
+        lists, query, score = self.run.lists, self.qrels.query[judgments].astype(np.int64), self.score[judgments]
         tied = np.zeros(len(query), dtype=np.int64)
         first = self.lengths[query] + 1
-        retrieved = np.flatnonzero(self.score > -np.inf)
-        above, tied[retrieved] = lists.tie(self.number[query[retrieved]], self.score[retrieved])
+        retrieved = np.flatnonzero(score > -np.inf)
+        above, tied[retrieved] = lists.tie(self.number[query[retrieved]], score[retrieved])
         first[retrieved] = 1 + above
         in_tie = np.flatnonzero(tied > 1) if self.run.ties != "expected" else retrieved[:0]
         if len(in_tie):
@@ -143,9 +146,22 @@ class Pairs:
             groups, group = np.unique(begin, return_index=True)
             places, rows = lists.ordered(self.run, groups, tied[in_tie][group])
             order = np.argsort(rows)
-            first[in_tie] += places[order[np.searchsorted(rows, self.rows(in_tie), sorter=order)]] - begin
+            first[in_tie] += places[order[np.searchsorted(rows, self.rows(judgments[in_tie]), sorter=order)]] - begin
             tied[in_tie] = 1
-        return query, first, tied, np.maximum(self.qrels.value, IN_THE_POOL)
+        return query, first, tied, np.maximum(self.qrels.value[judgments], IN_THE_POOL)
+
+    def judged_share(self, depth: int) -> Array:
+        """float64 [query of qrels]: the share of judged documents in the first ranks; of equal scores the mean."""
+        ranks = np.minimum(self.lengths, depth)
+        last = np.full(len(ranks), np.inf)  # the score at the last of these ranks
+        some = np.flatnonzero(ranks)
+        last[some] = self.run.lists.scores[self.run.lists.start[self.number[some]] + ranks[some] - 1]
+        near = np.flatnonzero((self.score >= last[self.qrels.query]) & (self.qrels.value >= 0))
+        query, first, tied, _ = self.entries(near)
+        weight = np.clip((depth + 1 - first) / tied, 0, 1)
+        # One tie group of a query is cut at most, so sums do not depend on the order of the judgments.
+        whole, cut = (np.bincount(query, weight * chosen, len(ranks)) for chosen in (weight == 1, weight < 1))
+        return np.minimum(whole + cut, ranks) / np.maximum(ranks, 1)
 
     @property
     def subtopics(self) -> Array | None:
@@ -172,8 +188,9 @@ class Pairs:
 
     def __call__(self) -> Ranking:
         """The ranking with an entry for every candidate."""
-        query, first, tied, grade = self.judged_entries()
-        rows = self.rows(np.arange(len(self.score)))
+        judgments = np.arange(len(self.score))
+        query, first, tied, grade = self.entries(judgments)
+        rows = self.rows(judgments)
         outside = np.ones(len(self.run), dtype=bool)
         outside[rows[rows >= 0]] = False
         known = np.flatnonzero(self.number >= 0)
@@ -182,7 +199,8 @@ class Pairs:
         others = np.flatnonzero(outside & (query_of[self.run.query] >= 0))
         grades = np.full(len(others), float(OUTSIDE_THE_POOL))
         outside_pool = Qrels(self.qrels.queries, query_of[self.run.query[others]], self.run.items, grades)
-        unjudged = Pairs(outside_pool, self.run, self.number, self.run.value[others], others).judged_entries()
+        pairs = Pairs(outside_pool, self.run, self.number, self.run.value[others], others)
+        unjudged = pairs.entries(np.arange(len(others)))
         # The grade of documents outside the pool is below the grade of unjudged documents in the pool.
         both = zip((query, first, tied, grade), (*unjudged[:3], grades))
         query, first, tied, grade = map(np.concatenate, both)
@@ -248,6 +266,10 @@ def matches(qrels: PairTable, run: PairTable, number: Array) -> Array:
         run: the run.
         number: int64 [judgment], the number of the query in the run; -1 = not in the run.
     """
+    if qrels.frame_row is not None and run.frame_row is not None:
+        place = np.full(1 + max(x.max(initial=-1) for x in (qrels.frame_row, run.frame_row)), -1)
+        place[run.frame_row] = np.arange(len(run))
+        return place[qrels.frame_row]
     row_of = np.full(len(qrels), -1, dtype=np.int64)
     wanted = np.flatnonzero(number >= 0)
     if not len(wanted) or not len(run):
@@ -287,12 +309,14 @@ def _candidates(hashes: Array, among: Array) -> Array:
 def _rankings(
     judged: tuple[Array, Array, Array, Array], lengths: Array, subtopics: Array | None, partly: Array | None = None
 ) -> Iterator[Ranking]:
-    """Rankings of queries with similar numbers of entries, from what :meth:`Pairs.judged_entries` returns.
+    """Rankings of queries with similar numbers of entries, from what :meth:`Pairs.entries` returns.
 
     With ``subtopics``, grades float64 [entry, subtopic], a single ranking of all queries. ``partly`` marks the entries
     that are partly judged, bool [entry].
     """
-    order = np.lexsort((judged[1], judged[0]))
+    # Tied entries have one order, too, so that the order of the rows changes no bit of a sum.
+    further = [*([] if partly is None else [partly]), *([] if subtopics is None else subtopics.T)]
+    order = np.lexsort((*further, judged[3], judged[1], judged[0]))
     query, first, tied, grade = (torch.from_numpy(np.ascontiguousarray(x[order])) for x in judged)
     sizes = torch.bincount(query, minlength=len(lengths))
     entries = Entries(
@@ -323,16 +347,14 @@ def rank_run(
 
 def rank_frame(frame: Any, *, ties: Ties, duplicates: Duplicates, **columns: str | None) -> Ranking:
     """The ranking of one frame with scores and grades."""
-    qrels, (run,), (names, _), row = tables_of_frame(frame, columns, ties, duplicates)
-    return ranking_of(Pairs.of_rows(qrels, run, np.arange(len(run.queries)), row)).with_names(names)
+    qrels, (run,), (names, _) = tables_of_frame(frame, columns, ties, duplicates)
+    return ranking_of(Pairs.of_rows(qrels, run, np.arange(len(run.queries)))).with_names(names)
 
 
 def tables_of_frame(
     frame: Any, columns: Mapping[str, Any], ties: Ties, duplicates: Duplicates, item: bool = False
-) -> tuple[Qrels, list[Run], list[QueryNames], np.ndarray]:
-    """The judgments and the runs of one frame, all with all queries, and the row of the last run of each judgment.
-
-    Between them are the ids of the queries with their groups, and with their clusters.
+) -> tuple[Qrels, list[Run], list[QueryNames]]:
+    """The judgments and the runs of one frame, all with all queries; and these with their groups, and their clusters.
 
     Args:
         frame: a data frame, or a dictionary of columns.
@@ -363,7 +385,7 @@ def tables_of_frame(
             number, items, grades = number[distinct], items.take(distinct), grades[distinct]
             scores = [score[distinct] for score in scores]
     judged = np.flatnonzero(~np.isnan(grades))
-    qrels, runs, row_in_run = Qrels(queries, number[judged], items.take(judged), grades[judged], "frame"), [], judged
+    qrels, runs = Qrels(queries, number[judged], items.take(judged), grades[judged], "frame", frame_row=judged), []
     ungraded = len(grades) - len(judged)
     for score in scores:
         retrieved, unscored = np.flatnonzero(~np.isnan(score)), int(np.isnan(score[judged]).sum())
@@ -378,13 +400,12 @@ def tables_of_frame(
                 " retrieved; NaN from a model is a bug of the model, and items that were not retrieved have the score"
                 " -inf"
             )
-        runs.append(Run(queries, number[retrieved], items.take(retrieved), score[retrieved], "frame", ties=ties))
-        row_in_run = np.full(len(score), -1)
-        row_in_run[retrieved] = np.arange(len(retrieved))
+        columns_of_run = queries, number[retrieved], items.take(retrieved), score[retrieved], "frame"
+        runs.append(Run(*columns_of_run, frame_row=retrieved, ties=ties))
     if ungraded:
         way_out = "items that are not relevant have the grade 0, and items that nobody judged the grade -1"
         warn(f"{ungraded} of {len(grades)} rows have no grade (NaN or missing), so they count as unjudged; {way_out}")
-    return qrels, runs, names, row_in_run[judged]
+    return qrels, runs, names
 
 
 def with_groups(queries: Any, query: np.ndarray, groups: Any, column: str) -> QueryNames:

@@ -492,6 +492,8 @@ class PairTable:
     known_hashes: Array | None = field(default=None, repr=False)
     #: the table of the items, and the parent of each item, if the documents here are parents; see :meth:`by_parent`
     parts: tuple[PairTable, list[Hashable]] | None = field(default=None, repr=False)
+    #: int64 [row]: the row of each pair in one frame, from which both the judgments and the run are
+    frame_row: Array | None = field(default=None, repr=False)
 
     #: the name of the number
     value_name: ClassVar[str] = "value"
@@ -522,9 +524,9 @@ class PairTable:
 
     def with_rows(self, rows: Array) -> Self:
         """The chosen rows, int64 [n], with all queries."""
-        return replace(
-            self, query=self.query[rows], items=self.items.take(rows), value=self.value[rows], known_hashes=None
-        )
+        frame_row = None if self.frame_row is None else self.frame_row[rows]
+        columns = {"query": self.query[rows], "items": self.items.take(rows), "value": self.value[rows]}
+        return replace(self, **columns, known_hashes=None, frame_row=frame_row)
 
     def by_parent(self, parent: Parent | None) -> Self:
         """The table of the documents that the items are parts of, each with its largest number; None = the items.
@@ -540,7 +542,8 @@ class PairTable:
         first, row = _distinct(pair)
         items, value = ids_of([parents[place] for place in first.tolist()]), _largest(self.value, row, len(first))
         parts = self, parents
-        return replace(self, query=self.query[first], items=items, value=value, known_hashes=None, parts=parts)
+        columns = {"query": self.query[first], "items": items, "value": value}
+        return replace(self, **columns, known_hashes=None, parts=parts, frame_row=None)
 
     def to_dict(self) -> dict[Hashable, dict[Hashable, float]]:
         """The table as ``{query: {document: number}}``."""
