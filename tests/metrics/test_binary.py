@@ -291,3 +291,20 @@ def test_matthews_and_accuracy_of_scikit_learn():
         ]:
             want = torch.tensor([theirs(t, c) for t, c in zip(target, chosen)])
             torch.testing.assert_close(ours.score(torch.from_numpy(preds), torch.from_numpy(target)), want.double())
+
+
+@pytest.mark.parametrize("measure", [tr.Recall, tr.MAP])
+def test_a_weight_that_overflows_raises(measure):
+    metric = measure(gain="exponential")
+    scores, grades = torch.tensor([[0.9, 0.8], [0.9, 0.8]]), torch.tensor([[1.0, 0.0], [5000.0, 1.0]])
+    with pytest.raises(ValueError, match="gain of it, that is NaN or infinite, first in query 1"):
+        metric.score(scores, grades)
+    metric.update(scores, grades)
+    with pytest.raises(ValueError, match="1 relevance grade, or gain of it"):
+        metric.compute()
+
+
+def test_one_of_a_query_that_has_fewer_relevant_candidates_than_are_enough():
+    scores, target = torch.tensor([[0.9, 0.8, 0.1], [0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 0], [1, 1, 1]])
+    assert tr.AllHit(2, enough=2).score(scores, target).tolist() == [0, 1]
+    assert tr.AllHit(2).score(scores, target).tolist() == [1, 0]

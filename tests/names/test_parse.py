@@ -62,6 +62,12 @@ SPELLINGS = {
     "ndcg(gain={1:1,2:4.5},unjudged=condensed)": "nDCG(gains={2:4.5,1:1},judged_only=True)",
     "recall(normalize=min)@10": "R_cap@10",
     "opa(ties=pessimistic)": "opa_metric | OPAMetric",
+    "allhit@10": "recall_all@10 | full_recall@10 | complete_recall@10 | recall_all_at_10 | RecallAll@10",
+    "allhit(enough=2)@10": "allhit(need=2)@10 | recall_all(need=2)@10",
+    "mapatr": "MAP@R | map@r | map_at_r | mean_average_precision_at_r",
+    "inp": "mINP",
+    "pfound(p=0.9)@10": "PFound:top=10;decay=0.9",
+    "recall(gain=linear,relevance_level=1e-30)@5": "WeightedLinkPredRecall@5",
     "lrap(ties=grouped,empty_target_action=pos)": "label_ranking_average_precision_score",
 }
 LABELS = {name: label for label, names in SPELLINGS.items() for name in names.split(" | ")}
@@ -192,7 +198,7 @@ def test_an_unknown_name_suggests_names_that_work_and_keep_its_cutoff(name, near
     tr.parse(nearest)
 
 
-@pytest.mark.parametrize("name", ["cv_recall@5", "recall_all@5", "all_recall", "soft_hit_rate@3", "graded_recall_at_5"])
+@pytest.mark.parametrize("name", ["cv_recall@5", "recall_each@5", "soft_hit_rate@3", "graded_recall_at_5"])
 def test_a_name_with_a_word_more_is_another_measure_and_has_no_hint(name):
     with pytest.raises(ValueError, match=f"got '{name}': `torchrank measures` lists them"):
         tr.parse(name)

@@ -377,17 +377,23 @@ def test_pyg(library, theirs, ours):
     link_pred = pytest.importorskip("torch_geometric.metrics.link_pred")
     metric, (name, k) = tr.parse(ours), name_and_cut(theirs)
     preds, target = binary_batch(5)
-    other = getattr(link_pred, name)(k=k)
+    weighted = name.startswith("Weighted")  # as PyG's collections write weighted=True
+    other = getattr(link_pred, name.removeprefix("Weighted"))(k=k, **({"weighted": True} if weighted else {}))
+    target = target * torch.rand(target.shape, generator=torch.Generator().manual_seed(2)) if weighted else target
+
+    def pairs(target):
+        return target.nonzero().T, *([target[target > 0]] if weighted else [])
+
     order = preds.argsort(dim=-1, descending=True)
     # PyG takes k ids of each list: those that there are not are no items at all.
     ids = torch.nn.functional.pad(order, (0, max(0, k - order.shape[1])), value=10**6)[:, :k]
-    other.update(ids, target.nonzero().T)
+    other.update(ids, *pairs(target))
     metric.update(preds, target)
     assert metric.compute().item() == pytest.approx(other.compute().item(), abs=1e-6)
     assert metric.num_empty == (~target.any(-1)).sum() > 0
     other.reset()
     metric.reset()
-    other.update(ids[:1], target[:1].nonzero().T)  # the query without ground truth alone
+    other.update(ids[:1], *pairs(target[:1]))  # the query without ground truth alone
     metric.update(preds[:1], target[:1])
     assert other.compute().item() == 0  # which EXCEPT["pyg"] says
     assert metric.compute().isnan()
@@ -606,7 +612,7 @@ def by_definition(library, theirs, scores, grades, sizes):
     options = dict(option.split("=") for option in options.split(";") if option)
     exponential = library != "catboost" or options.get("type") == "Exp"
     # a list without a relevant row has the value 1, unless the name ends in "-" or the measure is a sum of hits
-    of_empty = 0 if theirs.endswith("-") or name in ("pre", "PrecisionAt", "MRR", "DCG", "ERR") else 1
+    of_empty = 0 if theirs.endswith("-") or name in ("pre", "PrecisionAt", "MRR", "DCG", "ERR", "PFound") else 1
     of_empty = 0 if (library, name) == ("catboost", "MAP") else of_empty
     values, stop = [], 0
     for size in sizes:
@@ -634,6 +640,11 @@ def by_definition(library, theirs, scores, grades, sizes):
         elif name == "ERR":
             stays = [math.prod(1 - grade for _, grade in rows[:rank]) for rank in range(k)]
             values.append(sum(stays[rank] * rows[rank][1] / (rank + 1) for rank in range(k)))
+        elif name == "PFound":
+            look, found = 1, 0
+            for _, grade in rows[:k]:
+                found, look = found + look * grade, look * (1 - grade) * float(options.get("decay", 0.85))
+            values.append(found)
         elif name == "MRR":
             values.append(1 / (1 + relevant.index(1)) if relevant.index(1) < k else 0)
         else:
@@ -723,6 +734,8 @@ CATBOOST = {
     "DCG:top=2;type=Base;denominator=LogPosition": "dcg@2",
     "ERR:top=10": "err(max_grade=1,gain=linear)@10",
     "ERR:top=2": "err(max_grade=1,gain=linear)@2",
+    "PFound:top=3;decay=0.5": "pfound(p=0.5)@3",
+    "PFound:decay=0.9": "pfound(p=0.9)",
 }
 
 
@@ -732,7 +745,7 @@ def test_names_of_catboost_are_read_with_their_parameters(theirs, tied):
     assert tr.parse(theirs).label == CATBOOST[theirs]
     assert list(tr.RankingCollection(f"mrr, {theirs} map")) == ["mrr", CATBOOST[theirs], "map"]
     scores, grades, sizes = rows_with_groups(tied)
-    grades = grades / 4 if "ERR" in theirs else grades
+    grades = grades / 4 if theirs.startswith(("ERR", "PFound")) else grades
     metric = tr.parse(theirs, **{**ALWAYS["catboost"], "empty_target_action": "pos" if "NDCG" in theirs else "neg"})
     metric.update(scores, grades, group_sizes=sizes)
     want = by_definition("catboost", theirs, scores.tolist(), grades.tolist(), sizes.tolist())

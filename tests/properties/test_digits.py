@@ -28,6 +28,13 @@ def test_ties_far_down_a_list_keep_eleven_digits(first, size, relevant):
     wanted = {
         tr.MAP(): math.fsum((1 + c * (rank - first)) / rank for rank in ranks) / size,
         tr.MAP(top_k=first + 1): math.fsum((1 + c * i) / (first + i) for i in range(2)) / size,
+        tr.MAPAtR(): math.fsum((1 + c * i) / (first + i) for i in range(size) if first + i <= relevant) / size,
+        tr.TrapezoidalAP(): math.fsum((1 + c * i) / (first + i) + c * i / (first + i - 1) for i in range(size))
+        / size
+        / 2,
+        tr.INP(): math.fsum(math.comb(i, relevant - 1) / (first + i) for i in range(size))
+        * relevant
+        / math.comb(size, relevant),
         tr.DCG(): math.fsum(relevant / math.log2(1 + rank) for rank in ranks) / size,
         tr.DCG(discount="reciprocal"): math.fsum(relevant / rank for rank in ranks) / size,
     }

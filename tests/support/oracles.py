@@ -170,14 +170,6 @@ def precision(
     return sum(relevant[:top_k]) / top_k
 
 
-@oracle(
-    "recall",
-    of="flags",
-    few=WHOLE_OR_CUT,
-    many=[*CUT, *LEVELS_CUT, *({"top_k": k, "normalize": "min"} for k in CUTS)],
-    baseline=lambda n, r, k: k / n,
-    others={"normalize": ["min"]},
-)
 def recall(
     relevant: Sequence[bool], missing: int, top_k: int | None = None, normalize: str = "relevant"
 ) -> float | None:
@@ -185,6 +177,36 @@ def recall(
         return None
     everywhere = sum(relevant) + missing
     return sum(relevant[:top_k]) / (min(everywhere, top_k) if normalize == "min" and top_k else everywhere)
+
+
+def share_of_weight(
+    grades: Sequence[float], missing: Sequence[float], top_k: int | None, level: float, gain: Any
+) -> float | None:
+    """The weights of the relevant candidates up to a rank, of all of them."""
+    weights = [gain_of(grade, gain) if grade >= level else 0 for grade in [*grades, *missing]]
+    return math.fsum(weights[: len(grades)][:top_k]) / math.fsum(weights) if math.fsum(weights) else None
+
+
+@oracle(
+    "recall",
+    few=WHOLE_OR_CUT,
+    many=[
+        *CUT,
+        *LEVELS_CUT,
+        *({"top_k": k, "normalize": "min"} for k in CUTS),
+        *({"top_k": k, "gain": gain} for k in (None, 3) for gain in ("linear", squared)),
+        {"top_k": 3, "gain": "exponential", "relevance_level": 0.5},
+    ],
+    baseline=lambda n, r, k: k / n,
+    others={"normalize": ["min"]},
+)
+def recall_or_share(
+    query: Query, *, ties: str, relevance_level: float = 1, gain: Any = None, **parameters: Any
+) -> float | None:
+    if gain is None:
+        return of_flags(recall)(query, ties=ties, relevance_level=relevance_level, **parameters)
+    parameters = {"top_k": None, **parameters}
+    return of_grades(share_of_weight)(query, ties=ties, level=relevance_level, gain=gain, **parameters)
 
 
 @oracle(

@@ -4,7 +4,18 @@ import itertools
 import math
 from fractions import Fraction
 
-from tests.support.oracles import LEVELS, LEVELS_CUT, WHOLE_OR_CUT, gain_of, of_flags, oracle, precisions, squared
+from tests.support.oracles import (
+    LEVELS,
+    LEVELS_CUT,
+    WHOLE_OR_CUT,
+    average_precision,
+    gain_of,
+    hypergeometric,
+    of_flags,
+    oracle,
+    precisions,
+    squared,
+)
 from tests.support.tie_orders import flags, orders
 
 CUT = [{"top_k": k} for k in (None, 1, 2, 4, 10)]
@@ -97,6 +108,68 @@ def utility(relevant, missing, top_k=None, hit=1, false_alarm=-1, miss=0, reject
 
 
 # ---- ranks of the relevant candidates
+
+
+@oracle(
+    "allhit",
+    of="flags",
+    few=[{}, {"top_k": 3}, {"top_k": 2, "enough": 2}],
+    many=CUT + LEVELS_CUT + [{"top_k": k, "enough": least} for k in (None, 1, 3) for least in (1, 2, 5)],
+    baseline=lambda n, r, k: hypergeometric(r, n, r, k) if r <= k else 0,
+    others={"enough": [1, 3]},
+)
+def all_hit(relevant, missing, top_k=None, enough=None):
+    everywhere = sum(relevant) + missing
+    if not everywhere:
+        return None
+    return float(sum(relevant[:top_k]) >= (enough or everywhere))
+
+
+@oracle(
+    "eachrr",
+    of="flags",
+    few=WHOLE_OR_CUT,
+    many=CUT + LEVELS_CUT,
+    baseline=lambda n, r, k: math.fsum(1 / rank for rank in range(1, k + 1)) / n,
+)
+def each_reciprocal_rank(relevant, missing, top_k=None):
+    everywhere = sum(relevant) + missing
+    return math.fsum(flag / rank for rank, flag in enumerate(relevant[:top_k], 1)) / everywhere if everywhere else None
+
+
+@oracle(
+    "inp",
+    of="flags",
+    few=[{}],
+    many=LEVELS,
+    baseline=lambda n, r, k: math.fsum(r / j * math.comb(j - 1, r - 1) for j in range(r, n + 1)) / math.comb(n, r),
+)
+def inverse_negative_penalty(relevant, missing):
+    if not any(relevant) and not missing:
+        return None
+    return 0.0 if missing else sum(relevant) / max(rank for rank, flag in enumerate(relevant, 1) if flag)
+
+
+@oracle("mapatr", of="flags", few=[{}], many=LEVELS, baseline=lambda n, r, k: precisions(n, r, r) / r)
+def average_precision_at_r(relevant, missing):
+    return average_precision(relevant, missing, top_k=sum(relevant) + missing)
+
+
+@oracle(
+    "trapezoidalap",
+    of="flags",
+    few=[{}],
+    many=LEVELS,
+    # The expected precisions before the ranks 1, 2, ... are 1, (r - 1) / (n - 1), (r - 1) / (n - 1), ...
+    baseline=lambda n, r, k: (precisions(n, r, n) + r / n * r) / (2 * r),
+)
+def area_of_trapezia(relevant, missing):
+    """The area under the points of recall and precision after each candidate, as drawn."""
+    everywhere = sum(relevant) + missing
+    if not everywhere:
+        return None
+    points = [(0, 1)] + [(sum(relevant[:n]) / everywhere, sum(relevant[:n]) / n) for n in range(1, len(relevant) + 1)]
+    return math.fsum((x - before) * (y + last) / 2 for (before, last), (x, y) in itertools.pairwise(points))
 
 
 @oracle("coverageerror", of="flags", few=[{}], many=LEVELS, baseline=lambda n, r, k: r * (n + 1) / (r + 1))

@@ -78,6 +78,43 @@ def reciprocal_rank_of_stop(
     return total
 
 
+def first_of_random(n: int, r: int, k: int) -> float:
+    """The mean of 0.85 ** (rank - 1) of the first relevant candidate."""
+    return math.fsum(0.85 ** (j - 1) * math.comb(n - j, r - 1) for j in range(1, min(k, n - r + 1) + 1)) / math.comb(
+        n, r
+    )
+
+
+@oracle(
+    "pfound",
+    of="grades",
+    few=[{"max_grade": 3}, {"top_k": 3}],
+    many=[
+        {"top_k": 1, "max_grade": 4},
+        {"gain": "exponential", "max_grade": 4},
+        {"p": 0.5, "max_grade": 2.5, "top_k": 4},
+    ],
+    baseline=first_of_random,
+    others={"max_grade": [3, 2.5], "gain": ["exponential"]},
+)
+def found(
+    grades: Sequence[float],
+    missing: Sequence[float],
+    top_k: int | None = None,
+    max_grade: float = 1,
+    gain: str = "linear",
+    p: float = 0.85,
+) -> float | None:
+    """A user who looks at each rank with the probability to get there."""
+    if max([0, *grades, *missing]) <= 0:
+        return None
+    total, look = 0.0, 1.0
+    for grade in grades[:top_k]:
+        total += look * satisfaction(grade, max_grade, gain)
+        look *= (1 - satisfaction(grade, max_grade, gain)) * p
+    return total
+
+
 @oracle(
     "nerr",
     of="grades",

@@ -15,7 +15,7 @@ BOUNDS = {
     "Miscalibration.log_base AWRF.log_base": {"least": 2},
     "alpha click_other click_relevant penalty read recall save NRBP.beta NNRBP.beta": {"least": 0, "most": 1},
     "collection_size": {"least": 0, "most": 2**53},
-    "num_items top_k": {"least": 1, "most": 2**53},
+    "enough num_items top_k": {"least": 1, "most": 2**53},
     "CWL.top_k CWLCost.top_k": {"least": 1, "most": 2**18},
     "benefit cost false_alarm hit middle miss rejection": {},
 }
@@ -39,8 +39,8 @@ RANGES = {
 
 #: the measures of which a statement is true
 TRUE_OF = {
-    "monotone_behind": "CG CWL DCG ERR F1 FBeta HitRate IPS MAP MRR NDCG NERR NumRel NumRelRet PRCurve PSNDCG PSP PWA"
-    " Precision RBP Recall RecallAtPrecision RelativePrecision Utility",
+    "monotone_behind": "AllHit CG CWL DCG ERR EachRR F1 FBeta HitRate IPS MAP MRR NDCG NERR NumRel NumRelRet PFound"
+    " PRCurve PSNDCG PSP PWA Precision RBP Recall RecallAtPrecision RelativePrecision Utility",
     "empty_without_denominator": "NDCG Recall",
     "of_every_positive": "MR",
     "takes_repeats": "Aliasing Duplication Unrepeated Validity",

@@ -609,7 +609,8 @@ def evaluate(
         by: of one frame, the name of a column with one value for each query, e.g. the country of the user, for
             :meth:`Evaluation.by`.
         preset: a tool, whose measures and options are the defaults of all other arguments: "trec_eval" (10),
-            "trec_eval9" (pytrec_eval), "beir", "beir_custom" (its ``evaluate_custom``), "mteb" or "msmarco".
+            "trec_eval9" (pytrec_eval), "beir", "beir_custom" (its ``evaluate_custom``), "mteb", "msmarco"
+            or "longmemeval".
         queries: the queries over which means are taken: "judged", all of ``qrels``, a run that lacks a query has
             retrieved nothing for it (``trec_eval -c``); "both", the judged queries of the run (``trec_eval``, BEIR).
             The report has the other mean, too, if they differ. A query for which nothing is retrieved has no value of

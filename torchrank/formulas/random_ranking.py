@@ -414,6 +414,24 @@ def first_rank(ranking: Ranking, level: float) -> Tensor:
     return torch.where(ranking.hit(level) & (before == 0), rank, float("inf")).amin(-1)
 
 
+def reciprocal_last_rank(ranking: Ranking, level: float) -> Tensor:
+    """Expected 1 / rank of the last candidate at or above ``level``, 0 if not all are retrieved: float64 [query].
+
+    By symmetry, the last of r relevant candidates is as far from the end of its tie group as the first one is from its
+    start.
+    """
+    before, beside = ranking.relevant_before_and_in_tie(level)
+    last = ranking.hit(level) & (before + beside == ranking.num_relevant(level).unsqueeze(-1))
+    if ranking.untied:
+        return only(last, ranking.first.reciprocal()).sum(-1)
+    n, r, first = (_first_where(last, x) for x in (ranking.tied, beside, ranking.first))
+    total = torch.zeros_like(ranking.num_candidates)
+    longest = greatest(n, ranking.depth, steps=ranking.depth * len(n) // BLOCK)  # a step for each chunk of places
+    for j, share in chances_of_first(n.squeeze(-1), r.squeeze(-1), longest):
+        total = total + only(j <= n, share / (first + n - j)).sum(-1)
+    return total
+
+
 def reciprocal_rank(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     """Expected 1 / rank of the first candidate graded at or above ``level``, 0 beyond ``top_k``: float64 [query]."""
     if ranking.untied:

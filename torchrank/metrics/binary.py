@@ -9,10 +9,19 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas import random_ranking
-from torchrank.formulas.gains import RECIPROCAL, Logarithmic, OfRelevant, checked_weighing, gain_of
+from torchrank.formulas.gains import (
+    RECIPROCAL,
+    UNDISCOUNTED,
+    AtLeast,
+    Logarithmic,
+    OfRelevant,
+    checked_weighing,
+    gain_of,
+)
 from torchrank.formulas.judgment_bounds import UNEQUAL
 from torchrank.hardware.devices import scalar
 from torchrank.layouts.canonical import Need
+from torchrank.layouts.checks import Problem, count
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import flag, integer, number, one_of, parameter
 from torchrank.names.types import Described, EmptyAction, GainOption
@@ -21,22 +30,27 @@ from torchrank.state.sums import MEANS, Mean, Sum, effective_size
 
 __all__ = [
     "F1",
+    "INP",
     "MAP",
     "MCC",
     "MR",
     "MRR",
     "YAAP",
     "Accuracy",
+    "AllHit",
     "BinG",
+    "EachRR",
     "FBeta",
     "FallOut",
     "FirstRank",
     "HitRate",
+    "MAPAtR",
     "Precision",
     "RPrecision",
     "Recall",
     "RelativePrecision",
     "SetAP",
+    "TrapezoidalAP",
     "Utility",
 ]
 
@@ -105,7 +119,47 @@ class Precision(BinaryMetric):
         return per(self.hits(ranking), torch.minimum(length, ranking.num_candidates) if self.adaptive_k else length)
 
 
-class Recall(BinaryMetric):
+class WeighingMetric(BinaryMetric):
+    """Base of the measures in which relevant candidates can have weights.
+
+    Args:
+        gain: the weight of a relevant candidate by its grade: "linear", "exponential", a callable or a table, as the
+            gain of :class:`DCG`; None = all have the same weight.
+
+    Raises:
+        ValueError: ``gain`` is unknown, or given together with another ``normalize`` than "relevant"; or ``unjudged``
+            asks for bounds with a table or callable as gain, or with a gain and a ``relevance_level`` below 1.
+    """
+
+    normalize: str = one_of("relevant", default="relevant")
+    gain: Described[GainOption | None] = parameter(default=None, check=checked_weighing)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.gain is not None and self.normalize != "relevant":
+            raise ValueError(f"Expected normalize='relevant' together with gain={self.gain!r}, got {self.normalize!r}")
+
+    @property
+    def weighing(self) -> Gain:
+        """The function from grades to the weights of relevant candidates."""
+        return OfRelevant(gain_of(self.gain or "linear"), self.relevance_level)
+
+    @property
+    def no_bounds_reason(self) -> str:
+        # Of MAP: a candidate that gains most may lose more precision on its way up than the others win.
+        if self.gain is not None and not (self.weighing.monotone and self.relevance_level >= 1):
+            return "whose unjudged candidates may gain more than others that are relevant"
+        return ""
+
+    def errors(self, ranking: Ranking) -> Tensor:
+        if self.gain is None:
+            return ranking.errors
+        # The gain of a huge grade can overflow, and the value would be NaN without an error.
+        finite = ranking.total_gain(self.weighing).isfinite()
+        return ranking.errors + count(Problem.BAD_GRADES, ~finite & ranking.finite())
+
+
+class Recall(WeighingMetric):
     r"""Recall: the share of the R relevant candidates in the first k ranks, :math:`\frac{1}{R} \sum_{i \le k} rel_i`.
 
     R also counts relevant candidates that were not retrieved, as in trec_eval's ``recall_k``.
@@ -116,11 +170,21 @@ class Recall(BinaryMetric):
     Args:
         normalize: the denominator: "relevant", all R relevant candidates; "min", min(R, k), the largest possible number
             of hits, as in LensKit.
+        gain: None, every relevant candidate has the same weight; or the weight of a relevant candidate by its grade:
+            "linear", "exponential", a callable or a table, as the gain of :class:`DCG`. Then it is the share of the
+            total weight. It requires ``normalize="relevant"``. Weights of single candidates are grades with
+            ``gain="linear"`` and a small ``relevance_level``.
+
+    Raises:
+        ValueError: ``gain`` is unknown, or given together with ``normalize="min"``; or ``unjudged`` asks for bounds
+            with a table or callable as gain, or with a gain and a ``relevance_level`` below 1.
 
     Example:
         >>> import torch, torchrank as tr
         >>> tr.Recall(top_k=2).score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 1]]))
         tensor([0.5000], dtype=torch.float64)
+        >>> tr.Recall(top_k=2, gain="linear").score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[3, 0, 1]]))
+        tensor([0.7500], dtype=torch.float64)
     """
 
     name = "recall"
@@ -129,9 +193,13 @@ class Recall(BinaryMetric):
     empty_without_denominator = True
 
     def numerator(self, ranking: Ranking) -> Tensor:
+        if self.gain is not None:
+            return ranking.discounted_gain(self.weighing, UNDISCOUNTED, self.top_k)
         return self.hits(ranking)
 
     def denominator(self, ranking: Ranking) -> Tensor:
+        if self.gain is not None:
+            return ranking.total_gain(self.weighing)
         relevant = ranking.num_relevant(self.relevance_level)
         return relevant.clamp_max(self.top_k) if self.normalize == "min" and self.top_k else relevant
 
@@ -514,7 +582,7 @@ class Utility(ConfusionMetric):
 FAR = 2**15
 
 
-class MAP(BinaryMetric):
+class MAP(WeighingMetric):
     r"""Average precision, whose mean over queries is MAP: :math:`AP@k = \frac{1}{N} \sum_{i \le k} rel_i \, P@i`.
 
     ``normalize`` sets N. Ties follow McSherry and Najork, Computing information retrieval performance measures
@@ -553,28 +621,16 @@ class MAP(BinaryMetric):
     monotone_behind = True
 
     normalize: Literal["relevant", "min", "length", "k", "retrieved"] = one_of(default="relevant")
-    gain: Described[GainOption | None] = parameter(default=None, check=checked_weighing)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.gain is not None and self.normalize != "relevant":
-            raise ValueError(f"Expected normalize='relevant' together with gain={self.gain!r}, got {self.normalize!r}")
-
-    @property
-    def weighing(self) -> Gain:
-        """The function from grades to the weights of relevant candidates."""
-        return OfRelevant(gain_of(self.gain or "linear"), self.relevance_level)
 
     def empty(self, ranking: Ranking) -> Tensor:
         return super().empty(ranking) if self.gain is None else ranking.total_gain(self.weighing) == 0
 
     @property
     def no_bounds_reason(self) -> str:
-        # A candidate that gains most may lose more precision on its way up than the others win.
-        if self.gain is not None and not (self.weighing.monotone and self.relevance_level >= 1):
-            return "whose unjudged candidates may gain more than others that are relevant"
         random = self.normalize == "retrieved" and self.top_k is not None and self.ties == "expected"
-        return "whose denominator is random if a tie group crosses the cutoff" if random else ""
+        return super().no_bounds_reason or (
+            "whose denominator is random if a tie group crosses the cutoff" if random else ""
+        )
 
     def measure(self, ranking: Ranking) -> Tensor:
         # The expectation of a ratio is not the ratio of expectations, so a random N needs a formula of its own.
@@ -619,13 +675,8 @@ def precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     before, beside = ranking.relevant_before_and_in_tie(level)
     if ranking.untied:
         return (before + beside) * ranking.discount_sum(RECIPROCAL, top_k) * beside
-    # Other entries than relevant ones get any numbers, and are left out in the end.
-    c = (beside - 1) / (ranking.tied - 1).clamp_min(1)
-    # The sum over the ranks j of the group, up to the cutoff.
-    harmonic, rising = _sums_over_ties(ranking, top_k)
-    total = (before + 1) * harmonic + c * rising
-    # Each of the n ranks is equally likely, also a rank after the cutoff, which contributes 0.
-    return ranking.hit_numbers(level) * total / ranking.tied.clamp_min(1)
+    sums = _sums_over_ties(ranking, top_k)  # a rank after the cutoff contributes 0
+    return ranking.hit_numbers(level) * _mean_precision(ranking, level, *sums, itself=1)
 
 
 def _sums_over_ties(ranking: Ranking, top_k: int | None) -> tuple[Tensor, Tensor]:
@@ -654,6 +705,78 @@ def _precision_by_hits(ranking: Ranking, level: float, top_k: int) -> Tensor:
     c = ratio(h - 1, s - 1)
     partial = ratio(h, s) * ((cut.before + 1) * harmonic + c * rising)
     return (cut.chance * ratio(full.unsqueeze(-1) + partial, cut.before + h)).sum(-1)
+
+
+class MAPAtR(BinaryMetric):
+    r"""Average precision at R, whose mean over queries is MAP@R: :math:`\frac{1}{R} \sum_{i \le R} rel_i \, P@i`.
+
+    R is the number of relevant candidates, retrieved or not. So the value is 1 only if the first R candidates are all
+    relevant, and, unlike :class:`RPrecision`, it depends on their order.
+
+    Source:
+        Musgrave, Belongie and Lim, A metric learning reality check, ECCV 2020.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.MAPAtR().score(torch.tensor([[0.9, 0.8, 0.7, 0.6]]), torch.tensor([[0, 1, 1, 1]]))  # (1/2 + 2/3) / 3
+        tensor([0.3889], dtype=torch.float64)
+    """
+
+    name = "mapatr"
+    top_k: None = None
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        level = self.relevance_level
+        within = ranking.ranks_within(ranking.num_relevant(level).unsqueeze(-1))
+        if ranking.untied:
+            return self.per_relevant(ranking, only(within > 0, precisions(ranking, level, None)))
+        sums = random_ranking.reciprocal_sums(ranking.first, within)
+        return self.per_relevant(ranking, _mean_precision(ranking, level, *sums, itself=1))
+
+
+class TrapezoidalAP(BinaryMetric):
+    r"""Average precision by trapezia: :math:`\frac{1}{R} \sum_{i} rel_i \, \frac{P@i + P@(i-1)}{2}`.
+
+    P@0 is 1. This is the area under the curve of precision and recall whose points are joined by lines. :class:`MAP`
+    is the area under its steps, and is never smaller. R counts all relevant candidates, retrieved or not. Leave the
+    candidates that a benchmark ignores, such as junk images, out of the list, for example by ``mask``.
+
+    Source:
+        Philbin, Chum, Isard, Sivic and Zisserman, Object retrieval with large vocabularies and fast spatial matching,
+        CVPR 2007, ``compute_ap``.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> scores, target = torch.tensor([[0.9, 0.8, 0.7]]), torch.tensor([[1, 0, 1]])
+        >>> tr.TrapezoidalAP().score(scores, target)  # ((1 + 1) / 2 + (2/3 + 1/2) / 2) / 2
+        tensor([0.7917], dtype=torch.float64)
+    """
+
+    name = "trapezoidalap"
+    top_k: None = None
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        level = self.relevance_level
+        at_rank, above = precisions(ranking, level, None), (ranking.first - 1).clamp_min(1)
+        alone = above.reciprocal(), torch.zeros_like(above)
+        sums = alone if ranking.untied else random_ranking.reciprocal_sums(above, ranking.tied)
+        # Before the ranks 1, 2, ..., n of the first tie group the expected precisions are 1, c, ..., c.
+        in_first = ranking.relevant_before_and_in_tie(level)[1] / ranking.tied.clamp_min(1)
+        one_before = torch.where(ranking.first == 1, in_first, _mean_precision(ranking, level, *sums, itself=0))
+        return self.per_relevant(ranking, (at_rank + one_before) / 2)
+
+
+def _mean_precision(ranking: Ranking, level: float, harmonic: Tensor, rising: Tensor, itself: int) -> Tensor:
+    """Mean of (before + ``itself`` + c i) / rank over an entry's ranks, with the sums of 1 / rank and of i / rank.
+
+    The entry is relevant, and i = 0, 1, ... candidates of its tie group are before it. Each of them is relevant with
+    probability c = (r - 1) / (n - 1), if r of the n candidates of the group are. float64 [query, entry].
+    """
+    before, beside = ranking.relevant_before_and_in_tie(level)
+    # Other entries than relevant ones get any numbers, and are left out in the end.
+    c = (beside - 1) / (ranking.tied - 1).clamp_min(1)
+    # Each of the n ranks is equally likely, also one that the sums leave out.
+    return ((before + itself) * harmonic + c * rising) / ranking.tied.clamp_min(1)
 
 
 class YAAP(BinaryMetric):
@@ -984,6 +1107,94 @@ class HitRate(PositionMetric):
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
         return random_ranking.hit(ranking, self.relevance_level, self.top_k)
+
+
+class AllHit(BinaryMetric):
+    r"""Complete recall: 1 if all relevant candidates are in the first k ranks, :math:`\min_{i \in rel} [rank_i \le k]`.
+
+    Where an answer needs all of its evidence, as in multi-hop questions and in the memory of agents, a part of the
+    evidence is no success. A relevant candidate that was not retrieved makes the value 0, and so do more than k
+    relevant ones. With ``enough=2``, two relevant candidates among the first k are enough.
+
+    Under ``ties="expected"`` it is a probability. Let the cutoff leave s places to a tie group of n candidates, r of
+    them relevant. If no relevant candidate comes after the group, all are within the cutoff with probability
+    :math:`\binom{n-r}{s-r} / \binom{n}{s}`. The mean of :class:`Recall` does not give this probability.
+
+    Source:
+        Wu, Wang, Yu, Zhang, Chang and Yu, LongMemEval: benchmarking chat assistants on long-term interactive memory,
+        ICLR 2025, ``recall_all`` of its code.
+
+    Args:
+        enough: the number of relevant candidates that must be among the first k, >= 1; None = all. A query that has
+            fewer scores 0. 1 is :class:`HitRate`.
+
+    Raises:
+        ValueError: ``enough`` is neither None nor an integer >= 1.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.AllHit(top_k=2).score(torch.tensor([[0.9, 0.5, 0.5, 0.1]]), torch.tensor([[1, 1, 0, 0]]))
+        tensor([0.5000], dtype=torch.float64)
+    """
+
+    name = "allhit"
+    monotone_behind = True
+
+    enough: int | None = integer(default=None, least=1)
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        cut = random_ranking.CutoffTie.of(ranking, self.relevance_level, self.top_k)
+        needed = self.enough or ranking.num_relevant(self.relevance_level).unsqueeze(-1)
+        return only(cut.before + cut.hits >= needed, cut.chance).sum(-1).clamp_max(1)
+
+
+class EachRR(BinaryMetric):
+    r"""Mean reciprocal rank of all relevant candidates: :math:`\frac{1}{R} \sum_{i \in rel} \frac{1}{rank_i}`.
+
+    :class:`MRR` counts the first relevant candidate only. A relevant candidate beyond k, or one that was not retrieved,
+    adds 0. With R relevant candidates the largest value is :math:`(1 + 1/2 + ... + 1/R) / R`.
+
+    Source:
+        The evaluation script of MIND: Wu et al., MIND: a large-scale dataset for news recommendation, ACL 2020.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.EachRR().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[0, 1, 1]]))  # (1/2 + 1/3) / 2
+        tensor([0.4167], dtype=torch.float64)
+    """
+
+    name = "eachrr"
+
+    def numerator(self, ranking: Ranking) -> Tensor:
+        return ranking.discounted_gain(AtLeast(self.relevance_level), RECIPROCAL, self.top_k)
+
+    def denominator(self, ranking: Ranking) -> Tensor:
+        return ranking.num_relevant(self.relevance_level)
+
+
+class INP(BinaryMetric):
+    r"""Inverse negative penalty, whose mean over queries is mINP: :math:`R \,/\, \max_{i \in rel} rank_i`.
+
+    The precision at the rank of the last of the R relevant candidates, the hardest match. It is 0 if a relevant
+    candidate was not retrieved. Under ``ties="expected"`` it is the exact expectation, not R over the mean rank of
+    :class:`CoverageError`.
+
+    Source:
+        Ye, Shen, Lin, Xiang, Shao and Hoi, Deep learning for person re-identification: a survey and outlook, IEEE TPAMI
+        44(6), 2022.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.INP().score(torch.tensor([[0.9, 0.8, 0.7, 0.1]]), torch.tensor([[1, 0, 1, 0]]))  # 2 / 3
+        tensor([0.6667], dtype=torch.float64)
+    """
+
+    name = "inp"
+    top_k: None = None
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        inverse = random_ranking.reciprocal_last_rank(ranking, self.relevance_level)
+        return ranking.num_relevant(self.relevance_level) * inverse
 
 
 class FirstRank(BinaryMetric):

@@ -33,7 +33,7 @@ from torchrank.names.types import Described
 from torchrank.ranking.ranking import Gain, Ranking, cached, marked_rows, only, ratio, run_bounds, run_starts
 from torchrank.state.metric import Measure
 
-__all__ = ["CWL", "ERR", "NERR", "RBP", "TBG", "CWLCost", "Compat", "RBPResidual", "UMeasure"]
+__all__ = ["CWL", "ERR", "NERR", "RBP", "TBG", "CWLCost", "Compat", "PFound", "RBPResidual", "UMeasure"]
 
 
 class ERR(RankingMetric):
@@ -73,6 +73,11 @@ class ERR(RankingMetric):
         """The function from grades to the probability that the reader stops."""
         return Scaled(self.max_grade) if self.gain == "linear" else Satisfying(self.max_grade)
 
+    @property
+    def discount_function(self) -> Callable[[Tensor], Tensor]:
+        """The function from ranks to the worth of stopping there."""
+        return RECIPROCAL
+
     def need(self) -> Need:
         return Need(self.top_k, relevant=True)
 
@@ -81,20 +86,20 @@ class ERR(RankingMetric):
 
     def measure(self, ranking: Ranking) -> Tensor:
         if ranking.untied:
-            return ranking.sum_up_to(self.top_k, _stopping, self.gain_function)
-        return _reader(ranking, self.gain_function).stopped(self.top_k)
+            return ranking.sum_up_to(self.top_k, _stopping, self.gain_function, self.discount_function)
+        return _reader(ranking, self.gain_function, self.discount_function).stopped(self.top_k)
 
 
 @cached
-def _reader(ranking: Ranking, gain: Gain) -> Reader:
+def _reader(ranking: Ranking, gain: Gain, discount: Callable[[Tensor], Tensor]) -> Reader:
     """A reader of a ranking with ties."""
-    return Reader(ranking, ranking.gains(gain), RECIPROCAL)
+    return Reader(ranking, ranking.gains(gain), discount)
 
 
 @cached
-def _stopping(ranking: Ranking, gain: Gain) -> Tensor:
-    """Probability to stop at each entry, times 1 / rank, in a ranking without ties: float64 [query, entry]."""
-    return _stops(only(ranking.retrieved(), ranking.gains(gain))) * ranking.mean_discount(RECIPROCAL, None)
+def _stopping(ranking: Ranking, gain: Gain, discount: Callable[[Tensor], Tensor]) -> Tensor:
+    """Probability to stop at each entry, times its discount, in a ranking without ties: float64 [query, entry]."""
+    return _stops(only(ranking.retrieved(), ranking.gains(gain))) * ranking.mean_discount(discount, None)
 
 
 @cached
@@ -139,6 +144,42 @@ class NERR(ERR):
         value = super().measure(ranking)  # first, because the ideal order takes as much memory as the ranking
         ideal = _ideal_running(ranking, self.gain_function)[:, : self.top_k]
         return ratio(value, ideal[:, -1:].sum(-1))
+
+
+class PFound(ERR):
+    r"""pFound, the probability that a user finds an answer: :math:`\sum_{i \le k} p^{i-1} R_i \prod_{j < i} (1 - R_j)`.
+
+    The user stops satisfied at a candidate with probability :math:`R = grade / max\_grade`, else tired with probability
+    1 - p, and reads on otherwise. It is :class:`ERR` with the discount :math:`p^{i-1}`. Grades above ``max_grade``
+    count as ``max_grade``. Under ``ties="expected"`` it is the exact mean over all orders of the tied candidates.
+
+    Source:
+        Gulin, Kuralenok and Pavlov, Winning the transfer learning track of Yahoo!'s learning to rank challenge with
+        YetiRank, JMLR Proceedings 14, 2011; CatBoost, ``PFound``.
+
+    Args:
+        max_grade: the largest possible grade; > 0. Grades that are probabilities need 1.
+        gain: "linear" or "exponential", from a grade to the probability that it satisfies; see :class:`ERR`.
+        p: probability to go on after a candidate that does not satisfy, CatBoost's ``decay``; > 0 and < 1.
+
+    Raises:
+        ValueError: ``p`` is not between 0 and 1, ``max_grade`` is not a number > 0, or ``gain`` is unknown.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.PFound().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[0.4, 0.0, 1.0]]))  # 0.4 + 0.85^2 * 0.6
+        tensor([0.8335], dtype=torch.float64)
+    """
+
+    name = "pfound"
+
+    max_grade: float = 1
+    gain: Literal["exponential", "linear"] = "linear"
+    p: float = number(default=0.85, above=0, below=1)
+
+    @property
+    def discount_function(self) -> Callable[[Tensor], Tensor]:
+        return Geometric(self.p)
 
 
 # The last rank that users of C/W/L see by default, as in cwl_eval.

@@ -292,11 +292,11 @@ class _Spelling:
         labels = [measure.name + without_optional(setting) for setting in entry.settings]
         theirs = _WORD.sub("_", parts.name).lower()
         example = _HOLE.sub(lambda hole: hole[0] if hole[1] == "k" else "0.5", theirs)
-        if parts.parameters or ("{k}" not in example and ("@" in "".join(labels) or len(labels) > 1)):
+        if parts.parameters or parts.cutoff or ("{k}" not in example and ("@" in "".join(labels) or len(labels) > 1)):
             example = ""
         elif "{k}" not in example and measure.takes_top_k:
             example += "@{k}"
-        cutoff = re.compile(_pattern(parts.cutoff)) if parts.cutoff else None
+        cutoff = re.compile(_pattern(parts.cutoff), re.IGNORECASE) if parts.cutoff else None
         rank = (-len(parts.parameters) - bool(cutoff), entry.library != PARSE)
         pattern = re.compile(_pattern(theirs), re.IGNORECASE)
         exact = parts.name if entry.library == "ir_measures" and labels != [measure.name] else ""
@@ -419,7 +419,7 @@ def preset(name: str, *k: int, num_items: int | None = None, interactions: Array
 
     Args:
         name: a library: "trec_eval" (10), "trec_eval9", "beir", "beir_custom", "mteb", "msmarco",
-            "sklearn", "torchmetrics", "pyg", "recbole", "rectools", "lenskit", "pykeen", "rax",
+            "longmemeval", "sklearn", "torchmetrics", "pyg", "recbole", "rectools", "lenskit", "pykeen", "rax",
             "lightgbm", "xgboost", "catboost", "ragas", "deepeval" or "trulens".
         k: cutoffs. Without any, measures that require one are left out.
         num_items: the number of items in the catalogue, for coverage, Gini index and entropy. RecBole and its scores
