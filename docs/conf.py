@@ -33,7 +33,7 @@ autodoc_typehints = "none"  # docstrings describe the arguments
 #: libraries whose base classes the pages of integrations need, if they are not installed
 autodoc_mock_imports = [
     name
-    for name in ("ir_measures", "lightning", "mlflow", "pykeen", "ray", "sentence_transformers")
+    for name in ("ir_measures", "lightning", "mlflow", "optuna", "pykeen", "ray", "sentence_transformers", "sklearn")
     if find_spec(name) is None
 ]
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]

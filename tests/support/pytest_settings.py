@@ -92,7 +92,8 @@ def pytest_runtest_setup(item):
 def pytest_collect_file(file_path):
     """Do not import files in which no doctest is, or whose library takes long to import: other tests run theirs."""
     looked_at = ">>>" in file_path.read_text("utf-8", "replace")
-    if file_path.parent.name == "integrations" and file_path.stem in ("lightning", "mlflow", "pykeen", "ray"):
+    late = ("lightning", "mlflow", "optuna", "pykeen", "ray", "sklearn")
+    if file_path.parent.name == "integrations" and file_path.stem in late:
         looked_at = False
     if file_path.stem == "ir_measures" and find_spec("ir_measures") is None:
         looked_at = False

@@ -9,9 +9,11 @@ __all__ = [
     "ir_measures",
     "lightning",
     "mlflow",
+    "optuna",
     "pykeen",
     "ray",
     "sentence_transformers",
+    "sklearn",
     "spark",
 ]
 
