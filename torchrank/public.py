@@ -7,6 +7,7 @@ from torchrank import extend, integrations, retrieval
 from torchrank.collection.collection import RankingCollection
 from torchrank.display import Table
 from torchrank.engine.judged import use_compiled
+from torchrank.engine.neighbors import exact_neighbors
 from torchrank.evaluation.agree import agree
 from torchrank.evaluation.evaluate import evaluate
 from torchrank.evaluation.evaluation import Evaluation
@@ -63,6 +64,7 @@ __all__ = [
     "evaluate",
     "evaluate_nuggets",
     "evaluate_spans",
+    "exact_neighbors",
     "expected_median_rank",
     "extend",
     "hash_ids",

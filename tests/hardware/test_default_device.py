@@ -90,6 +90,7 @@ def test_every_constructor_of_a_ranking_makes_the_same(other_device):
             ranking.from_rankings(ids, ids.flip(-1)),
             ranking.from_ranks(label + 1, 300),
             ranking.from_negatives(scores[:, 0], scores[:, 1:]),
+            ranking.from_neighbors(ids, scores[:, :20], *tr.exact_neighbors(users, items, 9)),
             ranking.from_embeddings(users, items, several, chunk_size=100),
             ranking.from_embeddings(users, items, pairs, top_k=5),
             ranking.from_score_blocks(list(scores.split(100, dim=1)), several),

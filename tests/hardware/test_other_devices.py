@@ -236,6 +236,7 @@ def constructed(put=lambda x: x):
     yield lambda: ranking.from_rankings(ids, ids.flip(-1)), False
     yield lambda: ranking.from_ranks(label + 1, 300), False
     yield lambda: ranking.from_negatives(scores[:, 0], scores[:, 1:]), False
+    yield lambda: ranking.from_neighbors(ids, scores[:, :9], ids.flip(-1)[:, :4], scores[:, 5:9].sort().values), False
     yield lambda: ranking.from_score_blocks(list(scores.split(20, dim=1)), several), False
     for relevant in (label, ids, several, pairs):
         for options in ({}, {"top_k": 5}, {"chunk_size": 17, "similarity": "cosine"})[: 1 if relevant is ids else None]:

@@ -278,10 +278,17 @@ def test_every_other_function_takes_arrays_and_lists(conversion):
         "from_rankings": (SCORES.argsort(), SCORES.argsort(descending=True)),
         "from_ranks": (tensor([[1], [3]]), tensor([4, 5])),
         "from_negatives": (SCORES[:, 0], SCORES),
+        "from_neighbors": (
+            SCORES.argsort(),
+            SCORES.sort().values,
+            SCORES.argsort()[:, :2],
+            SCORES.sort().values[:, :2],
+        ),
         "from_embeddings": (SCORES, SCORES, IDS),
     }.items():
         make = getattr(tr.Ranking, name)
         assert_same(vars(make(*map(convert, arguments)))["first"], vars(make(*arguments))["first"])
+    assert_same(tr.exact_neighbors(convert(SCORES), convert(SCORES), 2), tr.exact_neighbors(SCORES, SCORES, 2))
     blocks = [SCORES, SCORES.flip(0)]
     ranking = tr.Ranking.from_score_blocks([convert(block) for block in blocks], convert(IDS))
     assert_same(ranking.first, tr.Ranking.from_score_blocks(blocks, IDS).first)

@@ -25,6 +25,9 @@ class OptionalModule:
         return getattr(self.module, attribute)
 
 
+annoy = OptionalModule("annoy")
+faiss = OptionalModule("faiss")
+hnswlib = OptionalModule("hnswlib")
 pandas = OptionalModule("pandas")
 pyarrow = OptionalModule("pyarrow")
 pyplot = OptionalModule("matplotlib.pyplot")
@@ -33,6 +36,7 @@ sklearn_metrics = OptionalModule("sklearn.metrics")
 sparse = OptionalModule("scipy.sparse")
 stats = OptionalModule("scipy.stats")
 tqdm = OptionalModule("tqdm.auto")
+usearch_index = OptionalModule("usearch.index")
 
 
 def by_scipy(cases):

@@ -32,6 +32,7 @@ from torchrank.layouts.canonical import ALL, BLOCK, Layout, Need, buckets
 from torchrank.layouts.checks import Problem, check_tensor, count, integer_ids, judged_items, tensor_of
 from torchrank.layouts.conversions import check_items, grouped, identifiers, repeated
 from torchrank.layouts.conversions import found as position_of
+from torchrank.layouts.neighbors import neighbor_ranks
 from torchrank.names.arguments import integer, number, one_of
 from torchrank.names.types import Array, Pairs, Repeats
 
@@ -655,6 +656,70 @@ class Ranking:
             count(Problem.BAD_RANKS, torch.cat([x.flatten() for x in (bad, equal, zeros)])),
             depth=1,
         )
+
+    @classmethod
+    @eager
+    def from_neighbors(
+        cls,
+        found: Array,
+        found_distance: Array,
+        exact: Array,
+        exact_distance: Array,
+        *,
+        atol: float = 0.0,
+        rtol: float = 1e-5,
+        counts: Array | None = None,
+    ) -> Ranking:
+        """Make a ranking of approximate nearest neighbours, for the recall of an index such as HNSW or IVF.
+
+        The relevant candidates are the k exact neighbours of a query, with k the width of ``exact``: pass
+        ``exact[:, :10]`` for 10. A returned point counts if it is one of them. If several points have the k-th exact
+        distance, an exact answer may have any of them, so a returned point at this distance takes the place of an exact
+        neighbour at this distance. A repeated id counts once. So ``tr.Recall(top_k=10)`` is the largest share that the
+        first 10 returned points have in common with an exact answer. Distances matter for such ties alone.
+
+        Other measures read the same ranking: all exact neighbours have grade 1, and so their order does not count.
+        ``tr.HitRate`` asks for at least one of them, and ``tr.MRR`` for the rank of the first that was found. With
+        ``exact[:, :1]``, both are about the nearest neighbour alone. Compare orders by :meth:`from_rankings`.
+
+        Args:
+            found: int [query, position], the ids that the index has returned, nearest first; -1 = padding. Also a list
+                of shorter and longer lists. A repeated id keeps its rank.
+            found_distance: numbers, shaped as ``found``. If the index compresses vectors, pass exact distances, as by
+                ``tr.exact_neighbors(queries, items, k, where=found)``.
+            exact: int [query, neighbour], the ids of the exact neighbours, nearest first, as by
+                :func:`torchrank.exact_neighbors`; -1 = padding: a filter can leave fewer than k.
+            exact_distance: numbers, shaped as ``exact``, of the same kind as ``found_distance``: both are distances, or
+                both inner products.
+            atol: a distance within ``atol + rtol * |radius|`` of the radius, the k-th exact distance, is tied with it;
+                >= 0. Pass about 1e-6 times the product of the norms if inner products or cosines are near 0.
+            rtol: the relative part of this tolerance; >= 0. The default allows for sums in float32.
+            counts: int [query], the number of returned points, as in the ``counts`` of usearch, which fills short lists
+                with the key 0.
+
+        Bad values are NaN among the distances, and a repeated id in ``exact``.
+
+        Raises:
+            TypeError: ids are not integers.
+            ValueError: shapes do not fit together, a tolerance is negative, or, on a CPU, distances are NaN or those of
+                ``exact`` are in no order.
+
+        Example:
+            >>> import torch, torchrank as tr
+            >>> queries, items = torch.zeros(1, 1), torch.tensor([[1.0], [2], [2], [3], [4]])
+            >>> found, distance = torch.tensor([[0, 2, 2]]), torch.tensor([[1.0, 4, 4]])  # 2 is as far as 1
+            >>> exact = tr.exact_neighbors(queries, items, k=3)
+            >>> exact
+            (tensor([[0, 1, 2]]), tensor([[1., 4., 4.]], dtype=torch.float64))
+            >>> ranking = tr.Ranking.from_neighbors(found, distance, *exact)
+            >>> tr.Recall(top_k=3).score(ranking)
+            tensor([0.6667], dtype=torch.float64)
+        """
+        Tolerance.of(atol, rtol)
+        lists = {"found": found, "found_distance": found_distance, "exact": exact, "exact_distance": exact_distance}
+        ranks, returned, errors = neighbor_ranks(lists, counts, atol, rtol)
+        ranking = cls.from_ranks(ranks, returned)
+        return replace(ranking, errors=ranking.errors + errors)
 
     @classmethod
     @eager
