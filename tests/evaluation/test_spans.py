@@ -108,7 +108,7 @@ def test_documents_of_score_minus_infinity_are_not_retrieved():
         ({"repeated": "twice"}, "Expected repeated to be one of 'once', 'each', got 'twice'"),
         ({"run": {"q1": {"z": 1.0}}}, "Expected chunks with the span of each chunk of the run, got none of 'z'"),
         ({"run": {"q9": {"a": 1.0}}}, "a query of the run is 'q9', a judged query is 'q1'"),
-        ({"gold": []}, "Expected the spans of at least one query, got none"),
+        ({"gold": []}, "Expected spans of at least one query, got none"),
         ({"chunks": {"chunk": ["a"], "doc": ["doc"], "start": [0], "end": [5], "tokens": [-1]}}, "costs to be finite"),
     ],
 )
@@ -116,3 +116,17 @@ def test_what_cannot_be_evaluated_is_said(changed, message):
     arguments = {"gold": GOLD, "chunks": SHORT, "run": RUN, "measures": "spanrecall@5"} | changed
     with pytest.raises(ValueError, match=message):
         tr.evaluate_spans(**arguments)
+
+
+def test_evaluations_without_rankings_draw_values_and_the_others_say_so():
+    results = tr.evaluate_spans(GOLD, SHORT, {"a": RUN, "b": {"q1": {"a": 1.0}}})
+    assert results.plot_differences("a", "b", "spaniou@5") is not None
+    assert results.plot_intervals("spaniou@5") is not None
+    for draw in (results.plot_ranks, results.plot_precision_recall, lambda: results.plot_cutoffs("ndcg")):
+        with pytest.raises(ValueError, match="Expected rankings to draw, got values alone; use plot_intervals"):
+            draw()
+
+
+def test_evaluate_names_the_function_of_these_measures():
+    with pytest.raises(ValueError, match=r"got 'spaniou@5': use tr\.evaluate_spans"):
+        tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, "ndcg spaniou@5")

@@ -168,7 +168,7 @@ def evaluate_nuggets(
     values = {name: _scores(qrels, ids) for name, qrels in found.items()}
     known = {name: set(qrels.query_ids) for name, qrels in found.items()}
     answered = {name: np.array([query in own for query in ids]) for name, own in known.items()}
-    facts = {name: {"nuggets": len(qrels), "vital": int(_vital(qrels).sum())} for name, qrels in found.items()}
+    facts = {name: {"nuggets": len(qrels)} for name, qrels in found.items()}
     results = Evaluation.of_values(ids, values, answered, facts)
     if human is None:
         return results
@@ -181,19 +181,14 @@ def evaluate_nuggets(
     return replace(results, rectified=rectified_tables(suite, results.tables, tables, strata))
 
 
-def _vital(qrels: Qrels) -> np.ndarray:
-    """bool [row]: whether a nugget is vital."""
-    assert qrels.subtopics is not None
-    return qrels.subtopics[:, 0] >= 0
-
-
 def _scores(qrels: Qrels, ids: Sequence[Any]) -> dict[str, np.ndarray]:
     """The scores of some queries by name, 0 of those without an answer."""
+    assert qrels.subtopics is not None
     place = np.arange(len(qrels)) - np.searchsorted(qrels.query, qrels.query)
     support, importance = np.zeros(
         (2, len(qrels.queries) + 1, 1 + place.max(initial=0))
     )  # the last query has no answer
-    support[qrels.query, place], importance[qrels.query, place] = qrels.value, 1 + _vital(qrels)
+    support[qrels.query, place], importance[qrels.query, place] = qrels.value, 1 + (qrels.subtopics[:, 0] >= 0)
     row = {query: number for number, query in enumerate(qrels.query_ids)}
     rows = [row.get(query, -1) for query in ids]
     return {label: score.numpy()[rows] for label, score in nugget_scores(support, importance).items()}

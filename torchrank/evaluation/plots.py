@@ -219,6 +219,12 @@ class Plots:
             got = "one with human, which does not correct the values of single queries; leave human out"
             raise ValueError(f"Expected an evaluation by one file of judgments for {what}, got {got}")
 
+    @property
+    def _ranked(self) -> Mapping[str, Ranking]:
+        if not self.rankings:
+            raise ValueError("Expected rankings to draw, got values alone; use plot_intervals or plot_differences")
+        return self.rankings
+
     def over_cutoffs(self, measure: str | RankingMetric, cutoffs: Sequence[int] | None = None) -> tuple[Curve, ...]:
         """The aggregate of a measure, mostly a mean over queries, at each cutoff k.
 
@@ -235,11 +241,11 @@ class Plots:
             TypeError: the measure is not a measure of rankings.
         """
         if cutoffs is None:  # about 25 on a logarithmic scale, fewer if close ones are equal
-            places = np.geomspace(1, _depth(self.rankings.values()), CUTOFFS)
+            places = np.geomspace(1, _depth(self._ranked.values()), CUTOFFS)
             cutoffs = np.unique(places.round().astype(np.int64)).tolist()
         wanted = _ranks(cutoffs, "cutoffs")
         metrics = [_cut(measure, k) for k in wanted]
-        return tuple(Curve(run, wanted, *_means(ranking, metrics)) for run, ranking in self.rankings.items())
+        return tuple(Curve(run, wanted, *_means(ranking, metrics)) for run, ranking in self._ranked.items())
 
     def precision_recall(self, points: int = 11, relevance_level: int = 1) -> tuple[Curve, ...]:
         """The mean interpolated precision at each recall; a query without a relevant document counts 0.
@@ -259,7 +265,7 @@ class Plots:
         integer("points", points, least=2, or_none=False)
         recall = tuple(point / (points - 1) for point in range(points))
         metrics = [InterpolatedPrecision(recall=level, relevance_level=relevance_level) for level in recall]
-        return tuple(Curve(run, recall, *_means(ranking, metrics)) for run, ranking in self.rankings.items())
+        return tuple(Curve(run, recall, *_means(ranking, metrics)) for run, ranking in self._ranked.items())
 
     def first_ranks(self, bins: Sequence[int] | None = None, relevance_level: int = 1) -> tuple[FirstRanks, ...]:
         """The rank of the first relevant document of each query, and how many queries have it in each bin of ranks.
@@ -279,7 +285,7 @@ class Plots:
                 ``top_k`` or by ``sampled``.
         """
         ranks_of: dict[str, np.ndarray] = {}
-        for run, ranking in self.rankings.items():
+        for run, ranking in self._ranked.items():
             ranking.check(Need(relevant=True), "ranks of first relevant documents")
             if ranking.draw is not None:
                 way_out = "read the ranking before it"
@@ -287,7 +293,7 @@ class Plots:
             relevant = ranking.num_relevant(relevance_level) > 0
             first = torch.where(relevant, first_rank(ranking, relevance_level), math.nan)
             ranks_of[run] = (first if ranking.ignored is None else first[~ranking.ignored]).cpu().numpy()
-        lasts = _ranks(_round(_depth(self.rankings.values(), deepest=2**53)) if bins is None else bins, "bins")
+        lasts = _ranks(_round(_depth(self._ranked.values(), deepest=2**53)) if bins is None else bins, "bins")
         ranks = np.concatenate([lasts, *ranks_of.values()])
         if (largest := ranks[np.isfinite(ranks)].max()) > lasts[-1]:
             lasts = (*lasts, math.ceil(largest))

@@ -78,9 +78,7 @@ def evaluate_spans(
     cuts = _cuts(measures)
     spans = read_spans(gold, "spans")
     if not len(spans):
-        raise ReadingError(
-            "Expected the spans of at least one query, got none; pass rows (query, document, start, end)"
-        )
+        raise ReadingError("Expected spans of at least one query, got none; pass rows (query, document, start, end)")
     query, queries = factorise(spans.ids)
     numbers = {key: number for number, key in enumerate(queries.to_keys())}
     runs = runs_by_name(run, numbers)

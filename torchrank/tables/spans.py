@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal, get_args
@@ -10,16 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from torchrank.names.arguments import one_of
-from torchrank.tables.columns import (
-    READ,
-    error_of,
-    find_columns,
-    float_column,
-    frame_of,
-    id_column,
-    is_frame,
-    is_records,
-)
+from torchrank.tables.columns import READ, error_of, find_columns, float_column, frame_of, id_column, is_records
 from torchrank.tables.pair_tables import (
     MOST_SUBTOPICS,
     NothingInCommonError,
@@ -63,23 +53,20 @@ def read_spans(source: Any, kind: Literal["chunks", "spans"]) -> Spans:
     """Read the spans of chunks, or the evidence for queries.
 
     Args:
-        source: a data frame, a dictionary of columns, or rows: dictionaries, or tuples (chunk or query, document,
-            start, end).
+        source: a data frame, a dictionary of columns, or a list of rows: dictionaries, or tuples (chunk or query,
+            document, start, end).
         kind: the columns are those of :data:`READ`.
 
     Raises:
         ReadingError: a column is missing, a position is not an integer >= 0, or a span has no text.
     """
     name = f"<{kind}>"
-    if not (isinstance(source, Mapping) or is_frame(source) or is_records(source)):
-        rows = list(source)
-        for number, row in enumerate(rows):
-            if not isinstance(row, list | tuple | np.ndarray) or len(row) != 4:
-                wanted = (
-                    f"rows ({', '.join((READ[kind][0], 'document', 'start', 'end'))}), or a frame with such columns"
-                )
-                raise ReadingError(f"Expected {wanted}, got {shown(row)}", name, number + 1, "", "row")
-        source = {column: [row[place] for row in rows] for place, column in enumerate(READ[kind][:4])}
+    if isinstance(source, list | tuple) and not is_records(source):
+        form = f"rows ({READ[kind][0]}, document, start, end), or a frame with such columns"
+        for number, row in enumerate(source):
+            if not isinstance(row, list | tuple) or len(row) != 4:
+                raise ReadingError(f"Expected {form}, got {shown(row)}", name, number + 1, "", "row")
+        source = {column: [row[place] for row in source] for place, column in enumerate(READ[kind][:4])}
     frame = frame_of(source, name)
     numbers = find_columns(None, frame.labels, kind, name, way_out="rename the column of {}")
     columns = {column: frame[number] for column, number in numbers.items()}
@@ -149,8 +136,8 @@ def judge_spans(chunks: Any, gold: Any, *, grade: Literal["overlap"] | float, sh
 
     Args:
         chunks: a span of its document for each chunk: a data frame or dictionary with the columns ``chunk_id``,
-            ``doc_id``, ``start`` and ``end``, or their usual names in other libraries, as ``start_index``; or rows
-            (chunk, document, start, end). ``end`` is the position after the last one, as in slices of Python.
+            ``doc_id``, ``start`` and ``end``, or their usual names in other libraries, as ``start_index``; or a list of
+            rows (chunk, document, start, end). ``end`` is the position after the last one, as in slices of Python.
         gold: the spans that answer the queries: a row (query, document, start, end) for each, or columns ``query_id``,
             ``doc_id``, ``start`` and ``end``. A query may have several. Positions have the unit of those of chunks:
             characters, tokens or seconds.
