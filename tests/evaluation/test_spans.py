@@ -108,6 +108,10 @@ def test_documents_of_score_minus_infinity_are_not_retrieved():
         ({"repeated": "twice"}, "Expected repeated to be one of 'once', 'each', got 'twice'"),
         ({"run": {"q1": {"z": 1.0}}}, "Expected chunks with the span of each chunk of the run, got none of 'z'"),
         ({"run": {"q9": {"a": 1.0}}}, "a query of the run is 'q9', a judged query is 'q1'"),
+        (
+            {"run": {"a": RUN, "b": RUN}, "chunks": {"a": SHORT}},
+            "Expected chunks for run 'b', got those of a; add them",
+        ),
         ({"gold": []}, "Expected spans of at least one query, got none"),
         ({"chunks": {"chunk": ["a"], "doc": ["doc"], "start": [0], "end": [5], "tokens": [-1]}}, "costs to be finite"),
     ],

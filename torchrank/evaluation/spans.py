@@ -82,7 +82,7 @@ def evaluate_spans(
     query, queries = factorise(spans.ids)
     numbers = {key: number for number, key in enumerate(queries.to_keys())}
     runs = runs_by_name(run, numbers)
-    of_each = isinstance(chunks, Mapping) and chunks.keys() == runs.keys()
+    of_each = isinstance(chunks, Mapping) and any(name in chunks for name in runs)
     values, answered, facts = dict[str, dict[str, Array]](), dict[str, Array](), dict[str, dict[str, int]]()
     for name, source in runs.items():
         retrieved = read_run(source, ties=ties)
@@ -91,6 +91,8 @@ def evaluate_spans(
         number = np.array([numbers.get(key, -1) for key in retrieved.queries.to_keys()], dtype=np.int64)
         if len(number) and number.max() < 0:
             raise no_common_query(retrieved.query_ids[0], queries.tolist()[0], f" in run {name!r}")
+        if of_each and name not in chunks:
+            raise ValueError(f"Expected chunks for run {name!r}, got those of {', '.join(map(str, chunks))}; add them")
         pieces = read_spans(chunks[name] if of_each else chunks, "chunks")
         values[name] = _values(retrieved, number, pieces, spans, query, cuts, repeated)
         answered[name] = np.isin(np.arange(len(queries)), number)
