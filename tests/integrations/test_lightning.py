@@ -4,8 +4,6 @@ import doctest
 import importlib
 import importlib.util
 import math
-import pickle
-import socket
 import types
 
 import pytest
@@ -44,19 +42,8 @@ def test_one_process(runs, precision, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("two")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    arguments = [("tests.support.lightning_runs", "worker", rank, str(folder), port) for rank in range(2)]
-    processes = [workers.CONTEXT.Process(target=workers.call, args=args, daemon=True) for args in arguments]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(300)
-        process.kill()
-    return [pickle.loads((folder / f"{rank}.result").read_bytes()) for rank in range(2)]
+def two(runs, tmp_path_factory):
+    return workers.launched(tmp_path_factory.mktemp("two"), runs.work, ["tests.support.lightning_runs"], worlds=(2,))[2]
 
 
 @pytest.mark.parametrize("precision", TOGETHER)

@@ -71,7 +71,8 @@ def blocks(engine, monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("strategy", ["shuffle_v2", "hash_shuffle", "sort_shuffle_pull_based"], indirect=True)
+# "hash_shuffle" of older versions takes the way of "shuffle_v2", with two more processes.
+@pytest.mark.parametrize("strategy", ["shuffle_v2", "sort_shuffle_pull_based"], indirect=True)
 def test_two_systems_and_slices_have_the_bits_of_one_process(engine, strategy, dataset, table, blocks):
     found = engine.evaluate(dataset, MEASURES, **COLUMNS, by="country", partitions=5)
     whole = tr.evaluate(table, MEASURES, **COLUMNS, by="country")
@@ -140,17 +141,13 @@ def test_a_query_in_two_blocks_is_found(engine, dataset):
 
 
 class Towers:
-    """Scores of all items for users, by a model that each worker makes, or of the states of another version."""
+    """Scores of all items for users, by a model that each worker makes."""
 
-    def __init__(self, dead=None):
-        self.dead = dead
+    def __init__(self):
         generator = torch.Generator().manual_seed(0)
         self.users, self.items = (torch.randn(size, 8, generator=generator) for size in (40, 100))
 
     def __call__(self, batch):
-        if self.dead is not None and not os.path.exists(self.dead):
-            open(self.dead, "w").close()
-            os._exit(1)
         scores = self.users[batch["user"]] @ self.items.T
         best = scores.topk(20)
         run = {"user": np.repeat(batch["user"], 20), "item": best.indices.flatten(), "score": best.values.flatten()}
@@ -163,29 +160,25 @@ def users(engine):
     return ray.data.from_items([{"user": user, "bought": (7 * user) % 100} for user in range(40)])
 
 
-def test_an_actor_scores_whole_queries(engine, users, tmp_path):
-    dead = str(tmp_path / "dead")
+def test_an_actor_scores_whole_queries(engine, users):
     towers = Towers()
     scores = towers.users @ towers.items.T
     mrr = tr.MRR(top_k=20).score(scores, torch.arange(40) * 7 % 100).mean().item()
     call = {"batch_size": 7, "concurrency": 1}
-    states = users.map_batches(engine.Scorer, fn_constructor_args=[lambda: Towers(dead), "mrr@20 recall@20"], **call)
+    states = users.map_batches(engine.Scorer, fn_constructor_args=[Towers, "mrr@20 recall@20"], **call)
     found = engine.merged(states)
-    assert os.path.exists(dead)  # the first actor died
     assert found.num_queries == 40
     assert found.means["mrr@20"] == pytest.approx(mrr, abs=1e-12)
     whole = towers({name: np.array([row[name] for row in users.take_all()]) for name in ("user", "bought")})
     assert found.means == tr.evaluate(*whole, "mrr@20 recall@20").means["run"]
 
 
-def load_older():
-    """Towers on a worker whose states say that they are of another version."""
-    importlib.import_module("torchrank.evaluation.partial").__version__ = "0.0.1"
-    return Towers()
-
-
-def test_another_version_on_a_worker_is_an_error_with_both(engine, users, dataset):
-    states = users.map_batches(engine.Scorer, fn_constructor_args=[load_older, "mrr"], concurrency=1)
+def test_another_version_on_a_worker_is_an_error_with_both(engine, dataset, monkeypatch):
+    users = np.arange(40)
+    with monkeypatch.context() as older:
+        older.setattr(importlib.import_module("torchrank.evaluation.partial"), "__version__", "0.0.1")
+        (state,) = engine.Scorer(Towers, "mrr")({"user": users, "bought": 7 * users % 100})["state"]
+    states = ray.data.from_items([{"state": state}])
     with pytest.raises(ValueError, match=f"Expected torchrank {__version__}, .* got 0.0.1 on a worker;"):
         engine.merged(states)
     job = Job("mrr", "user", {**COLUMNS, "score": "new"}, version="0.0.1")
