@@ -4,6 +4,7 @@ import ast
 import re
 import sys
 import tomllib
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
@@ -43,6 +44,7 @@ def imported(text):
         yield from {module(name.rstrip(".")) for name in names} - {None}
 
 
+@cache
 def imports(file):
     """The files that a file imports. The constructors of `Ranking` import late what imports it."""
     late = ("torchrank.engine.rank_layout", "torchrank.tables.joining") if file.name == "ranking.py" else ()

@@ -72,7 +72,7 @@ FEW = "ndcg map err(max_grade=3) map(aggregation=geometric)"
 ONE = partial(JUDGMENTS, RUN, FEW)
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(st.lists(st.integers(0, 4), min_size=len(RUN), max_size=len(RUN)), st.randoms(use_true_random=False))
 def test_any_partition_merged_in_any_order_is_one_process_to_the_bit(parts, draw):
     states = [partial(JUDGMENTS, part, FEW) for part in split(RUN, parts)]
@@ -325,7 +325,7 @@ OPTIONS = {"score": SYSTEMS, "by": "country"}
 ALL = partial(FRAME, WEIGHTED, **OPTIONS)
 
 
-@settings(max_examples=10)
+@settings(max_examples=4)
 @given(st.lists(st.integers(0, 5), min_size=90, max_size=90), st.randoms(use_true_random=False))
 def test_any_partition_of_a_frame_has_the_same_bytes_in_any_order(parts, draw):
     frames = [rows_of(FRAME, {f"u{user}" for user in range(90) if parts[user] == part}) for part in range(6)]

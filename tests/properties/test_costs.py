@@ -122,7 +122,7 @@ LAYOUTS = {make.__name__: make for make in (matrix, triples, labels, flat, ids)}
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("read", [True, False], ids=["", "no value is read"])
-@cases("seed", range(60))
+@cases("seed", range(40))
 def test_places_do_not_depend_on_costs(monkeypatch, layout, read, seed):
     if not read:
         leave_values_unread(monkeypatch)
@@ -148,7 +148,7 @@ def alone(tmp_path):
 
 @pytest.mark.parametrize("read", [True, False], ids=["", "no value is read"])
 @pytest.mark.parametrize("pieces", ["embeddings", "blocks"])
-@cases("seed", range(30))
+@cases("seed", range(20))
 def test_catalogues_that_come_in_pieces_do_not_depend_on_costs(monkeypatch, alone, pieces, read, seed):
     if not read:
         leave_values_unread(monkeypatch)

@@ -38,6 +38,8 @@ def test_every_measure_has_an_oracle():
 EXPECTED = [config for config in MANY if config.for_oracle.get("ties", "expected") == "expected"]
 #: And under another policy in turn, few under all: the other policies settle the order of any grades alike.
 COVERING = list(dict.fromkeys([*FEW, *EXPECTED, *each_in_turn([c for c in MANY if c not in set(EXPECTED)])]))
+#: Every parameter, under one policy each.
+EACH = each_in_turn(MANY)
 #: Those that may read a grade otherwise than others do.
 OF_GRADES = [c for c in EXPECTED if c.for_oracle.keys() - {"ties", "top_k", "empty_target_action", "unjudged"}]
 
@@ -111,7 +113,7 @@ def test_a_measure_asks_for_relevant_candidates_alone_if_these_decide_its_values
     _, batch = layout_cases.batch("flat", 60)
     layout = arrange(*batch.args, **batch.kwargs)
     rankings = rank_whole(layout), rank_whole(layout, Need(relevant=True))
-    for config in configs_of(name, each_in_turn(MANY)):
+    for config in configs_of(name, EACH):
         every_rank_is_equal = config.for_oracle.get("patience") == 1
         if layout_cases.suits(config, "flat") and "unjudged" not in config.for_oracle and not every_rank_is_equal:
             metric = layout_cases.scoring(config)
@@ -124,7 +126,7 @@ def test_a_measure_asks_for_all_candidates_if_those_without_a_judgment_decide_it
     _, batch = layout_cases.batch("catalogue_triples", 60)
     layout = arrange(*batch.args, **batch.kwargs)
     rankings = rank_whole(layout, Need(all_candidates=True)), rank_whole(layout)
-    for config in configs_of(name, each_in_turn(FEW)):
+    for config in configs_of(name, IN_TURN):
         if "unjudged" not in config.for_oracle:
             metric = layout_cases.scoring(config)
             every, judged = (torch.where(x.status == 0, x.values, 0) for x in map(metric.per_query, rankings))

@@ -125,7 +125,7 @@ def test_embeddings_of_integers_have_the_ranks_of_exact_products(engine, name):
     queries, items, more, scores = exact_batch(name, turn)
     relevant, groups = relevant_items(kind, 20, 110), torch.arange(110) // 3 * 7
     chunk = (50, 7, 33, 1, 110, 1000)[turn % 6]
-    for given in ({}, {"exclude": pairs_of((20, 110), 450, seed=2)}, {"groups": groups}):
+    for given in ({}, [{"exclude": pairs_of((20, 110), 450, seed=2)}, {"groups": groups}][turn % 2]):
         want = places(from_scores(scores.double(), relevant, **given))
         options = {**more, **given, "chunk_size": chunk}
         assert_stands(tr.Ranking.from_embeddings(queries, items, relevant, **options), want)

@@ -51,8 +51,8 @@ def test_measures_read_no_value_and_have_the_same_numbers(name, monkeypatch):
 def test_batches_without_queries_or_candidates(name, monkeypatch):
     configs = configs_of(name, EVERY)
     suite = suite_of(configs)
-    for _ in "read", "unread":
-        for queries, candidates in (0, 3), (2, 0), (0, 0):
+    for shapes in ((0, 3), (2, 0), (0, 0)), ((0, 3), (2, 0)):  # read, and unread
+        for queries, candidates in shapes:
             scores = torch.zeros(queries, candidates)
             values = suite.score(tr.Ranking.from_scores(scores, scores)).values()
             assert_all_equal(configs, [Query((), ())] * queries, [*values], f"{queries} lists of {candidates}")
