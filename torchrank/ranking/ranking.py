@@ -685,8 +685,8 @@ class Ranking:
         Args:
             found: int [query, position], the ids that the index has returned, nearest first; -1 = padding. Also a list
                 of shorter and longer lists. A repeated id keeps its rank.
-            found_distance: numbers, shaped as ``found``. If the index compresses vectors, pass exact distances, as by
-                ``tr.exact_neighbors(queries, items, k, where=found)``.
+            found_distance: numbers, shaped as ``found``. Wrong distances, as of an index that compresses vectors, miss
+                such ties: ``tr.exact_neighbors(queries, items, k, where=found)`` returns the same ids with exact ones.
             exact: int [query, neighbour], the ids of the exact neighbours, nearest first, as by
                 :func:`torchrank.exact_neighbors`; -1 = padding: a filter can leave fewer than k.
             exact_distance: numbers, shaped as ``exact``, of the same kind as ``found_distance``: both are distances, or
