@@ -93,7 +93,8 @@ def measures(k):
         if "relevance_level" in cls.definition() and cls.takes_top_k:
             found.append(layout_cases.config(name, top_k=k, relevance_level=2))
         if "gain" in cls.definition() and cls.takes_top_k:
-            gains = ("linear",) if name in ("err", "nerr") else ("exponential", oracles.squared)
+            others = {"err": ("linear",), "nerr": ("linear",), "pfound": ("exponential",)}
+            gains = others.get(name, ("exponential", oracles.squared))
             found += [layout_cases.config(name, top_k=k, gain=gain) for gain in gains]
     return found
 
