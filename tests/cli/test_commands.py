@@ -64,6 +64,26 @@ def test_eval_prints_slices(files, capsys, tmp_path):
     assert main(["eval", *files[:2], "--by", str(tmp_path / "slices")]) == 3
 
 
+def test_eval_and_compare_have_one_value_for_each_group_of_queries(tmp_path, capsys):
+    qrels = {f"g_{n}_{m}": {"a": 1} for n in range(8) for m in range(3)}
+    runs = [{q: {"b": 5, "c": 7 * (n % k == 0), "a": 6} for n, q in enumerate(qrels)} for k in (2, 5)]
+    files = files_of(tmp_path, qrels, dict(zip(("old", "new"), runs)))
+    (tmp_path / "slices").write_text("".join(f"g_{n} {'even' if n % 2 == 0 else 'odd'}\n" for n in range(8)))
+    table = tr.evaluate(files[0], files[1], "mrr").grouped("min", "_")
+    text = output(capsys, "eval", *files[:2], "-m", "mrr", "--group", "_", "--format", "json")[1]
+    assert json.loads(text)["means"]["old"] == table.means["old"] == {"mrr/min": 0.5}
+    gates = ["--fail-if", "P_1/mean < 0", "--require", "mrr/mean/even > -2"]
+    call = ["compare", *files, "-m", "mrr", "--group", "_", "--reduce", "mean", "--by", tmp_path / "slices", *gates]
+    document = json.loads(output(capsys, *call, "--format", "json")[1])
+    names = {f"{measure}/mean{end}" for measure in ("mrr", "P_1") for end in ("", "/even", "/odd")}
+    assert {row["measure"] for row in document["rows"]} == names
+    assert {row["n"] for row in document["rows"]} == {8, 4}
+    assert [gate["gate"] for gate in document["gates"]] == ["fail-if P_1/mean < 0", "require mrr/mean/even > -2"]
+    assert (document["options"]["group"], document["options"]["reduce"]) == ("_", "mean")
+    assert main(["eval", *map(str, files[:2]), "--reduce", "min"]) == 2
+    assert "Expected --group TEXT with --reduce" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("ending", ["run", "tsv", "json", "jsonl", "run.gz", "jsonl.gz"])
 def test_convert_keeps_queries_documents_and_scores(files, tmp_path, ending):
     out = tmp_path / f"out.{ending}"

@@ -658,3 +658,56 @@ def test_a_table_of_one_run_has_its_means_and_digits():
 
 def test_a_run_on_a_stream_is_read():
     assert tr.read_run(io.BytesIO(LINES.encode())).to_dict()["q1"] == {"a": 2.0, "x": 1.0}
+
+
+# ---- groups of queries -----------------------------------------------------------------------------------------------
+
+
+def paraphrases(systems=("old", "new")):
+    """Judgments and runs of 12 groups with three queries each, and one query of its own; the second run lacks some."""
+    random = np.random.default_rng(0)
+    queries = [f"g_{n}_{m}" for n in range(12) for m in range(3)] + ["alone"]
+    qrels = {query: {"d0": 1, "d1": 2} for query in queries}
+    runs = {
+        name: {query: dict(zip(("d0", "d1", "d2", "d3"), random.random(4))) for query in queries} for name in systems
+    }
+    for query in ("g_0_0", "g_3_0", "g_3_1", "g_3_2"):
+        del runs[systems[-1]][query]
+    return qrels, runs
+
+
+@pytest.mark.parametrize("how", ["min", "max", "mean"])
+def test_groups_of_queries_are_the_queries_of_means_comparisons_and_files(how, tmp_path):
+    qrels, runs = paraphrases()
+    plain = tr.evaluate(qrels, runs, "ndcg@3 mrr")
+    found = plain.grouped(how, "_")
+    groups = {query: query.rpartition("_")[0] or query for query in qrels}
+    names = sorted(set(groups.values()))
+    smallest = {"min": min, "max": max, "mean": np.mean}[how]
+    by_run = {}
+    for run in runs:
+        values = dict(zip(plain[run].ids.tolist(), plain[run]["ndcg@3"].tolist()))
+        by_run[run] = [smallest([value for query, value in values.items() if groups[query] == name]) for name in names]
+        assert found.means[run][f"ndcg@3/{how}"] == pytest.approx(np.mean(by_run[run]), rel=1e-12)
+        assert sorted(found[run].ids.tolist()) == names
+    (row,) = found.compare("old", test="t").table.rows[:1]
+    assert (row["measure"], row["n"]) == (f"ndcg@3/{how}", 13)
+    assert row["p"] == pytest.approx(stats.ttest_rel(by_run["new"], by_run["old"]).pvalue)
+    assert found.missing("new") == ["g_3"]
+    assert plain.grouped(how, groups).to_dict() == found.to_dict()
+    assert found.summary().notes.count("queries: groups of them") == 1
+    found.to_html(tmp_path / "report.html")
+    assert f"ndcg@3/{how}" in (tmp_path / "report.html").read_text()
+    assert "queries: groups of them" not in plain.summary().notes
+
+
+def test_groups_of_one_frame_are_its_column_and_the_last_one_needs_an_order():
+    frame = {"query": [1, 1, 2, 2, 3, 3], "score": [2.0, 1.0] * 3, "grade": [1, 0, 0, 1, 1, 0], "user": list("aaaabb")}
+    found = tr.evaluate(frame, "mrr", by="user")
+    assert found.grouped("min").means["run"] == {"mrr/min": 0.75}
+    assert found.grouped("last", order={1: 5, 2: 4, 3: 0}).means["run"] == {"mrr/last": 1.0}
+    with pytest.raises(ValueError, match="got none; pass order="):
+        found.grouped("last")
+    people = tr.evaluate({"q": {"a": 1}, "r": {"a": 0}}, {"q": {"a": 1.0}, "r": {"a": 1}}, "mrr", human={"q": {"a": 1}})
+    with pytest.raises(ValueError, match="groups"):
+        people.grouped("min", "_")

@@ -455,6 +455,12 @@ def _evaluation(options: argparse.Namespace, least: int = 1) -> tuple[Evaluation
         watched = watched and find_spec("tqdm") is not None
         measures = _with_gates(options, slices or {}) if getattr(options, "gates", []) else options.measures
         evaluation = evaluate(qrels, sources, measures, **arguments, progress=watched)
+        if getattr(options, "group", None):
+            evaluation = evaluation.grouped(options.reduce or "min", options.group)
+        elif getattr(options, "reduce", None):
+            raise ValueError(
+                "Expected --group TEXT with --reduce, got none; give what separates a group from its query"
+            )
     for warning in caught:
         print(f"torchrank: {printable(formats.in_shell(warning.message))}", file=sys.stderr)
     if slices is not None:  # by the ids of the judgments, which a parquet file has as integers
@@ -475,6 +481,9 @@ def _with_gates(options: argparse.Namespace, slices: dict[str, str]) -> Any:
         measures = options.measures or MEASURES
         keys = [metric.label for metric in parse_all(measures, _parameters(options))]
     ends = [f"/{name}" for name in set(slices.values())]
+    if options.group:
+        of_groups = f"/{options.reduce or 'min'}"
+        ends = [*(of_groups + end for end in ends), of_groups]
     more: dict[str, str] = {}
     for gate in options.gates:
         name = next((gate.measure.removesuffix(end) for end in ends if gate.measure.endswith(end)), gate.measure)
@@ -513,7 +522,7 @@ def _about(options: argparse.Namespace) -> dict[str, Any]:
     if isinstance(source, str) and Path(source).is_file():
         data = Path(source).read_bytes()
     digest = hashlib.blake2b(data, digest_size=16).hexdigest() if data else None
-    names = ("runs", "measures", *ARGUMENTS, "interval", "by", "human", "strata", "width")
+    names = ("runs", "measures", *ARGUMENTS, "interval", "by", "group", "reduce", "human", "strata", "width")
     chosen = {name: getattr(options, name) for name in names if hasattr(options, name)}
     effective = Options.of(chosen["preset"], **{field.name: chosen[field.name] for field in fields(Options)})
     versions = {"torchrank": __version__, "torch": import_module("torch").__version__, "numpy": np.__version__}

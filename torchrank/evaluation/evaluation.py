@@ -22,6 +22,7 @@ from torchrank.state.sums import Interval
 from torchrank.statistics.comparison import Comparison, compare
 from torchrank.statistics.intervals import check_share
 from torchrank.wrappers.compared import Rectified
+from torchrank.wrappers.grouped import GROUPS, Reduce
 from torchrank.wrappers.per_query import QueryTable
 
 
@@ -48,6 +49,7 @@ class Evaluation(Plots):
         unlabelled: sentences on runs whose documents are hardly judged, alone or next to those of another run.
         rectified: with judgments of people, the :class:`torchrank.Rectified` of means and comparisons, which says how
             many more queries people have to judge; None without. All else is by the judge.
+        reduce: the way from the values of queries to those of groups, see :meth:`grouped`; None = there are no groups.
     """
 
     tables: Mapping[str, QueryTable]
@@ -59,6 +61,7 @@ class Evaluation(Plots):
     ties: str = "document"
     unlabelled: Sequence[str] = ()
     rectified: Rectified | None = None
+    reduce: str | None = None
 
     @classmethod
     def of_values(
@@ -143,10 +146,50 @@ class Evaluation(Plots):
         by_slice = {name: table.by(slices, level) for name, table in self.tables.items()}
         return Table.of_rows(rows_of_runs(by_slice), notes=self._tied)
 
+    def grouped(
+        self,
+        reduce: Reduce = "min",
+        groups: str | Mapping[Any, Any] | None = None,
+        order: Mapping[Any, Any] | None = None,
+    ) -> Evaluation:
+        """The evaluation of groups of queries, each with one value: paraphrases, turns, subqueries.
+
+        Measures are ``ndcg@10/min`` and so on, and groups are the queries of means, intervals, comparisons and files.
+        Curves of rankings stay those of the queries.
+
+        Args:
+            reduce: "min", "max", "mean", "all" or "last", see :class:`torchrank.Grouped`.
+            groups: a separator, "_" for ids such as ``group_1`` (what is before the last one is the group); or a dict
+                from the id of each query to its group; None = the column ``by`` of :func:`torchrank.evaluate`.
+            order: for "last", a dict from the id of each query to its number in the group.
+
+        Raises:
+            TypeError, ValueError: as :meth:`torchrank.QueryTable.grouped`.
+
+        Example:
+            >>> import torchrank as tr
+            >>> qrels = {"a_1": {"x": 1}, "a_2": {"x": 1}, "b_1": {"y": 1}}
+            >>> run = {"a_1": {"x": 1.0}, "a_2": {"z": 2.0, "x": 1.0}, "b_1": {"y": 1.0}}
+            >>> tr.evaluate(qrels, run, "mrr").grouped("min", "_").means["run"]
+            {'mrr/min': 0.75}
+        """
+        self._refuse_people("groups")
+
+        def by_group(table: QueryTable) -> QueryTable:
+            if not isinstance(groups, str):
+                return table.grouped(reduce, groups, order)
+            ids = table.ids.tolist()
+            known = {key: key.rpartition(groups)[0] or key if isinstance(key, str) else key for key in ids}
+            return table.grouped(reduce, known, order)
+
+        tables, other = ({name: by_group(table) for name, table in each.items()} for each in (self.tables, self.other))
+        return replace(self, tables=tables, other=other, reduce=reduce)
+
     @property
     def _tied(self) -> list[str]:
         notes = {"expected": "have the mean over all of their orders", "rows": "rank in the order of the rows"}
-        return [f"equal scores {notes[self.ties]}"] if self.ties in notes else []
+        tied = [f"equal scores {notes[self.ties]}"] if self.ties in notes else []
+        return [*tied, *([] if self.reduce is None else [GROUPS])]
 
     @property
     def coverage(self) -> Table:
