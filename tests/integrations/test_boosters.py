@@ -90,6 +90,16 @@ def test_lightgbm_keeps_the_round_of_the_lowest_mean_rank(lightgbm_rounds):
     assert booster.best_iteration == 1 + int(np.argmin(ours["mr"]))
 
 
+@pytest.mark.parametrize("first_metric_only", [True, False])
+def test_lightgbm_watches_the_first_metric_if_it_is_told_to(lightgbm_rounds, first_metric_only):
+    import lightgbm
+
+    stop = lightgbm.early_stopping(2, first_metric_only=first_metric_only, verbose=False)
+    ours, booster = lightgbm_rounds(EvalMetric("err@10, recall"), callbacks=[stop])  # recall of all rows is constant
+    assert np.argmax(ours["err@10"]) > 0
+    assert booster.best_iteration == (1 + int(np.argmax(ours["err@10"])) if first_metric_only else 1)
+
+
 def test_the_ranker_of_lightgbm_takes_it(rows):
     lightgbm = pytest.importorskip("lightgbm")
     features, grades, sizes, weights = rows

@@ -21,10 +21,11 @@ class EvalMetric:
     | CatBoost | :func:`catboost`, because it passes no groups |
 
     Queries are the groups of the data set. Weights of queries count; LightGBM has a weight in each row, of which a
-    query has the mean, as in its own metrics. XGBoost minimises each metric whose name does not begin with auc, pre,
-    map or ndcg, so that early stopping would keep the worst round of ``mrr``: :meth:`early_stopping` knows the
-    direction. XGBoost keeps six decimals of a value. ``XGBRanker(eval_metric=...)`` passes one query at a time, and
-    weighs queries by their numbers of rows: use ``xgboost.train``.
+    query has the mean, as in its own metrics. LightGBM stops early when any metric has not improved: with several of
+    them pass ``lightgbm.early_stopping(20, first_metric_only=True)``. XGBoost minimises each metric whose name does not
+    begin with auc, pre, map or ndcg, so that early stopping would keep the worst round of ``mrr``:
+    :meth:`early_stopping` knows the direction. XGBoost keeps six decimals of a value. ``XGBRanker(eval_metric=...)``
+    passes one query at a time, and weighs queries by their numbers of rows: use ``xgboost.train``.
 
     Args:
         suite: a metric, names of metrics, or a collection. It is copied. ``tr.preset("lightgbm", 10)`` and
