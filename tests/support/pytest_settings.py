@@ -42,6 +42,9 @@ if "matplotlib" in sys.modules:
 # Ray Data groups rows by sorting in the worker that it has. Its default starts two more.
 os.environ.setdefault("RAY_DATA_DEFAULT_SHUFFLE_STRATEGY", "sort_shuffle_pull_based")
 
+# MLflow sends nothing about its use.
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+
 # Tests are many and tensors tiny: threads only get in each other's way, all the more under pytest-xdist.
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of processes that tests start
