@@ -28,7 +28,7 @@ IMPORTANCE = {"okay": 1, "vital": 2}
 def nugget_scores(support: Array, importance: Array) -> dict[str, Tensor]:
     r"""The scores of answers by their nuggets, as in the RAG track of TREC: float64 [query] each, by name.
 
-    .. math:: \\frac{\\sum_n w_n s_n}{\\sum_n w_n}
+    .. math:: \frac{\sum_n w_n s_n}{\sum_n w_n}
 
     with the credit s of a nugget, 1 for full and 0.5 for partial support, or 0 for partial support in the strict
     scores, and its weight w:

@@ -36,8 +36,8 @@ def evaluate_spans(
 
     With R the text of the first chunks of a query, and G that of its spans, both as sets of positions in documents,
 
-    .. math:: spanrecall = \\frac{|R \\cap G|}{|G|}, \\qquad spanprecision = \\frac{|R \\cap G|}{|R|}, \\qquad
-        spaniou = \\frac{|R \\cap G|}{|R \\cup G|}.
+    .. math:: spanrecall = \frac{|R \cap G|}{|G|}, \qquad spanprecision = \frac{|R \cap G|}{|R|}, \qquad
+        spaniou = \frac{|R \cap G|}{|R \cup G|}.
 
     A cutoff is a number of chunks, ``spanrecall@5``, or a budget, ``spanrecall@2000tok``: the chunks before the first
     one that costs too much. Chunkers with chunks of different lengths are compared at a budget. Costs are a column
