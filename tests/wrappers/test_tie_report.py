@@ -234,6 +234,7 @@ def test_summary_has_a_row_for_each_metric_and_a_note_for_each_metric_without_on
 MEASURES = [
     "precision", "precision@2", "precision(adaptive_k=True)@4", "precision(relevance_level=2)@2",
     "precision(empty_target_action=pos)@1", "recall", "recall@2", "recall(normalize=min)@2",
+    "recall(gain=linear)@2", "recall(gain=exponential,relevance_level=2)@3", "eachrr", "eachrr@2",
     "recall(empty_target_action=skip)@2", "relprecision@2", "f1@2", "fbeta(beta=2)@3", "numrel", "numrelret@2",
     "utility@2", "utility(miss=-0.5)", "cg@2", "dcg", "dcg@3", "dcg(gain=exponential,discount=reciprocal)@3",
     "dcg(empty_target_action=skip)@2", "pwa@3", "ndcg", "ndcg@2", "ndcg(normalize=k)@3",
