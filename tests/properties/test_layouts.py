@@ -85,7 +85,8 @@ def test_measures_of_every_kind_of_need_equal_the_oracle(layout):
 def test_values_that_are_not_read_have_the_same_measures_in_each_layout(layout, monkeypatch):
     leave_values_unread(monkeypatch)
     queries, batch = layout_cases.batch(layout, 20)
-    suited = [config for config in TRIED if layout_cases.suits(config, layout)]
+    half = TRIED[list(layout_cases.LAYOUTS).index(layout) % 2 :: 2]  # the others in the next layout
+    suited = [config for config in half if layout_cases.suits(config, layout)]
     assert_equal_by_need(suited, queries, batch, layout)
     if layout_cases.is_read_never(layout):
         with NothingRead():

@@ -282,7 +282,7 @@ def tied_queries(grades):
 
 
 @pytest.mark.parametrize("name", SINGLE)
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(data=st.data(), action=st.sampled_from(["neg", "pos", "skip"]), top_k=st.sampled_from([None, 1, 2, 3, 9]))
 def test_ties_are_worth_their_expectation(name, data, action, top_k):
     graded = name == "RetrievalNormalizedDCG"
@@ -298,7 +298,7 @@ def test_ties_are_worth_their_expectation(name, data, action, top_k):
 
 
 @pytest.mark.parametrize("adaptive_k", [False, True])
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     queries=tied_queries([0, 1]), action=st.sampled_from(["neg", "pos", "skip"]), max_k=st.sampled_from([None, 2, 8])
 )
