@@ -4,9 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
+import torch
 
 import torchrank as tr
 from tests.support.optional import annoy, faiss, hnswlib, usearch_index
+from torchrank.hardware import costs
 
 
 def rng(seed=0):
@@ -43,6 +45,22 @@ def test_recall_is_the_largest_share_over_all_exact_answers(atol):
             want = best_share(returned[:cutoff], distances, k, atol)
             assert tr.Recall(top_k=cutoff).score(ranking).item() == pytest.approx(want, abs=1e-12), (seed, cutoff)
         assert ranking.num_candidates.item() == len(returned)
+
+
+def test_chunks_of_queries_are_ranked_as_the_whole():
+    items, queries = (np.round(x) for x in data())  # with ties
+    exact = tr.exact_neighbors(queries, items, 10)
+    found = rng().integers(-1, 2000, (50, 300))
+    found[:, ::7] = exact[0].numpy().repeat(5, axis=1)[:, : found[:, ::7].shape[1]]  # repeated ones
+    distance = ((queries[:, None] - items[found]) ** 2).sum(-1)
+    whole = tr.Ranking.from_neighbors(found, distance, *exact)
+    with costs.assumed(block=1000):  # three queries
+        parts = tr.Ranking.from_neighbors(found, distance, *exact)
+    for name in ("first", "tied", "valid", "num_candidates"):
+        assert torch.equal(getattr(whole, name), getattr(parts, name))
+    again = torch.where(torch.tensor([[n in (7, 40)] for n in range(50)]), exact[0][:, :1], exact[0])
+    with costs.assumed(block=1000), pytest.raises(ValueError, match="2 targets given more than once"):
+        recall(found, distance, (again, exact[1]))
 
 
 def test_copies_of_one_point_count_once():
@@ -283,6 +301,7 @@ def test_lists_of_several_lengths_are_padded():
     exact = [[1, 2], [3]], [[1, 2], [0.5]]
     assert recall([[2], [4, 3, 5]], [[2.0], [0.1, 0.5, 0.6]], exact) == [0.5, 1]
     assert recall([[], np.array([3], np.uint64)], [[], [0.5]], exact) == [0, 1]
+    assert recall([[], []], [[], []], exact) == [0, 0]
     with pytest.raises(TypeError, match=r"found to be integer ids.*float"):
         recall([[1.5, 2.0], [3]], [[1.0, 2.0], [1]], exact)
 

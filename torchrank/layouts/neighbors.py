@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
+from torchrank.hardware import costs
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.checks import Problem, check_tensor, count, integer_ids
 
@@ -52,24 +53,39 @@ def neighbor_ranks(lists: dict[str, Any], counts: Any, atol: float, rtol: float)
             if bool(wrong.any()):
                 raise ValueError(f"Expected {wanted}, got others in query {int(wrong.nonzero()[0])}; {way_out}")
     at_radius, tied = ((x - radius).abs() <= tolerance for x in (exact_distance, found_distance))
+    rows = max(1, costs.now.room(found) // (found.shape[1] + width))
+    parts = zip(*(x.split(rows) for x in (found, returned, tied, exact, real & at_radius)))
+    hits, repeated = zip(*(_hits(*part) for part in parts))
+    hit_number, number = torch.cat(hits).cumsum(-1), place[:width] + 1
+    at = torch.searchsorted(hit_number, number.expand(len(found), -1).contiguous())
+    ranks = pad(returned.cumsum(-1).to(radius), (0, 1), value=float("inf")).gather(-1, at)
+    errors = count(Problem.DUPLICATE_TARGETS, torch.cat(repeated), others=count(Problem.NAN_SCORES, nan))
+    return ranks.masked_fill(number > real.sum(-1, keepdim=True), -1), returned.sum(-1).to(radius), errors
+
+
+def _hits(found: Tensor, returned: Tensor, tied: Tensor, exact: Tensor, at_radius: Tensor) -> tuple[Tensor, Tensor]:
+    """The returned points that count, bool [query, position]; and the queries that repeat an exact neighbour.
+
+    Args:
+        found: int64 [query, position].
+        returned: bool [query, position]: the point is not padding.
+        tied: bool [query, position]: the distance of the point is the radius.
+        exact: int64 [query, neighbour].
+        at_radius: bool [query, neighbour]: the distance of the neighbour is the radius.
+    """
+    width = exact.shape[1]
     # The stable sort puts equal ids side by side, the exact neighbour first, then the copies of the found point.
     ordered, order = torch.cat([exact, found], -1).sort(dim=-1, stable=True)
     again, before = pad(ordered[:, 1:] == ordered[:, :-1], (1, 0)), order.roll(1, -1)
     match = again & (before < width)
-    errors = count(Problem.DUPLICATE_TARGETS, match & (order < width) & (ordered != NO_POINT))
-    errors = count(Problem.NAN_SCORES, nan, others=errors)
+    repeated = (match & (order < width) & (ordered != NO_POINT)).any(-1)
     sorted_place = order.argsort(dim=-1)[:, width:]
     match, new = match.gather(-1, sorted_place), (match | ~again).gather(-1, sorted_place) & returned
     neighbor = before.gather(-1, sorted_place).clamp_max(width - 1)
     nearer = match & ~at_radius.gather(-1, neighbor)
     # An exact answer has all points nearer than the radius. Any points at the radius fill the rest of its places.
     tied = new & ~nearer & (match | tied)
-    room = (real & at_radius).sum(-1, keepdim=True)
-    hits = ((new & nearer) | (tied & (tied.cumsum(-1) <= room))).cumsum(-1)
-    number = place[:width] + 1
-    at = torch.searchsorted(hits, number.expand(len(hits), -1).contiguous())
-    ranks = pad(returned.cumsum(-1).to(radius), (0, 1), value=float("inf")).gather(-1, at)
-    return ranks.masked_fill(number > real.sum(-1, keepdim=True), -1), returned.sum(-1).to(radius), errors
+    return (new & nearer) | (tied & (tied.cumsum(-1) <= at_radius.sum(-1, keepdim=True))), repeated
 
 
 def _rectangles(lists: dict[str, Any]) -> list[Tensor]:
@@ -84,11 +100,12 @@ def _rectangles(lists: dict[str, Any]) -> list[Tensor]:
         is_distance = name.endswith("distance")
         if isinstance(x, list) and len({len(row) for row in x if hasattr(row, "__len__")}) > 1:
             rows = [check_tensor(row, name) for row in x]
-            fractions = is_distance or max(rows, key=len).is_floating_point()
-            rows = [row.to(torch.float64 if fractions else torch.int64) for row in rows]
+            has_fractions = is_distance or max(rows, key=len).is_floating_point()
+            rows = [row.to(torch.float64 if has_fractions else torch.int64) for row in rows]
             x = pad_sequence(rows, batch_first=True, padding_value=float("inf") if is_distance else NO_POINT)
         x = check_tensor(x, name).detach()
-        if x.is_complex() or x.dtype == torch.bool or x.is_floating_point() > is_distance:
+        has_fractions = x.is_floating_point() and x.numel() > 0  # an empty list of Python has none
+        if x.is_complex() or x.dtype == torch.bool or has_fractions > is_distance:
             wanted = "distances" if is_distance else "integer ids (the order is ids, distances, ids, distances)"
             raise TypeError(f"Expected {name} to be {wanted}, got {x.dtype}")
         device = tensors[0].device if tensors else x.device
