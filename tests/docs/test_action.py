@@ -107,7 +107,9 @@ def test_gates_pass_and_warnings_are_annotations(run, files):
     assert "sign test of b - a" in summary
     ((level, message),) = annotations(output)
     assert level == "warning"
-    assert message.startswith("torchrank: No grade is relevant to mrr, because the largest is 0.7")
+    assert message.startswith(
+        "torchrank: No grade is relevant to mrr, because the largest is 0.7; pass --relevance-level,"
+    )
 
 
 def test_gates_without_a_baseline_are_refused(run, files):

@@ -25,7 +25,7 @@ OPTIONS = (
     *("duplicates", "expansion", "parent"),
     *("baseline", "test", "correction", "family", "alpha", "seed", "power", "delta"),
 )
-_ARGUMENT = re.compile(rf"(?<![^ ])({'|'.join(OPTIONS)})=('[^']*'(?: or '\w+')?|True|[\d.]+\b)")
+_ARGUMENT = re.compile(rf"(?<![^ ])({'|'.join(OPTIONS)})=('[^']*'(?: or '\w+')?|True|[\d.]+\b|(?=,))")
 _CALL = re.compile(rf"\bby tr\.read_\w+\(source, ((?:{'|'.join(OPTIONS)})=[^)]+)\)")
 
 
@@ -40,7 +40,7 @@ def in_shell(message: object) -> str:
 
     def option(argument: re.Match[str]) -> str:
         value = argument[2].replace("'", "")
-        return f"--{argument[1].replace('_', '-')}" + ("" if value == "True" else f" {value}")
+        return f"--{argument[1].replace('_', '-')}" + ("" if value in ("True", "") else f" {value}")
 
     text = _ARGUMENT.sub(option, _CALL.sub(r"with \1", str(message)))
     calls = [call for way_out, call in IN_PYTHON.items() if way_out in text]
