@@ -148,6 +148,13 @@ def test_values_are_those_of_mteb():
     assert list(found) == pytest.approx(want, abs=1e-12)
 
 
+def test_a_ranking_of_a_frame_has_its_groups():
+    frame = {"qid": [1, 1, 2, 2, 3, 3], "score": [2.0, 1.0] * 3, "label": [1, 0, 0, 1, 1, 0], "talk": list("aaaabb")}
+    metric = tr.Grouped("mrr", "all")
+    metric.update(tr.Ranking.from_table(frame, group="talk"))
+    assert metric.compute()["mrr/all"].item() == 0.75  # 1 and 1 / 2; 1
+
+
 # ---- groups in several updates ---------------------------------------------------------------------------------------
 
 

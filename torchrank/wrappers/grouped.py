@@ -15,6 +15,7 @@ from torchrank.hardware.devices import eager
 from torchrank.layouts.arrange import Batch, Options, with_options
 from torchrank.names.arguments import one_of
 from torchrank.names.types import Array, Target
+from torchrank.ranking.ranking import Ranking
 from torchrank.state.metric import Measure
 from torchrank.state.scoring import Status, Values
 from torchrank.state.sums import Interval
@@ -61,7 +62,7 @@ class Grouped(SuiteMetric):
     other queries. Intervals and numbers of queries in :meth:`intervals` and :meth:`summary` are those of groups.
 
     The state has sums over groups, so **a group arrives whole in one update**. A group in several updates, also of
-    several workers, raises in :meth:`compute`. It is found by a sample of some 400 groups, which has nearly all groups
+    several workers, raises in :meth:`compute`. It is found by a sample of some 370 groups, which has nearly all groups
     if there are few. For queries in any order keep the values: :meth:`torchrank.QueryTable.grouped` of a table of
     :class:`torchrank.PerQuery`.
 
@@ -120,9 +121,9 @@ class Grouped(SuiteMetric):
     ) -> None:
         """Add a batch of whole groups. Arguments of :meth:`torchrank.RankingMetric.update`, ``group`` and ``order``.
 
-        ``group`` is the id of the group of each query, int [query], the same in all batches; or a list of texts.
-        ``order``, int [query], is needed for "last" alone: the number of each query in its group. With ``indexes`` both
-        are in ascending order of index.
+        ``group`` is the id of the group of each query, int [query], the same in all batches; or a list of texts. None =
+        the groups of a ranking by ``Ranking.from_table(group=...)``. ``order``, int [query], is needed for "last"
+        alone: the number of each query in its group. With ``indexes`` both are in ascending order of index.
 
         Raises:
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`; groups are missing; or ``order`` is
@@ -131,6 +132,8 @@ class Grouped(SuiteMetric):
         batch = Batch(preds, target, **options)
         values = self.scored(batch)
         size, device = values.num_queries, values.values.device
+        if group is None and isinstance(preds, Ranking):
+            group = preds.groups
         ids, _ = check_ids(group, size, device, "Grouped", "group")
         place = check_order(order, self.reduce, size, device, "Grouped")
         # Numbers of groups in the order of their ids; how many there are is not known on the host.
