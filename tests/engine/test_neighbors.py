@@ -1,10 +1,13 @@
 """Exact neighbours are those of brute force by differences in float64."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
 
 import torchrank as tr
+from tests.support import memory_growth, workers
 from tests.support.optional import faiss
 from torchrank.hardware import costs
 
@@ -143,3 +146,12 @@ def test_wrong_calls_are_refused(kind, message, change):
     queries, items = vectors()
     with pytest.raises(kind, match=message):
         tr.exact_neighbors(**{"queries": queries, "items": items, "k": 3} | change)
+
+
+@pytest.mark.xdist_group("processes")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the peak of memory from /proc")
+def test_memory_of_exact_neighbours_and_of_recall_is_bounded():
+    with workers.CONTEXT.Pool(1) as pool:
+        grown = pool.apply_async(memory_growth.memory_of_neighbors).get(300)
+    assert grown[0] < 110, "all distances are 640 MB"
+    assert grown[1] < 64, "ids and distances are 64 MB"

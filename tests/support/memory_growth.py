@@ -60,5 +60,26 @@ def memory_of_best_scores():
     return grown
 
 
+def memory_of_neighbors():
+    """The same of exact neighbours with a filter of each query, and of the recall of many lists."""
+    torch.set_num_threads(1)
+    queries, items = torch.randn(400, 32), torch.randn(200_000, 32)
+    where = torch.randint(0, 2, (400, 200_000), dtype=torch.bool)
+    found, distance = torch.randint(200_000, (20_000, 200)), torch.rand(20_000, 200, dtype=torch.float64)
+    nearest = torch.arange(10).expand(20_000, -1), torch.rand(20_000, 10).sort().values
+    grown = []
+    for step, few in (
+        (lambda rows: tr.exact_neighbors(queries[rows], items, 100, where=where[rows]), slice(2)),
+        (lambda rows: tr.Ranking.from_neighbors(found[rows], distance[rows], *(x[rows] for x in nearest)), slice(9)),
+    ):
+        step(few)
+        with contextlib.suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")
+        before = peak()
+        step(slice(None))
+        grown.append((peak() - before) / 1e6)
+    return grown
+
+
 def peak():
     return 1024 * int(re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())[1])

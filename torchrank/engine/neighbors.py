@@ -114,7 +114,7 @@ def _chosen(queries: Tensor, items: Tensor, allowed: Tensor | None, k: int, metr
             if metric == "l2":
                 scores -= right.square().sum(-1) / 2
             if allowed is not None and allowed.dim() == 2:
-                scores.masked_fill_(~allowed[rows][:, block], float("-inf"))
+                scores.masked_fill_(~allowed[rows.unsqueeze(-1), block], float("-inf"))
             values, column = top_k(scores, min(k, len(block)))
             best, place = top_k(torch.cat([best, values], -1), k)
             ids = torch.cat([ids, block[column]], -1).gather(-1, place)

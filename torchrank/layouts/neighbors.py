@@ -52,28 +52,30 @@ def neighbor_ranks(lists: dict[str, Any], counts: Any, atol: float, rtol: float)
         ):
             if bool(wrong.any()):
                 raise ValueError(f"Expected {wanted}, got others in query {int(wrong.nonzero()[0])}; {way_out}")
-    at_radius, tied = ((x - radius).abs() <= tolerance for x in (exact_distance, found_distance))
     rows = max(1, costs.now.room(found) // (found.shape[1] + width))
-    parts = zip(*(x.split(rows) for x in (found, returned, tied, exact, real & at_radius)))
-    hits, repeated = zip(*(_hits(*part) for part in parts))
-    hit_number, number = torch.cat(hits).cumsum(-1), place[:width] + 1
-    at = torch.searchsorted(hit_number, number.expand(len(found), -1).contiguous())
-    ranks = pad(returned.cumsum(-1).to(radius), (0, 1), value=float("inf")).gather(-1, at)
+    lists_of_all = (found, returned, found_distance, exact, real, exact_distance, radius, tolerance)
+    ranks, repeated = zip(*(_ranks(*part) for part in zip(*(x.split(rows) for x in lists_of_all))))
     errors = count(Problem.DUPLICATE_TARGETS, torch.cat(repeated), others=count(Problem.NAN_SCORES, nan))
-    return ranks.masked_fill(number > real.sum(-1, keepdim=True), -1), returned.sum(-1).to(radius), errors
+    return torch.cat(ranks), returned.sum(-1).to(radius), errors
 
 
-def _hits(found: Tensor, returned: Tensor, tied: Tensor, exact: Tensor, at_radius: Tensor) -> tuple[Tensor, Tensor]:
-    """The returned points that count, bool [query, position]; and the queries that repeat an exact neighbour.
+def _ranks(
+    found: Tensor,
+    returned: Tensor,
+    found_distance: Tensor,
+    exact: Tensor,
+    real: Tensor,
+    exact_distance: Tensor,
+    radius: Tensor,
+    tolerance: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """The ranks of some queries, [query, neighbour], and which of the queries repeat an exact neighbour.
 
-    Args:
-        found: int64 [query, position].
-        returned: bool [query, position]: the point is not padding.
-        tied: bool [query, position]: the distance of the point is the radius.
-        exact: int64 [query, neighbour].
-        at_radius: bool [query, neighbour]: the distance of the neighbour is the radius.
+    ``returned`` [query, position] and ``real`` [query, neighbour] are False for padding; ``radius`` is [query, 1].
     """
     width = exact.shape[1]
+    at_radius, tied = ((x - radius).abs() <= tolerance for x in (exact_distance, found_distance))
+    at_radius &= real
     # The stable sort puts equal ids side by side, the exact neighbour first, then the copies of the found point.
     ordered, order = torch.cat([exact, found], -1).sort(dim=-1, stable=True)
     again, before = pad(ordered[:, 1:] == ordered[:, :-1], (1, 0)), order.roll(1, -1)
@@ -85,7 +87,11 @@ def _hits(found: Tensor, returned: Tensor, tied: Tensor, exact: Tensor, at_radiu
     nearer = match & ~at_radius.gather(-1, neighbor)
     # An exact answer has all points nearer than the radius. Any points at the radius fill the rest of its places.
     tied = new & ~nearer & (match | tied)
-    return (new & nearer) | (tied & (tied.cumsum(-1) <= at_radius.sum(-1, keepdim=True))), repeated
+    hits = (new & nearer) | (tied & (tied.cumsum(-1) <= at_radius.sum(-1, keepdim=True)))
+    number = torch.arange(1, width + 1, device=found.device).expand(len(found), -1).contiguous()
+    at = torch.searchsorted(hits.cumsum(-1), number)
+    ranks = pad(returned.cumsum(-1).to(radius), (0, 1), value=float("inf")).gather(-1, at)
+    return ranks.masked_fill(number > real.sum(-1, keepdim=True), -1), repeated
 
 
 def _rectangles(lists: dict[str, Any]) -> list[Tensor]:
