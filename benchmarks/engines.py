@@ -1,6 +1,10 @@
-"""10^8 rows in one process, on Spark, on Ray, and by Spark's own RankingMetrics. Prints a table of SCALE.md.
+"""10^8 rows in one process, on Spark, on Ray, and by Spark's own RankingMetrics, for a table of SCALE.md.
 
-python -m benchmarks.engines --rows 100000000 --folder /tmp/impressions
+python -m benchmarks.engines --rows 100000000 --folder /tmp/impressions --minutes 40
+python -m benchmarks.engines --rows 100000000 --folder /tmp/impressions --write
+
+The first command keeps the result of each engine beside the rows. Started again, it goes on with the engines that have
+none. The second one writes the results into SCALE.md.
 """
 
 from __future__ import annotations
@@ -8,6 +12,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -85,9 +92,18 @@ def one_process(folder: Path, rows: int) -> dict[str, Any]:
 
 def on_spark(folder: Path, rows: int) -> dict[str, Any]:
     """Spark with two workers."""
+    return numbers(_on_spark(folder, rows, COLUMNS))
+
+
+def on_spark_alone(folder: Path, rows: int) -> dict[str, Any]:
+    """Spark with two workers: what RankingMetrics can do, which is one system without slices."""
+    alone = {name: column for name, column in COLUMNS.items() if name != "by"}
+    return {"means": _on_spark(folder, rows, {**alone, "score": ["new"]}).means}
+
+
+def _on_spark(folder: Path, rows: int, columns: dict[str, Any]) -> Any:
     frame = spark_session().read.parquet(str(folder))
-    partitions = max(2, rows // PARTITION)
-    return numbers(tr.integrations.spark.evaluate(frame, MEASURES, **COLUMNS, partitions=partitions))
+    return tr.integrations.spark.evaluate(frame, MEASURES, **columns, partitions=max(2, rows // PARTITION))
 
 
 def on_ray(folder: Path, rows: int) -> dict[str, Any]:
@@ -100,7 +116,7 @@ def on_ray(folder: Path, rows: int) -> dict[str, Any]:
     return numbers(tr.integrations.ray.evaluate(dataset, MEASURES, **COLUMNS, partitions=max(2, rows // PARTITION)))
 
 
-def ranking_metrics(folder: Path, rows: int) -> dict[str, Any]:
+def ranking_metrics(folder: Path, rows: int, systems: tuple[str, ...] = ("old", "new")) -> dict[str, Any]:
     """Spark's own RankingMetrics: binary grades, one number a pass, no slices, no intervals."""
     from pyspark.ml.evaluation import RankingEvaluator
 
@@ -109,16 +125,21 @@ def ranking_metrics(folder: Path, rows: int) -> dict[str, Any]:
     spark.read.parquet(str(folder)).createOrReplaceTempView("rows")
     ranked = ", ".join(
         f"transform(sort_array(collect_list(struct(-{name} as score, item))), x -> double(x.item)) as {name}"
-        for name in COLUMNS["score"]
+        for name in systems
     )
     relevant = "collect_list(if(grade > 0, double(item), null)) as relevant"
     lists = spark.sql(f"select {ranked}, {relevant} from rows group by user").persist()  # grouped once
     means = {}
-    for name in COLUMNS["score"]:
+    for name in systems:
         ask = RankingEvaluator(predictionCol=name, labelCol="relevant", k=10)
         wanted = {"ndcg@10": "ndcgAtK", "map": "meanAveragePrecision"}
         means[name] = {label: ask.setMetricName(theirs).evaluate(lists) for label, theirs in wanted.items()}
     return {"means": means}
+
+
+def ranking_metrics_alone(folder: Path, rows: int) -> dict[str, Any]:
+    """The same for one system."""
+    return ranking_metrics(folder, rows, ("new",))
 
 
 def spark_session() -> Any:
@@ -135,8 +156,10 @@ def spark_session() -> Any:
 ENGINES: dict[str, Callable[[Path, int], dict[str, Any]]] = {
     "one process": one_process,
     "Spark": on_spark,
-    "Ray": on_ray,
     "RankingMetrics": ranking_metrics,
+    "Spark, one system": on_spark_alone,
+    "RankingMetrics, one system": ranking_metrics_alone,
+    "Ray": on_ray,
 }
 
 
@@ -148,33 +171,33 @@ def numbers(found: Any) -> dict[str, Any]:
 # ---- time and memory -------------------------------------------------------------------------------------------------
 
 
-def measured(engine: str, folder: Path, rows: int) -> dict[str, Any]:
-    """The numbers of an engine in a process of its own, its seconds, and the largest memory of its processes."""
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.engines",
-        "--engine",
-        engine,
-        "--folder",
-        str(folder),
-        "--rows",
-        str(rows),
-    ]
+def measured(engine: str, folder: Path, rows: int, deadline: float) -> dict[str, Any] | None:
+    """The numbers of an engine in a process of its own, its seconds, and the largest memory of its processes.
+
+    None = it was not ready at the deadline, and was ended.
+    """
+    command = [sys.executable, "-m", "benchmarks.engines", "--engine", engine]
+    command += ["--folder", str(folder), "--rows", str(rows)]
     started, worker, jvm, together = time.perf_counter(), 0, 0, 0
+    seconds_of: dict[int, float] = {}  # of the CPU, by process
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     while child.poll() is None:
         time.sleep(LOOK)
-        looks = [look for process in _tree(child.pid) if (look := _memory(process))]
-        together = max(together, sum(memory for _, memory in looks))
-        worker = max([worker, *(memory for command, memory in looks if "java" not in command)])
-        jvm = max([jvm, *(memory for command, memory in looks if "java" in command)])
+        looks = {process: look for process in _tree(child.pid) if (look := _look(process))}
+        seconds_of |= {process: seconds for process, (_, _, seconds) in looks.items()}
+        together = max(together, sum(memory for _, memory, _ in looks.values()))
+        worker = max([worker, *(memory for command, memory, _ in looks.values() if "java" not in command)])
+        jvm = max([jvm, *(memory for command, memory, _ in looks.values() if "java" in command)])
+        if time.perf_counter() > deadline:
+            for process in _tree(child.pid):
+                os.kill(process, signal.SIGKILL)
+            return None
     assert child.stdout is not None
     lines = child.stdout.read().splitlines()
     if child.returncode:
         raise RuntimeError(f"{engine} ended with {child.returncode}")
-    seconds = time.perf_counter() - started
-    return {**json.loads(lines[-1]), "seconds": seconds, "worker": worker, "jvm": jvm, "together": together}
+    seconds, cpu = time.perf_counter() - started, sum(seconds_of.values())
+    return {**json.loads(lines[-1]), "seconds": seconds, "cpu": cpu, "worker": worker, "jvm": jvm, "together": together}
 
 
 def _tree(root: int) -> list[int]:
@@ -192,37 +215,56 @@ def _tree(root: int) -> list[int]:
     return found
 
 
-def _memory(process: int) -> tuple[str, int] | None:
-    """The command of a process, and its bytes in memory; its share of those that several have. None = it has ended."""
+def _look(process: int) -> tuple[str, int, float] | None:
+    """The command of a process, its bytes in memory, and its seconds of the CPU. None = it has ended.
+
+    Memory that several processes share is divided among them.
+    """
+    place = Path(f"/proc/{process}")
     try:
-        command = Path(f"/proc/{process}/cmdline").read_text().partition("\0")[0]
-        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+        command = (place / "cmdline").read_text().partition("\0")[0]
+        lines = (place / "smaps_rollup").read_text().splitlines()
+        ticks = (place / "stat").read_text().rpartition(")")[2].split()[11:13]
     except OSError:
         return None
-    return command, next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+    memory = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+    return command, memory, sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
-def table(folder: Path, rows: int, engines: list[str]) -> str:
-    """Evaluate by all engines, and compare their numbers."""
-    found, lines = {engine: measured(engine, folder, rows) for engine in engines}, []
-    reference = next(iter(found.values()))
-    for engine, one in found.items():
-        own = "slices" in one
-        same = all(one[key] == reference[key] for key in ("means", "slices", "verdict")) if own else None
+def lines_of(results: dict[str, dict[str, Any]], rows: int) -> list[dict[str, str]]:
+    """The lines of the table, with the numbers compared."""
+    reference, lines = next((one for one in results.values() if "slices" in one), None), []
+    for engine, one in results.items():
+        same = reference is not None and all(one.get(key) == reference[key] for key in ("means", "slices", "verdict"))
+        maps = ", ".join(f"{means['map']:.6f}" for means in one["means"].values())
         lines.append(
             {
                 "engine": engine,
                 "rows": f"{rows:,}",
                 "seconds": f"{one['seconds']:.0f}",
+                "of the CPU": f"{one['cpu']:.0f}",
                 "largest Python process": f"{one['worker'] / 1e9:.2f} GB",
                 "JVM": f"{one['jvm'] / 1e9:.2f} GB" if one["jvm"] else "-",
                 "all processes": f"{one['together'] / 1e9:.2f} GB",
-                "map of old, new": ", ".join(f"{one['means'][name]['map']:.6f}" for name in COLUMNS["score"]),
-                "numbers": "no slices, no test" if same is None else "the same bits" if same else "OTHER BITS",
+                "map": maps,
+                "numbers": "means alone" if "slices" not in one else "the same bits" if same else "OTHER BITS",
                 "10^9 rows, computed": _hours(one["seconds"] * 1e9 / rows),
             }
         )
-    return markdown(lines)
+    return lines
+
+
+def write_into_page(lines: list[dict[str, str]]) -> None:
+    """Replace the lines of the same engines and numbers of rows in the table of SCALE.md, and add the others."""
+    page = Path(__file__).parent / "SCALE.md"
+    text = page.read_text()
+    start = text.index("| engine | rows |")
+    old = text[start : text.index("\n\n", start)].splitlines()
+    head, rule, *new = markdown(lines).splitlines()
+    made = {tuple(line.split("|")[1:3]) for line in new}
+    kept = [line for line in old[2:] if tuple(line.split("|")[1:3]) not in made]
+    table = "\n".join([head, rule, *kept, *new])
+    page.write_text(text.replace("\n".join(old), table))
 
 
 def _hours(seconds: float) -> str:
@@ -236,13 +278,29 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="the files; written if it is not there")
     parser.add_argument("--engine", choices=ENGINES, help="evaluate by this one, and print its numbers")
     parser.add_argument("--only", nargs="+", choices=ENGINES, default=list(ENGINES))
+    parser.add_argument("--minutes", type=float, default=math.inf, help="engines that are not ready then are ended")
+    parser.add_argument("--write", action="store_true", help="write the results that are there into SCALE.md")
     asked = parser.parse_args()
-    if not asked.folder.exists():
-        write(asked.folder, asked.rows)
     if asked.engine:
         print(json.dumps(ENGINES[asked.engine](asked.folder, asked.rows)))
-    else:
-        print(table(asked.folder, asked.rows, asked.only))
+        return
+    deadline, results = time.perf_counter() + 60 * asked.minutes, dict[str, dict[str, Any]]()
+    if not asked.folder.exists():
+        begun = asked.folder.with_name(f"{asked.folder.name}.begun")
+        shutil.rmtree(begun, ignore_errors=True)
+        write(begun, asked.rows)
+        begun.rename(asked.folder)
+    for engine in asked.only:
+        place = asked.folder.with_name(f"{asked.folder.name} {engine}.json")
+        left = not place.exists() and not asked.write and time.perf_counter() < deadline
+        if left and (found := measured(engine, asked.folder, asked.rows, deadline)):
+            place.write_text(json.dumps(found))
+        if place.exists():
+            results[engine] = json.loads(place.read_text())
+    lines = lines_of(results, asked.rows)
+    print(markdown(lines))
+    if asked.write:
+        write_into_page(lines)
 
 
 if __name__ == "__main__":

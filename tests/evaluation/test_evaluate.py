@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import random
 import warnings
 
 import numpy as np
@@ -60,6 +61,23 @@ def test_coverage_has_the_lowest_level_and_the_smallest_cutoff_of_all_measures(m
     (row,) = tr.evaluate(qrels, run, measures).coverage.rows
     assert row["no relevant"] == sum(grade < level for grade in grades)
     assert row[f"unjudged@{depth}"] == pytest.approx(1 - sum(place < depth for place in (0, 5, 10)) / depth)
+
+
+@pytest.mark.parametrize("measures", ["map", "bpref", "map bpref"])
+@pytest.mark.parametrize("ties", ["expected", "document"])
+def test_unjudged_documents_are_those_of_judged_and_values_are_those_of_measures_alone(measures, ties):
+    draw = random.Random(0)
+    qrels, run = (
+        {q: {d: draw.choice(values) for d in draw.sample(range(40), 20)} for q in range(30)}
+        for values in ((-1, 0, 0, 0, 1, 2), (0.1, 0.2, 0.3, 0.4))
+    )
+    found = tr.evaluate(qrels, run, measures, ties=ties)
+    ranking = tr.Ranking.from_run(qrels, tr.read_run(run, ties=ties))
+    share = tr.Judged(top_k=10).score(ranking).mean().item()
+    assert found.coverage.rows[0]["unjudged@10"] == pytest.approx(1 - share, rel=1e-12)
+    for label in measures.split():
+        assert found.means["run"][label] == tr.evaluate(qrels, run, label, ties=ties).means["run"][label]
+        assert found["run"][label] == pytest.approx(tr.parse(label).score(ranking).numpy(), rel=1e-14)
 
 
 def test_coverage_counts_queries_and_documents():

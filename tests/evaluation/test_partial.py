@@ -336,6 +336,23 @@ def test_any_partition_of_a_frame_has_the_same_bytes_in_any_order(parts, draw):
     assert states[0].to_bytes() == ALL.to_bytes()
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.filterwarnings("ignore:.*rows have no grade")
+def test_the_order_of_the_rows_of_a_frame_changes_no_bit(seed):
+    draw, rows = np.random.default_rng(seed), 400
+    frame = {
+        "user": draw.integers(0, 8, rows),
+        "item": np.arange(rows),
+        "score": draw.integers(0, 6, rows) / 3,  # most are tied
+        "grade": draw.choice([0, 0, 0, 1, 2, 3, np.nan], rows),
+    }
+    order = draw.permutation(rows)
+    mixed = {name: column[order] for name, column in frame.items()}
+    states = [partial(source, f"{MEASURES} bpref") for source in (frame, mixed)]
+    assert states[0].means == states[1].means == tr.evaluate(mixed, f"{MEASURES} bpref").means["run"]
+    assert states[0].coverage == states[1].coverage
+
+
 def same_comparison(ours, theirs):
     """Whether two comparisons have the same numbers, but for the order in which they were added."""
     for one, other in zip(ours.table.rows, theirs.table.rows, strict=True):

@@ -67,6 +67,19 @@ def test_two_systems_and_slices_have_the_bits_of_one_process(evaluate, frame, ta
     assert str(found.compare()) == str(whole.compare())
 
 
+def test_the_limit_of_bytes_of_a_batch_is_restored(evaluate, spark, frame):
+    name = "spark.sql.execution.arrow.maxBytesPerBatch"
+    spark.conf.set(name, "1000000b")
+    try:
+        evaluate(frame, "mrr", **COLUMNS)
+        assert spark.conf.get(name) == "1000000b"
+        with pytest.raises(Exception, match="Expected score to be a number"):
+            evaluate(frame.selectExpr("*", "item as text"), "mrr", **{**COLUMNS, "score": "text"})
+        assert spark.conf.get(name) == "1000000b"
+    finally:
+        spark.conf.unset(name)
+
+
 def test_most_partitions_may_have_no_rows(evaluate, frame, table):
     found = evaluate(frame.where("user < 'u0002'"), MEASURES, **COLUMNS, partitions=8)
     assert found.num_queries == 2

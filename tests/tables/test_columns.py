@@ -12,7 +12,7 @@ import torch
 import torchrank as tr
 from tests.support.awkward_ids import IDS
 from tests.support.cases import cases
-from tests.support.optional import pandas
+from tests.support.optional import pandas, pyarrow
 from torchrank.tables import pair_tables
 
 STRANGE = [*IDS, "a b", "None", "\x00"]
@@ -357,3 +357,9 @@ def test_an_infinite_grade_is_an_error_in_every_table(grade):
         tr.evaluate({"1": {"a": 1, "b": grade}}, {"1": {"a": 0.5}}, "ndcg")
     with pytest.raises(ValueError, match="grade"):
         tr.NDCG().score(torch.tensor([[0.5, 0.9]]), torch.tensor([[1.0, grade]]))
+
+
+def test_texts_of_arrow_are_no_scores():
+    frame = pyarrow.table({"user": ["a"], "item": ["x"], "score": ["high"], "label": [1]})
+    with pytest.raises(tr.ReadingError, match="Expected score to be a number, got 'high', a text"):
+        tr.evaluate(frame, "mrr")

@@ -338,16 +338,18 @@ class Evaluator:
         pairs = Pairs.of(qrels, run, in_run)
         matches = bool(pairs.common or (uncut is not None and Pairs.of(qrels, uncut, in_run).common))
         retrieved = int(((pairs.score > -np.inf) & (qrels.value >= 0)).sum())
-        # Most documents may be irrelevant, and most measures do not read them. They are left out for each measure by
-        # itself, because sums over more entries round in another way.
-        some = bool((qrels.value <= 0).any())
+        # Most documents may be irrelevant, and most measures do not read them.
+        few = pairs.read_by_most
+        some = len(few) < len(qrels)
         by_need: dict[bool, dict[str, Any]] = {False: {}} if self.keeps_rankings else {}
         for label, metric in self.metrics.items():
             by_need.setdefault(some and metric.required.relevant, {})[label] = metric
         found: tuple[dict[str, Array], ...] = {}, {}, {}
         rankings: list[Ranking] = []
         for relevant, metrics in by_need.items():
-            ranking = ranking_of(pairs, relevant)
+            if not relevant:
+                _ = pairs.every_entry  # once for all
+            ranking = ranking_of(pairs, few if relevant else None)
             for columns, by_label in zip(found, values_of(metrics, ranking) if metrics else ()):
                 columns |= {label: column.numpy() for label, column in (by_label or {}).items()}
             if self.keeps_rankings and not relevant:  # without the run, which takes far more memory

@@ -339,6 +339,7 @@ def float_column(values: Any, what: str, error: RowError, or_missing: bool = Fal
             keep_order(column, lambda rows: values[rows], least=2.0**53 if values.dtype.kind in "iu" else 0)
         return column
     column = np.empty(len(values), dtype=np.float64)
+    values = values.tolist() if isinstance(values, TextIds) else values
     for row, value in enumerate(values):
         try:
             if isinstance(value, str):

@@ -43,11 +43,15 @@ T = TypeVar("T", bound=PairTable)
 BUCKETS = 32
 
 
-def ranking_of(pairs: Pairs, relevant: bool = False) -> Ranking:
-    """The ranking of judged documents whose rows in a run are known, or of those with a positive grade alone."""
-    chosen = np.flatnonzero(pairs.qrels.value > 0) if relevant else np.arange(len(pairs.score))
-    subtopics = None if pairs.subtopics is None else pairs.subtopics[chosen]
-    ranking = Rankings(_rankings(pairs.entries(chosen), pairs.lengths, subtopics), None if relevant else pairs)
+# Judged documents of a query, from which on the irrelevant ones are left out for measures that do not read them.
+MANY_JUDGED = 64
+
+
+def ranking_of(pairs: Pairs, chosen: Array | None = None) -> Ranking:
+    """The ranking of judged documents whose rows in a run are known; of some of them, int64 [n], or None = of all."""
+    some = np.arange(len(pairs.score)) if chosen is None else chosen
+    subtopics = None if pairs.subtopics is None else pairs.subtopics[some]
+    ranking = Rankings(_rankings(pairs.entries(some), pairs.lengths, subtopics), pairs if chosen is None else None)
     return ranking.with_names(QueryNames(pairs.qrels.queries))
 
 
@@ -134,6 +138,9 @@ class Pairs:
 
     def entries(self, judgments: Array) -> tuple[Array, Array, Array, Array]:
         """Query, first rank, number of tied candidates, and grade of each document of ``judgments``, int64 [n]."""
+        if "every_entry" in vars(self):
+            query, first, tied, grade = (column[judgments] for column in self.every_entry)
+            return query, first, tied, grade
         lists, query, score = self.run.lists, self.qrels.query[judgments].astype(np.int64), self.score[judgments]
         tied = np.zeros(len(query), dtype=np.int64)
         first = self.lengths[query] + 1
@@ -149,6 +156,20 @@ class Pairs:
             first[in_tie] += places[order[np.searchsorted(rows, self.rows(judgments[in_tie]), sorter=order)]] - begin
             tied[in_tie] = 1
         return query, first, tied, np.maximum(self.qrels.value[judgments], IN_THE_POOL)
+
+    @cached_property
+    def every_entry(self) -> tuple[Array, Array, Array, Array]:
+        """The :meth:`entries` of all judged documents, of which others are then taken."""
+        return self.entries(np.arange(len(self.score)))
+
+    @property
+    def read_by_most(self) -> Array:
+        """int64 [n]: the judgments without the irrelevant ones of queries that have many.
+
+        The other judgments of a query alone decide, because sums over more entries round in another way.
+        """
+        many = np.bincount(self.qrels.query, minlength=len(self.number)) > MANY_JUDGED
+        return np.flatnonzero((self.qrels.value > 0) | ~many[self.qrels.query])
 
     def judged_share(self, depth: int) -> Array:
         """float64 [query of qrels]: the share of judged documents in the first ranks; of equal scores the mean."""
@@ -316,7 +337,8 @@ def _rankings(
     """
     # Tied entries have one order, too, so that the order of the rows changes no bit of a sum.
     further = [*([] if partly is None else [partly]), *([] if subtopics is None else subtopics.T)]
-    order = np.lexsort((*further, judged[3], judged[1], judged[0]))
+    by_rank = judged[0] * (1 + judged[1].max(initial=0)) + judged[1]
+    order = np.lexsort((*further, judged[3], by_rank))
     query, first, tied, grade = (torch.from_numpy(np.ascontiguousarray(x[order])) for x in judged)
     sizes = torch.bincount(query, minlength=len(lengths))
     entries = Entries(
