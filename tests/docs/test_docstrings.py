@@ -1,4 +1,4 @@
-"""Docstrings of public names point to public names only."""
+"""Docstrings of public names point to public names only; their formulas are read by LaTeX."""
 
 import inspect
 import re
@@ -53,3 +53,7 @@ def test_docstrings_point_to_public_names_only():
         if not is_public(reference, owner)
     }
     assert sorted(found) == []
+
+
+def test_formulas_have_single_backslashes():
+    assert [name for name, text, _ in texts() if re.search(r"\\\\[a-z]", text)] == []

@@ -325,7 +325,7 @@ OPTIONS = {"score": SYSTEMS, "by": "country"}
 ALL = partial(FRAME, WEIGHTED, **OPTIONS)
 
 
-@settings(max_examples=4)
+@settings(max_examples=10)
 @given(st.lists(st.integers(0, 5), min_size=90, max_size=90), st.randoms(use_true_random=False))
 def test_any_partition_of_a_frame_has_the_same_bytes_in_any_order(parts, draw):
     frames = [rows_of(FRAME, {f"u{user}" for user in range(90) if parts[user] == part}) for part in range(6)]
