@@ -90,6 +90,9 @@ def test_fewer_items_than_k_are_padded():
     ids, distances = tr.exact_neighbors(torch.zeros(2, 3), torch.ones(1, 3), 3)
     assert ids.tolist() == [[0, -1, -1]] * 2
     assert distances.tolist() == [[3.0, float("inf"), float("inf")]] * 2
+    ids, distances = tr.exact_neighbors(torch.zeros(2, 3), torch.ones(0, 3), 2)
+    assert (ids.tolist(), distances.dtype) == ([[-1, -1]] * 2, torch.float64)
+    assert distances.tolist() == [[float("inf")] * 2] * 2
 
 
 def test_distances_far_from_the_origin_do_not_depend_on_the_number_of_queries():

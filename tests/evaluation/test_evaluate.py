@@ -713,10 +713,10 @@ def test_groups_of_queries_are_the_queries_of_means_comparisons_and_files(how, t
     assert row["p"] == pytest.approx(stats.ttest_rel(by_run["new"], by_run["old"]).pvalue)
     assert found.missing("new") == ["g_3"]
     assert plain.grouped(how, groups).to_dict() == found.to_dict()
-    assert found.summary().notes.count("queries: groups of them") == 1
+    assert found.summary().notes.count("queries: number of groups") == 1
     found.to_html(tmp_path / "report.html")
     assert f"ndcg@3/{how}" in (tmp_path / "report.html").read_text()
-    assert "queries: groups of them" not in plain.summary().notes
+    assert "queries: number of groups" not in plain.summary().notes
 
 
 def test_groups_of_one_frame_are_its_column_and_the_last_one_needs_an_order():

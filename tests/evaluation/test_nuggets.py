@@ -125,6 +125,11 @@ def test_nuggets_of_one_text_are_several():
     assert tr.evaluate_nuggets({"a": [twice]}).means["a"]["vital"] == 0.75
 
 
+def test_a_nugget_that_the_model_could_not_assign_is_not_supported():
+    failed = line("q", [("vital", "failed"), ("okay", "support")])
+    assert tr.evaluate_nuggets({"a": [failed]}).means["a"]["all"] == 0.5
+
+
 def test_an_answer_without_nuggets_has_the_score_0():
     results = tr.evaluate_nuggets({"a": [line("q1", []), line("q2", [("okay", "support")])]})
     assert results["a"].to_dict() == {
@@ -141,6 +146,8 @@ def test_an_answer_without_nuggets_has_the_score_0():
         (["q"], "line 1: Expected a line with qid"),
         ([line("q", []), line("q", [])], "line 2: Expected every query once, got 'q' again"),
         ([], "Expected the nuggets of at least one query, got none"),
+        ([line("q", []), line(1, [])], "Expected query ids of one type, got integers and texts"),
+        (tr.read_qrels({"q": {"d": 1}}), "Expected assignments of nuggets, got judgments of documents"),
     ],
 )
 def test_lines_that_are_no_assignments_are_said(lines, message):
@@ -153,6 +160,8 @@ def test_bad_calls_are_said(tmp_path):
     path.write_text('{"qid": "q", "nuggets": []}\n{"qid": ')
     with pytest.raises(tr.ReadingError, match=r"a\.jsonl, line 2: Expected JSON"):
         tr.read_nuggets(path)
+    with pytest.raises(TypeError, match=r"Expected assignments by run, got list; pass \{'run': assignments\}"):
+        tr.evaluate_nuggets([line("q", [])])
     with pytest.raises(ValueError, match="Expected assignments by people for the runs a, got b"):
         tr.evaluate_nuggets({"a": [line("q", [])]}, human={"b": [line("q", [])]})
     with pytest.raises(ValueError, match=r"of one shape \[query, nugget\], got \[1, 2\] and \[1, 1\]"):

@@ -7,6 +7,7 @@ import polars
 import pytest
 
 import torchrank as tr
+from tests.support.optional import pandas
 from tests.tables.test_spans import drawn
 
 MEASURES = "spanrecall@3 spanprecision@3 spaniou@3 spanrecall@10tok spanprecision@10tok spaniou@10tok"
@@ -46,7 +47,7 @@ def test_values_are_those_of_sets_of_characters(repeated):
         # Scores are often tied. The query q3 has no spans.
         run = {f"q{n}": {c: draw.randrange(3) / 2 for c, *_ in chunks if draw.random() < 0.6} for n in range(4)}
         run[gold[0][0]]["c0"] = 0.2
-        table = tr.evaluate_spans(gold, frame, run, MEASURES, repeated=repeated)["run"]
+        table = tr.evaluate_spans(frame, gold, run, MEASURES, repeated=repeated)["run"]
         expected = by_characters(gold, chunks, run, repeated, 3), by_characters(gold, chunks, run, repeated, budget=10)
         for row, query in enumerate(table.ids):
             values = [table[label][row] for label in table.labels]
@@ -57,7 +58,7 @@ def test_values_are_those_of_sets_of_characters(repeated):
 
 def test_chunkers_are_compared_by_one_set_of_labels():
     runs = {"short": RUN, "long": {query: {"all": 1.0} for query in ("q1", "q2", "q3")}}
-    results = tr.evaluate_spans(GOLD, {"short": SHORT, "long": [("all", "doc", 0, 100)]}, runs)
+    results = tr.evaluate_spans({"short": SHORT, "long": [("all", "doc", 0, 100)]}, GOLD, runs)
     assert results.means["short"] == pytest.approx(
         {"spanrecall@5": 2 / 3, "spanprecision@5": (20 / 40 + 10 / 20) / 3, "spaniou@5": (20 / 40 + 10 / 20) / 3}
     )
@@ -74,7 +75,7 @@ def test_chunkers_are_compared_by_one_set_of_labels():
 def test_chunks_of_one_table_serve_all_runs_and_cost_their_length():
     frame = polars.DataFrame(SHORT, ["chunk_id", "doc_id", "start", "end"], orient="row")
     runs = {"one": RUN, "other": {"q1": ["a", "b"], "q2": ["c"]}}
-    results = tr.evaluate_spans(GOLD, frame, runs, "spanrecall@1 spanrecall@24tok spanrecall@25,40tok")
+    results = tr.evaluate_spans(frame, GOLD, runs, "spanrecall@1 spanrecall@24tok spanrecall@25,40tok")
     assert results["one"].labels == ["spanrecall@1", "spanrecall@24tok", "spanrecall@25", "spanrecall@40tok"]
     assert results["one"].to_dict()["spanrecall@24tok"] == [0, 1, 0]  # b has 25 characters
     assert results["one"].to_dict()["spanrecall@40tok"] == [1, 1, 0]
@@ -83,16 +84,16 @@ def test_chunks_of_one_table_serve_all_runs_and_cost_their_length():
 
 def test_equal_scores_rank_by_id_or_row():
     run = [("q1", "a", 1.0), ("q1", "b", 1.0)]
-    values = [tr.evaluate_spans(GOLD, SHORT, run, "spanrecall@1", ties=ties)["run"]["spanrecall@1"][0] for ties in
+    values = [tr.evaluate_spans(SHORT, GOLD, run, "spanrecall@1", ties=ties)["run"]["spanrecall@1"][0] for ties in
               ("document", "rows", None)]  # fmt: skip
     assert values == [0.75, 0.25, 0.75]
     with pytest.raises(ValueError, match="Expected ties to be 'document' or 'rows', got 'expected'"):
-        tr.evaluate_spans(GOLD, SHORT, tr.read_run(run, ties="expected"), "spanrecall@1")
+        tr.evaluate_spans(SHORT, GOLD, tr.read_run(run, ties="expected"), "spanrecall@1")
 
 
 def test_documents_of_score_minus_infinity_are_not_retrieved():
     run = {"q1": {"a": 1.0, "b": float("-inf")}}
-    assert tr.evaluate_spans(GOLD, SHORT, run, "spanrecall@5")["run"]["spanrecall@5"][0] == 0.25
+    assert tr.evaluate_spans(SHORT, GOLD, run, "spanrecall@5")["run"]["spanrecall@5"][0] == 0.25
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,10 @@ def test_documents_of_score_minus_infinity_are_not_retrieved():
         ({"measures": "spanrecall@10%"}, "got 'spanrecall@10%'"),
         ({"measures": "spanrecall(x=1)@5"}, "Expected a cutoff"),
         ({"repeated": "twice"}, "Expected repeated to be one of 'once', 'each', got 'twice'"),
-        ({"run": {"q1": {"z": 1.0}}}, "Expected chunks with the span of each chunk of the run, got none of 'z'"),
+        (
+            {"run": {"q1": {"z": 1.0}}},
+            "Expected a row in chunks for each chunk of the run, got none for 'z'; add its row",
+        ),
         ({"run": {"q9": {"a": 1.0}}}, "a query of the run is 'q9', a judged query is 'q1'"),
         (
             {"run": {"a": RUN, "b": RUN}, "chunks": {"a": SHORT}},
@@ -123,7 +127,7 @@ def test_what_cannot_be_evaluated_is_said(changed, message):
 
 
 def test_evaluations_without_rankings_draw_values_and_the_others_say_so():
-    results = tr.evaluate_spans(GOLD, SHORT, {"a": RUN, "b": {"q1": {"a": 1.0}}})
+    results = tr.evaluate_spans(SHORT, GOLD, {"a": RUN, "b": {"q1": {"a": 1.0}}})
     assert results.plot_differences("a", "b", "spaniou@5") is not None
     assert results.plot_intervals("spaniou@5") is not None
     for draw in (results.plot_ranks, results.plot_precision_recall, lambda: results.plot_cutoffs("ndcg")):
@@ -134,3 +138,11 @@ def test_evaluations_without_rankings_draw_values_and_the_others_say_so():
 def test_evaluate_names_the_function_of_these_measures():
     with pytest.raises(ValueError, match=r"got 'spaniou@5': use tr\.evaluate_spans"):
         tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, "ndcg spaniou@5")
+
+
+def test_the_chunks_of_a_frame_that_also_names_documents_are_read():
+    frame = {"query_id": ["q1", "q1"], "doc_id": ["doc", "doc"], "chunk_id": ["a", "b"], "score": [0.2, 0.9]}
+    want = tr.evaluate_spans(SHORT, GOLD, {"q1": {"a": 0.2, "b": 0.9}}, ["spanrecall@1", "spaniou@2"]).means
+    assert tr.evaluate_spans(SHORT, GOLD, pandas.DataFrame(frame), ["spanrecall@1", "spaniou@2"]).means == want
+    with pytest.raises(TypeError, match=r"names of measures, such as 'spanrecall@5', got \{'a': 'mrr'\}"):
+        tr.evaluate_spans(SHORT, GOLD, frame, {"a": "mrr"})

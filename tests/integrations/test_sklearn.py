@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support.optional import OptionalModule
+from tests.support.optional import OptionalModule, pandas
 
 sklearn = OptionalModule("sklearn")
 linear_model, model_selection = OptionalModule("sklearn.linear_model"), OptionalModule("sklearn.model_selection")
@@ -112,6 +112,11 @@ def test_wrong_calls_say_what_is_missing(rows):
                 model, features, grades, cv=model_selection.GroupKFold(5), scoring=integration.scorer("mrr"),
                 params={"groups": query, **params}, error_score="raise",
             )  # fmt: skip
+    model, scorer = linear_model.Ridge().fit([[1], [2]], [0, 1]), integration.scorer("mrr")
+    for missing in ([1, None], ["a", None], [1.0, float("nan")], pandas.array([1, None], "Int64")):
+        with pytest.raises(ValueError, match="Expected a qid for each row, got missing ones; leave these rows out"):
+            scorer(model, [[1], [2]], [0, 1], qid=missing)
+    assert scorer(model, [[1], [2]], np.array([0, 1], dtype=object), qid=["a", 1]) == 0.5
     with pytest.raises(ValueError, match="Expected one metric, got mrr, ndcg@3; pass scoring="):
         integration.scorer("mrr, ndcg@3")
 

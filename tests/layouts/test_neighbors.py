@@ -99,7 +99,7 @@ def test_no_exact_neighbours_are_nothing_to_measure():
     assert metric.num_empty == 1
 
 
-def test_distances_that_are_wrong_change_nothing_but_ties():
+def test_wrong_distances_away_from_the_radius_change_nothing():
     # An index that reports the distance 0 for everything, or distances of compressed vectors.
     generator, exact = rng(), (np.arange(5)[None], np.arange(5.0)[None])
     for distance in (np.zeros((1, 5)), generator.random((1, 5)) / 3, np.arange(5.0)[None] ** 2 + 20):

@@ -87,7 +87,7 @@ def test_intervals_are_those_of_a_suite_with_the_values_of_the_groups():
     low, high = plain.interval(0.9)
     assert metric.intervals(0.9) == {"cg@1/max": (pytest.approx(low), pytest.approx(high))}
     assert metric.summary()["standard error"] == pytest.approx([plain.standard_error.item()])
-    assert metric.summary().notes[-1] == "queries: groups of them"
+    assert metric.summary().notes[-1] == "queries: number of groups"
 
 
 def test_tables_of_groups_are_compared_group_by_group():
@@ -191,7 +191,7 @@ def test_nearly_every_group_in_two_updates_is_found_if_there_are_few():
     assert missed <= 5  # expected: 20 x (50 / 3) / 256 = 1.3
 
 
-def test_few_groups_are_counted_at_once(monkeypatch):
+def test_counters_do_not_depend_on_the_chunks_of_groups(monkeypatch):
     ids = torch.arange(1000)
     want = in_updates([ids]).metric_state
     monkeypatch.setattr(grouped, "CHUNK", 300)

@@ -202,7 +202,7 @@ def _add_evaluations(commands: Any) -> None:
     results.add_argument("-q", "--per-query", type=_new_file(), metavar="FILE", help=about)
     about = "also print slices: a file with a query and its slice in each line"
     results.add_argument("--by", type=_text, metavar="FILE", help=about)
-    about = "one value for each group of queries: what separates a group from its query in ids, as _ in group_1"
+    about = "one value for each group of queries; TEXT separates the group from the rest of the id, as _ in group_1"
     results.add_argument("--group", type=_text, metavar="TEXT", help=about)
     about = "with --group: the value of a group (default: min)"
     results.add_argument("--reduce", choices=("min", "max", "mean", "all"), help=about)

@@ -28,9 +28,10 @@ def exact_neighbors(
 ) -> tuple[Tensor, Tensor]:
     r"""The k nearest items of each query, by brute force: the ground truth for the recall of an index.
 
-    Products in float64 choose the items, and the distances are computed again from the chosen items in float64. So they
-    do not depend on the number of queries, as those of FAISS' flat index do. Blocks of queries and items bound the
-    memory beyond the arguments and results to about 100 MB. The function reads values, so the host waits for an
+    Products in float64 choose the items, and the distances are computed again from the chosen items in float64. So,
+    unlike those of FAISS' flat index, they do not depend on the number of queries. Blocks of queries and items bound
+    the memory beyond the arguments and results to about 100 MB, unless a query has many candidates or k is large. The
+    function reads values, so the host waits for an
     accelerator.
 
     Args:
@@ -65,12 +66,13 @@ def exact_neighbors(
     one_of("metric", metric, ("l2", "ip", "cosine"))
     integer("k", k, least=1, or_none=False)
     vectors, points = (check_tensor(x, name).detach() for x, name in ((queries, "queries"), (items, "items")))
-    vectors, shape = vectors.to(points.device), [len(vectors), len(points)]
+    vectors = vectors.to(points.device)
     if vectors.dim() != 2 or points.dim() != 2 or vectors.shape[1] != points.shape[1]:
         raise ValueError(
             "Expected queries [query, dimension] and items [item, dimension] of one dimension, got shapes"
             f" {list(vectors.shape)} and {list(points.shape)}; pass queries[None] for one query"
         )
+    shape = [len(vectors), len(points)]
     for x, name in ((vectors, "queries"), (points, "items")):
         if x.is_complex() or x.dtype == torch.bool:
             raise TypeError(f"Expected {name} to be numbers, got {x.dtype}")
@@ -124,6 +126,10 @@ def _chosen(queries: Tensor, items: Tensor, allowed: Tensor | None, k: int, metr
 
 def _nearest(queries: Tensor, items: Tensor, ids: Tensor, k: int, metric: str) -> tuple[Tensor, Tensor]:
     """The k nearest of some items of each query, int64 [query, item], and their distances."""
+    if not len(items):
+        return queries.new_full((len(queries), k), -1, dtype=torch.int64), widened(
+            queries.new_full((len(queries), k), float("inf"))
+        )
     ids, rows = ids.sort(dim=-1).values, max(1, 4 * costs.now.block // max(1, ids.shape[1] * items.shape[1]))
     parts = []
     for some, row in zip(ids.split(rows), queries.split(rows)):

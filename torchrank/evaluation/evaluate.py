@@ -232,7 +232,9 @@ class Evaluator:
     keeps_rankings: bool = True
 
     @classmethod
-    def of(cls, qrels: Any, metrics: Mapping[str, Any], options: Options, closed: bool = False) -> Self:
+    def of(
+        cls, qrels: Any, metrics: Mapping[str, Any], options: Options, closed: bool = False, keeps_rankings: bool = True
+    ) -> Self:
         """Read the judgments, and check that they are some for these measures; those of a closed part may be none."""
         read = read_qrels(qrels, duplicates=options.duplicates, expansion=options.expansion)
         judgments = without(read.by_parent(options.parent), options.excluded)
@@ -250,7 +252,7 @@ class Evaluator:
         if above and bool(((grades > 0) & (grades % 1 > 0)).any()):
             way_out = "pass relevance_level=, the lowest grade that is relevant"
             warn(f"No grade is relevant to {', '.join(above)}, because the largest is {grades.max():g}; {way_out}")
-        return cls(judgments, metrics, options)
+        return cls(judgments, metrics, options, keeps_rankings)
 
     @cached_property
     def depth(self) -> int:
@@ -339,7 +341,7 @@ class Evaluator:
         matches = bool(pairs.common or (uncut is not None and Pairs.of(qrels, uncut, in_run).common))
         retrieved = int(((pairs.score > -np.inf) & (qrels.value >= 0)).sum())
         # Most documents may be irrelevant, and most measures do not read them.
-        few = pairs.read_by_most
+        few = pairs.relevant_or_few
         some = len(few) < len(qrels)
         by_need: dict[bool, dict[str, Any]] = {False: {}} if self.keeps_rankings else {}
         for label, metric in self.metrics.items():
@@ -347,8 +349,6 @@ class Evaluator:
         found: tuple[dict[str, Array], ...] = {}, {}, {}
         rankings: list[Ranking] = []
         for relevant, metrics in by_need.items():
-            if not relevant:
-                _ = pairs.every_entry  # once for all
             ranking = ranking_of(pairs, few if relevant else None)
             for columns, by_label in zip(found, values_of(metrics, ranking) if metrics else ()):
                 columns |= {label: column.numpy() for label, column in (by_label or {}).items()}
@@ -535,8 +535,7 @@ class Task:
             measures = MEASURES if preset is None else preset_of(preset, *CUTOFFS[preset])
         suite = metrics_by_key(measures, relevance_level=relevance_level, unjudged=unjudged)
         metrics = measures_of(suite, "partial" if part else "evaluate", means=part)
-        evaluator = Evaluator.of(qrels, metrics, options, closed or (part and is_frame_of_both))
-        evaluator = replace(evaluator, keeps_rankings=not part)
+        evaluator = Evaluator.of(qrels, metrics, options, closed or (part and is_frame_of_both), not part)
         if runs is None:
             runs = runs_by_name(run, evaluator.numbers)
             several = next(iter(runs.values())) is not run
@@ -677,7 +676,7 @@ def evaluate(
     if task.is_frame:
         lowest = float(evaluator.qrels.value.min(initial=np.inf))
         notice_all_relevant(metrics, lowest, len(evaluator.qrels) > len(evaluator.numbers))
-    people = None if human is None else Evaluator.of(human, metrics, options)
+    people = None if human is None else Evaluator.of(human, metrics, options, keeps_rankings=False)
     tables, other, by_people = dict[str, QueryTable](), dict[str, QueryTable](), dict[str, QueryTable]()
     rankings, coverage = dict[str, Ranking](), list[dict[str, Any]]()
     with progress_bar(progress, "evaluating", "query", delay=1) as step:

@@ -44,12 +44,14 @@ class Evaluation(Plots):
         rows: the rows of :attr:`coverage`.
         queries: "judged" or "both", the queries over which means are taken.
         ignored_identical_ids: whether documents with the id of their query were left out.
-        rankings: for each run the ranking of the judged documents, with the queries of ``tables`` in their order.
+        rankings: for each run the ranking of the judged documents, with the queries of ``tables`` in their order;
+            empty if only values were given.
         ties: the order of equal scores: "document", "rows", or "expected", the mean over all of their orders.
         unlabelled: sentences on runs whose documents are hardly judged, alone or next to those of another run.
         rectified: with judgments of people, the :class:`torchrank.Rectified` of means and comparisons, which says how
             many more queries people have to judge; None without. All else is by the judge.
-        reduce: the way from the values of queries to those of groups, see :meth:`grouped`; None = there are no groups.
+        reduce: how the values of the queries of a group become one value, see :meth:`grouped`; None = there are no
+            groups.
     """
 
     tables: Mapping[str, QueryTable]
@@ -70,27 +72,28 @@ class Evaluation(Plots):
         values: Mapping[str, Mapping[str, Any]],
         answered: Mapping[str, Any],
         facts: Mapping[str, Mapping[str, int]],
-        **fields: Any,
+        ties: str = "document",
     ) -> Self:
-        """The evaluation of values that are computed elsewhere, shares from 0 to 1.
+        """An evaluation of given values per query, shares from 0 to 1 where higher is better.
 
         Args:
             ids: the ids of the queries.
             values: for each run the values [query] of each measure by its label.
             answered: for each run bool [query], the queries that it does not lack.
             facts: for each run further columns of the coverage.
-            fields: further fields.
+            ties: as in the constructor.
         """
         ids = np.array(ids, dtype=np.int64 if all(isinstance(query, int) for query in ids) else object)
+        share = Recall()  # for its range and direction
         tables = {
-            run: QueryTable(ids, columns, metrics=dict.fromkeys(columns, Recall())) for run, columns in values.items()
+            run: QueryTable(ids, columns, metrics=dict.fromkeys(columns, share)) for run, columns in values.items()
         }
         other = {run: tables[run].where(inside) for run, inside in answered.items() if not inside.all()}
         rows = [
             {"run": run, "queries": len(ids), "missing": int((~answered[run]).sum()), **more}
             for run, more in facts.items()
         ]
-        return cls(tables, other, rows, "judged", **fields)
+        return cls(tables, other, rows, "judged", ties=ties)
 
     @cached_property
     def _means(self) -> dict[str, dict[str, float]]:

@@ -1,4 +1,4 @@
-"""Scores of generated answers: which nuggets, the facts that an answer should have, it supports."""
+"""Scores of generated answers by the nuggets, the expected facts, that they support."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from torchrank.tables.pair_tables import Qrels, ReadingError, ids_of, shown
 from torchrank.wrappers.compared import rectified_tables
 from torchrank.wrappers.per_query import QueryTable
 
-#: grades of TREC's assignments
-SUPPORT = {"not_support": 0, "partial_support": 1, "support": 2}
+#: grades of TREC's assignments; "failed" is what nuggetizer writes if its model gave no answer
+SUPPORT = {"not_support": 0, "partial_support": 1, "support": 2, "failed": 0}
 IMPORTANCE = {"okay": 1, "vital": 2}
 
 
@@ -84,7 +84,8 @@ def read_nuggets(source: Any) -> Qrels:
     Args:
         source: a path of JSON lines as castorini's nuggetizer writes them, also compressed, or an iterable of such
             dictionaries: ``{"qid": ..., "nuggets": [{"text": ..., "importance": "vital" or "okay", "assignment":
-            "support", "partial_support" or "not_support"}, ...]}``. Other keys are not read.
+            "support", "partial_support" or "not_support"}, ...]}``. Other keys are not read. "failed", where the model
+            of nuggetizer gave no answer, counts as "not_support", as there.
 
     Returns:
         Judgments whose documents are nuggets, with the grades 2 = support, 1 = partial support, 0 = none, for
@@ -101,6 +102,10 @@ def read_nuggets(source: Any) -> Qrels:
         {'q1': {'It rains.': 1.0}}
     """
     if isinstance(source, Qrels):
+        if source.subtopics is None:
+            raise ReadingError(
+                "Expected assignments of nuggets, got judgments of documents; pass their file", source.source
+            )
         return source
     lines: Iterable[tuple[int, Any]]
     if isinstance(source, str | Path) or hasattr(source, "read"):
@@ -117,7 +122,10 @@ def read_nuggets(source: Any) -> Qrels:
                 key = one["text"] if one["text"] not in nuggets else f"{one['text']} ({len(nuggets)})"
                 nuggets[key] = SUPPORT[one["assignment"]], IMPORTANCE[one["importance"]]
         except (KeyError, TypeError) as error:
-            form = "a line with qid and nuggets, each with text, importance and assignment"
+            form = (
+                f"a line with qid and nuggets, each with text, importance ({', '.join(IMPORTANCE)}) and assignment"
+                f" ({', '.join(SUPPORT)})"
+            )
             raise ReadingError(f"Expected {form}, got {error}", name, number, shown(line)) from None
         if query in tables:
             raise ReadingError(f"Expected every query once, got {query!r} again; read each run by itself", name, number)
@@ -143,8 +151,8 @@ def evaluate_nuggets(
             :func:`torchrank.evaluate`.
 
     Returns:
-        An :class:`torchrank.Evaluation` with the scores of :func:`nugget_scores`. A run that lacks a query of another
-        one has the score 0 there.
+        An :class:`torchrank.Evaluation` with the scores of :func:`nugget_scores`, without curves over ranks. A run that
+        lacks a query of another one has the score 0 there.
 
     Raises:
         ReadingError: as :func:`read_nuggets`, or there is no query.
@@ -161,8 +169,12 @@ def evaluate_nuggets(
         >>> results.means["a"]["vital"], results.means["a"]["vital_strict"], results.means["b"]["vital"]
         (0.625, 0.5, 1.0)
     """
+    if not isinstance(runs, Mapping):
+        raise TypeError(f"Expected assignments by run, got {type(runs).__name__}; pass {{'run': assignments}}")
     found = {str(name): read_nuggets(source) for name, source in runs.items()}
     ids = list(dict.fromkeys(query for qrels in found.values() for query in qrels.query_ids))
+    if len({isinstance(query, str) for query in ids}) > 1:
+        raise ReadingError("Expected query ids of one type, got integers and texts; write qid as texts in all files")
     if not ids:
         raise ReadingError("Expected the nuggets of at least one query, got none; pass {name: path}")
     values = {name: _scores(qrels, ids) for name, qrels in found.items()}
@@ -185,9 +197,8 @@ def _scores(qrels: Qrels, ids: Sequence[Any]) -> dict[str, np.ndarray]:
     """The scores of some queries by name, 0 of those without an answer."""
     assert qrels.subtopics is not None
     place = np.arange(len(qrels)) - np.searchsorted(qrels.query, qrels.query)
-    support, importance = np.zeros(
-        (2, len(qrels.queries) + 1, 1 + place.max(initial=0))
-    )  # the last query has no answer
+    shape = 2, len(qrels.queries) + 1, 1 + place.max(initial=0)  # the last query has no answer
+    support, importance = np.zeros(shape)
     support[qrels.query, place], importance[qrels.query, place] = qrels.value, 1 + (qrels.subtopics[:, 0] >= 0)
     row = {query: number for number, query in enumerate(qrels.query_ids)}
     rows = [row.get(query, -1) for query in ids]

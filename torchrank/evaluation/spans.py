@@ -1,9 +1,10 @@
-"""How much of the evidence for each query the first chunks of a run have, and how much else."""
+"""Recall, precision and IoU of retrieved text, by the spans that answer each query."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -12,22 +13,23 @@ from torchrank.evaluation.evaluate import runs_by_name
 from torchrank.evaluation.evaluation import Evaluation
 from torchrank.names.arguments import one_of
 from torchrank.names.labels import quantity_of, read, split
+from torchrank.names.parse import SPAN_MEASURES
 from torchrank.ranking.budgets import SLACK
+from torchrank.tables.columns import USUAL, frame_of, is_frame, usual_form
 from torchrank.tables.pair_tables import ReadingError, Run, factorise, no_common_query, shown
 from torchrank.tables.sources import read_run
 from torchrank.tables.spans import Spans, document_numbers, overlaps, read_spans
 
 Array = np.ndarray
-MEASURES = ("spanrecall", "spanprecision", "spaniou")
 #: how often text counts that several retrieved chunks have
 Repeated = Literal["once", "each"]
 
 
 def evaluate_spans(
-    gold: Any,
     chunks: Any,
+    gold: Any,
     run: Any,
-    measures: str = "spanrecall@5 spanprecision@5 spaniou@5",
+    measures: str | Sequence[str] = "spanrecall@5 spanprecision@5 spaniou@5",
     *,
     repeated: Repeated = "once",
     ties: Literal["document", "rows"] | None = None,
@@ -46,16 +48,18 @@ def evaluate_spans(
     Equal scores have one order, as in trec_eval: a union of texts depends on which of the tied chunks are in it.
 
     Args:
-        gold: the spans that answer the queries, as in :func:`torchrank.judge_spans`.
-        chunks: the span of each chunk of all runs, as there; or ``{run: chunks}``, those of each run.
+        chunks: the span of each chunk of all runs, as in :func:`torchrank.judge_spans`; or ``{run: chunks}``, those of
+            each run.
+        gold: the spans that answer the queries, as there.
         run: a run of chunks, or several, ``{name: run}``, as in :func:`torchrank.evaluate`.
-        measures: names separated by blanks.
+        measures: names separated by blanks, or a list of names.
         repeated: "once", R is a union; or "each", text that several retrieved chunks have counts in R for each of them,
             as in Chroma's token IoU, so that overlapping chunks cost precision.
         ties: as in :func:`torchrank.read_run`; "expected" is not defined.
 
     Returns:
-        An :class:`torchrank.Evaluation` over all queries of ``gold``. A query that a run lacks has the value 0.
+        An :class:`torchrank.Evaluation` over all queries of ``gold``, without curves over ranks. A query that a run
+        lacks has the value 0. Its coverage also has the numbers of chunks and of spans, and of spans "in no chunk".
 
     Source:
         Smith and Troynikov, Evaluating chunking strategies for retrieval, Chroma technical report, 2024.
@@ -70,7 +74,7 @@ def evaluate_spans(
         >>> short = [("a", "doc", 0, 15), ("b", "doc", 15, 40)]
         >>> long = [("whole", "doc", 0, 100)]
         >>> runs = {"short": {"q1": {"b": 0.9, "a": 0.3}}, "long": {"q1": {"whole": 0.7}}}
-        >>> results = tr.evaluate_spans(gold, {"short": short, "long": long}, runs, "spanrecall@1 spaniou@1")
+        >>> results = tr.evaluate_spans({"short": short, "long": long}, gold, runs, "spanrecall@1 spaniou@1")
         >>> results.means
         {'short': {'spanrecall@1': 0.75, 'spaniou@1': 0.5}, 'long': {'spanrecall@1': 1.0, 'spaniou@1': 0.2}}
     """
@@ -85,9 +89,11 @@ def evaluate_spans(
     of_each = isinstance(chunks, Mapping) and any(name in chunks for name in runs)
     values, answered, facts = dict[str, dict[str, Array]](), dict[str, Array](), dict[str, dict[str, int]]()
     for name, source in runs.items():
-        retrieved = read_run(source, ties=ties)
+        retrieved = read_run(source, columns=_chunk_column(source), ties=ties)
         if retrieved.ties == "expected":
-            raise ValueError("Expected ties to be 'document' or 'rows', got 'expected', of which unions have no mean")
+            raise ValueError(
+                "Expected ties to be 'document' or 'rows', got 'expected', which unions of texts do not have"
+            )
         number = np.array([numbers.get(key, -1) for key in retrieved.queries.to_keys()], dtype=np.int64)
         if len(number) and number.max() < 0:
             raise no_common_query(retrieved.query_ids[0], queries.tolist()[0], f" in run {name!r}")
@@ -101,21 +107,37 @@ def evaluate_spans(
     return Evaluation.of_values(queries.tolist(), values, answered, facts, ties=ties or "document")
 
 
-def _cuts(measures: str) -> dict[str, tuple[str, float, float]]:
-    """By the label of each measure its name, the number of chunks that it reads, and their cost; inf = any.
+def _chunk_column(source: Any) -> dict[str, Any] | None:
+    """The column of chunks in the frame of a run, which may also have one of documents; None = the usual one."""
+    if not is_frame(source):
+        return None
+    forms = USUAL["chunk"][0].split()
+    known = [label for label in frame_of(source, "run").labels if usual_form(label) in map(usual_form, forms)]
+    return {"item": known[0]} if len(known) == 1 else None
+
+
+def _cuts(measures: str | Sequence[str]) -> dict[str, tuple[str, float, float]]:
+    """The name, the largest number of chunks, and the budget of each measure by its label; inf = no limit.
 
     Raises:
+        TypeError: they are no names.
         ValueError: a measure is another one, or has no cutoff.
     """
+    names = [measures] if isinstance(measures, str) else measures
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise TypeError(
+            f"Expected names of measures, such as 'spanrecall@5', got {shown(measures)}; pass a text or a list"
+        )
     cuts: dict[str, tuple[str, float, float]] = {}
-    for text in split(measures):
+    for text in chain.from_iterable(map(split, names)):
         label = read(text)
-        one_of("each measure", label.name, MEASURES)
+        one_of("each measure", label.name, SPAN_MEASURES)
         for cut in label.cuts or [0]:
             number, unit = (cut, "") if isinstance(cut, int) else quantity_of(cut)
             if label.parameters or not number > 0 or unit == "%":
                 raise ValueError(f"Expected a cutoff such as {label.name}@5 or {label.name}@2000tok, got {text!r}")
-            cuts[f"{label.name}@{cut}"] = label.name, *((number, math.inf) if unit == "" else (math.inf, number))
+            limits = (number, math.inf) if unit == "" else (math.inf, number)
+            cuts[f"{label.name}@{cut}"] = label.name, *limits
     return cuts
 
 
@@ -146,25 +168,25 @@ def _values(
     chunk = np.array([known.get(key, -1) for key in items.to_keys()], dtype=np.int64)
     if chunk.min(initial=0) < 0:
         unknown = shown(items.tolist()[int(chunk.argmin())])
-        message = f"Expected chunks with the span of each chunk of the run, got none of {unknown}; add it"
+        message = f"Expected a row in chunks for each chunk of the run, got none for {unknown}; add its row"
         raise ReadingError(message, run.source)
     first = np.searchsorted(run.query[rows], run.query[rows])  # the place where the query of each row begins
     place, spent = np.arange(len(rows)) - first, np.append(0, chunks.cost[chunk].cumsum())
     spent = spent[1:] - spent[first]
     of_chunks, of_spans = document_numbers(chunks, spans)
-    found = answered[run.query[rows]], of_chunks[chunk], chunks.start[chunk], chunks.end[chunk]
+    text = answered[run.query[rows]], of_chunks[chunk], chunks.start[chunk], chunks.end[chunk]
     evidence = query, of_spans, spans.start, spans.end
     number = query.max() + 1
     wanted, values = _covered(number, *evidence), {}
     for label, (name, ranks, budget) in cuts.items():
         inside = (place < ranks) & (spent <= budget * SLACK)
-        first_found = [x[inside] for x in found]
-        read = _covered(number, *first_found)
-        both = read + wanted - _covered(number, *map(np.concatenate, zip(first_found, evidence)))
+        chosen = [x[inside] for x in text]
+        retrieved = _covered(number, *chosen)
+        both = retrieved + wanted - _covered(number, *map(np.concatenate, zip(chosen, evidence)))
         if repeated == "each":
-            read = np.bincount(first_found[0], chunks.length[chunk[inside]], number)
-        whole = {"spanrecall": wanted, "spanprecision": read, "spaniou": read + wanted - both}[name]
-        values[label] = both / np.maximum(whole, 1)  # lengths are integers
+            retrieved = np.bincount(chosen[0], chunks.length[chunk[inside]], number)
+        divisor = {"spanrecall": wanted, "spanprecision": retrieved, "spaniou": retrieved + wanted - both}[name]
+        values[label] = both / np.maximum(divisor, 1)  # lengths are integers
     return values
 
 

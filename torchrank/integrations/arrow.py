@@ -42,7 +42,7 @@ class Job:
     version: str = __version__
 
     def order(self, columns: Iterable[str]) -> list[str]:
-        """The columns by which the rows of a partition are sorted: the query; if one of several rows stays, all."""
+        """The columns to sort a partition by: the query; all if duplicates go, so that engines keep the same row."""
         others = (name for name in columns if name != self.query)
         return [self.query, *(others if self.options.get("duplicates", "error") != "error" else ())]
 

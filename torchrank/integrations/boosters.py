@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from torchrank.integrations.workers import AnySuite, alone, floats, members
+from torchrank.integrations.workers import AnySuite, alone, floats_of, members
 from torchrank.names.arguments import one_of
 
 
@@ -101,11 +101,7 @@ class EvalMetric:
             options["weights"] = torch.from_numpy(np.asarray(weights, np.float64)[there])
         if self.ties == "rows":
             options["tie_break"] = -torch.arange(len(scores), dtype=torch.float64, device="cpu")
-        try:
-            self.suite.update(torch.from_numpy(scores), torch.from_numpy(labels), **options)
-            return floats(self.suite)
-        finally:
-            self.suite.reset()
+        return floats_of(self.suite, torch.from_numpy(scores), torch.from_numpy(labels), **options)
 
     def early_stopping(self, rounds: int, metric: str | None = None, **options: Any) -> Any:
         """XGBoost's callback, which stops after ``rounds`` rounds without a better value.

@@ -44,9 +44,6 @@ def metrics(suite: Metrics) -> list[Any]:
         ValueError: a name is unknown. When called: a row has something else than a list or a dict, or a measure has no
             value for each row.
 
-    Source:
-        https://github.com/mlflow/mlflow/issues/24541
-
     Example:
         >>> import pandas as pd, torchrank as tr
         >>> (ndcg,) = tr.integrations.mlflow.metrics("ndcg@5")
@@ -93,12 +90,14 @@ def scorers(
 
 
 def _members(suite: Metrics) -> dict[str, Any]:
-    """The metrics by names that MLflow accepts: those with a point cannot be read by other metrics."""
+    """The metrics by names that are identifiers: MLflow refuses "@", and other metrics take names as arguments."""
     return dict(RankingCollection(suite, keys="identifier").items())
 
 
 def _metric(name: str, metric: Any) -> Any:
-    def values(predictions: Iterable[Any], targets: Iterable[Any]) -> MetricValue:
+    def values(predictions: Iterable[Any], targets: Iterable[Any] | None) -> MetricValue:
+        if targets is None:
+            raise ValueError("Expected the relevant ids of each row, got none; pass targets= to mlflow.models.evaluate")
         table = _table(dict(enumerate(predictions)), dict(enumerate(targets)), name, metric)
         # MLflow drops a metric whose scores are an array.
         scores: list[Any] = [None if math.isnan(score) else score for score in table[name].tolist()]

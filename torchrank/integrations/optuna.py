@@ -18,8 +18,9 @@ class AnytimePruner(BasePruner):
     A step is a query, or a batch or fold of queries, **the same one in all trials**, in random order; report its own
     value once, not a mean of all so far. The pruner pairs the values of the trial with those of the best complete
     trial, step by step. The interval is one-sided and holds at all looks together, see
-    :class:`torchrank.Compared` with ``anytime=True``. So a trial that is as good as the best one is pruned with a
-    probability of at most 1 - ``level``, however often it is looked at; and a number that jitters prunes nothing.
+    :class:`torchrank.Compared` with ``anytime=True``. So a trial whose mean over all these steps equals that of the
+    best one is pruned with a probability of about 1 - ``level`` at most, however often it is looked at; and a number
+    that jitters prunes nothing. The best one of many trials is partly luck on these steps.
 
     .. code-block:: python
 
@@ -83,6 +84,4 @@ class AnytimePruner(BasePruner):
         higher = study.direction == StudyDirection.MAXIMIZE
         pair = paired_statistics(before, after, higher_is_better=higher).anytime()
         beyond = -pair.gain - self.margin
-        if not beyond > 0:
-            return False
-        return (pair.p_above(beyond) if pair.standard_error > 0 else pair.p_constant) < 1 - self.level
+        return beyond > 0 and pair.p_beyond(beyond) < 1 - self.level

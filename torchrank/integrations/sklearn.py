@@ -9,7 +9,7 @@ import sklearn
 import torch
 from sklearn.metrics import make_scorer
 
-from torchrank.integrations.workers import AnySuite, alone, floats, members
+from torchrank.integrations.workers import AnySuite, alone, floats_of, members
 
 
 def scorer(
@@ -58,7 +58,7 @@ def scorer(
     made = make_scorer(_Score(suite, name), response_method=response_method, greater_is_better=better)
     # Requests can be set with routing alone, which the user may switch on later.
     with sklearn.config_context(enable_metadata_routing=True):
-        return made.set_score_request(qid=True if qid == "qid" else qid)
+        return made.set_score_request(qid=qid)
 
 
 class _Score:
@@ -69,6 +69,7 @@ class _Score:
 
     def __call__(self, y_true: Any, y_pred: Any, qid: Any = None) -> float:
         grades, scores = np.array(y_true), np.array(y_pred, dtype=np.float64)
+        grades = grades if grades.dtype.kind in "biuf" else grades.astype(np.float64)
         if scores.ndim != 1:
             raise ValueError(
                 f"Expected one score for each row, got shape {list(scores.shape)}; pass response_method='predict'"
@@ -84,10 +85,9 @@ class _Score:
                 f"Expected one qid for each of {len(grades)} rows of the fold, got shape {list(queries.shape)}; pass as"
                 " many as X has rows"
             )
-        _, indexes = np.unique(queries, return_inverse=True)
-        try:
-            self.suite.update(*map(torch.from_numpy, (scores, grades)), indexes=torch.from_numpy(indexes))
-            (value,) = floats(self.suite).values()
-            return value
-        finally:
-            self.suite.reset()
+        numbers: dict[Any, int] = {}
+        indexes = torch.tensor([numbers.setdefault(query, len(numbers)) for query in queries.tolist()], device="cpu")
+        if any(not isinstance(query, str) and str(query) in ("None", "nan", "<NA>", "NaT") for query in numbers):
+            raise ValueError("Expected a qid for each row, got missing ones; leave these rows out")
+        (value,) = floats_of(self.suite, torch.from_numpy(scores), torch.from_numpy(grades), indexes=indexes).values()
+        return value

@@ -134,9 +134,10 @@ def _in_one_table(judgments: DataFrame, runs: Mapping[Any, DataFrame], names: Ma
 
 @contextmanager
 def _batches_of_rows(session: Any, rows: DataFrame) -> Iterator[None]:
-    """Without the limit of bytes, unless rows have lists: Spark counts them after each row, which takes a third of all.
+    """Lift Spark's limit of bytes of a batch for a while, unless rows have lists.
 
-    The batches of numbers and ids are small by their number of rows.
+    Spark adds up the bytes after each row, for up to half of the time that Arrow takes (benchmarks/TRIED.md). Batches
+    of numbers and ids are small by their number of rows.
     """
     limit = session.conf.get(BYTES_PER_BATCH, None)
     if limit is None or any(field.dataType.typeName() == "array" for field in rows.schema):

@@ -149,6 +149,15 @@ def _never() -> bool:
     return False
 
 
+def floats_of(suite: Any, *arguments: Any, **options: Any) -> dict[str, float]:
+    """The results of one batch as :func:`floats`; the suite is empty afterwards."""
+    try:
+        suite.update(*arguments, **options)
+        return floats(suite)
+    finally:
+        suite.reset()
+
+
 def floats(suite: Metric | MetricCollection) -> dict[str, float]:
     """The results of a suite as Python floats by key; the key of a single metric is its label.
 

@@ -159,7 +159,7 @@ def resolve(name: str, registry: Mapping[str, Any] | None = None) -> list[Label]
             pass  # the error below shows the name as it was given
     near = _suggestions(label, cut, spellings, registry)
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-    hint = f"use tr.{FUNCTIONS[joined]}; " if joined in FUNCTIONS else hint
+    hint = "use tr.evaluate_spans; " if joined in SPAN_MEASURES else hint
     raise ValueError(f"Expected the name of a measure, got {name!r}: {hint}`torchrank measures` lists them")
 
 
@@ -193,8 +193,8 @@ def _ordered(measures: tuple[Any, ...]) -> list[_Spelling]:
 LONGEST, LONGEST_PLAIN = 10_000, 100
 
 
-#: functions that compute what no measure can
-FUNCTIONS = dict.fromkeys(("spanrecall", "spanprecision", "spaniou"), "evaluate_spans")
+#: the measures of :func:`torchrank.evaluate_spans`, which are no classes
+SPAN_MEASURES = ("spanrecall", "spanprecision", "spaniou")
 
 
 #: ranx's suffix for the relevance level, map-l2

@@ -695,7 +695,7 @@ class Ranking:
                 >= 0. Pass about 1e-6 times the product of the norms if inner products or cosines are near 0.
             rtol: the relative part of this tolerance; >= 0. The default allows for sums in float32.
             counts: int [query], the number of returned points, as in the ``counts`` of usearch, which fills short lists
-                with the key 0.
+                with the key 0. Set the ids beyond them to -1 before :func:`torchrank.exact_neighbors` reads ``found``.
 
         Bad values are NaN among the distances, and a repeated id in ``exact``.
 

@@ -590,7 +590,7 @@ def _of_rows(metric: Any, rows: Tensor, level: float, method: str) -> Interval:
     if bool(values.isnan().any()):
         return NO_INTERVAL
     if metric.aggregation in QUANTILES:
-        return _of_quantile(values, weights, QUANTILES[metric.aggregation], level, method)
+        return _quantile_interval(values, weights, QUANTILES[metric.aggregation], level, method)
     assert callable(metric.aggregation)
     if method == "anytime":
         return NO_INTERVAL
@@ -605,7 +605,7 @@ def _of_rows(metric: Any, rows: Tensor, level: float, method: str) -> Interval:
     return Interval(*replicates.quantile(ends).tolist())
 
 
-def _of_quantile(values: Tensor, weights: Tensor, p: float, level: float, method: str) -> Interval:
+def _quantile_interval(values: Tensor, weights: Tensor, p: float, level: float, method: str) -> Interval:
     """The interval between two order statistics: their share of the weight is that of binomial quantiles of ``p``.
 
     With n values, the number below the quantile is binomial with n and p. Its quantiles are those of the normal

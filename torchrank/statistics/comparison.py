@@ -163,8 +163,7 @@ class Gate:
                 found.append(Verdict(text, pair.a, pair.b, difference, None, "not tested", passed, remarks))
                 continue
             beyond = (pair.difference - self.bound) * (1 if self.above else -1)
-            # A collapse to 0 on all queries has no spread, but must not pass.
-            p = pair.p_above(beyond) if spread else pair.p_constant if beyond > 0 else 1.0
+            p = pair.p_beyond(beyond)
             met = p <= alpha
             state, passed = "significant" if met else "not significant", met == (self.kind == "require")
             found.append(Verdict(text, pair.a, pair.b, pair.difference, p, state, passed, remark))

@@ -116,6 +116,12 @@ class PairStatistics:
         """One-sided p-value of a difference that all queries have alike: the sign test."""
         return 0.5**self.n
 
+    def p_beyond(self, distance: float) -> float:
+        """:meth:`p_above`; without a spread :attr:`p_constant`, because a collapse on all queries is no accident."""
+        if self.standard_error > 0:
+            return self.p_above(distance)
+        return self.p_constant if distance > 0 else 1.0
+
     @property
     def better(self) -> float:
         """Posterior probability under a flat prior that the mean of b is better; 0.5 for identical systems."""

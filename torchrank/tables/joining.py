@@ -49,9 +49,10 @@ MANY_JUDGED = 64
 
 def ranking_of(pairs: Pairs, chosen: Array | None = None) -> Ranking:
     """The ranking of judged documents whose rows in a run are known; of some of them, int64 [n], or None = of all."""
-    some = np.arange(len(pairs.score)) if chosen is None else chosen
-    subtopics = None if pairs.subtopics is None else pairs.subtopics[some]
-    ranking = Rankings(_rankings(pairs.entries(some), pairs.lengths, subtopics), pairs if chosen is None else None)
+    entries, subtopics = (pairs.every_entry if chosen is None else pairs.entries(chosen)), pairs.subtopics
+    if subtopics is not None and chosen is not None:
+        subtopics = subtopics[chosen]
+    ranking = Rankings(_rankings(entries, pairs.lengths, subtopics), pairs if chosen is None else None)
     return ranking.with_names(QueryNames(pairs.qrels.queries))
 
 
@@ -163,10 +164,10 @@ class Pairs:
         return self.entries(np.arange(len(self.score)))
 
     @property
-    def read_by_most(self) -> Array:
-        """int64 [n]: the judgments without the irrelevant ones of queries that have many.
+    def relevant_or_few(self) -> Array:
+        """int64 [n]: the judgments, without the irrelevant ones of queries that have many.
 
-        The other judgments of a query alone decide, because sums over more entries round in another way.
+        Only the judgments of the query decide, so that its value has the same bits in every part.
         """
         many = np.bincount(self.qrels.query, minlength=len(self.number)) > MANY_JUDGED
         return np.flatnonzero((self.qrels.value > 0) | ~many[self.qrels.query])
@@ -209,9 +210,8 @@ class Pairs:
 
     def __call__(self) -> Ranking:
         """The ranking with an entry for every candidate."""
-        judgments = np.arange(len(self.score))
-        query, first, tied, grade = self.entries(judgments)
-        rows = self.rows(judgments)
+        query, first, tied, grade = self.every_entry
+        rows = self.rows(np.arange(len(self.score)))
         outside = np.ones(len(self.run), dtype=bool)
         outside[rows[rows >= 0]] = False
         known = np.flatnonzero(self.number >= 0)
@@ -220,8 +220,7 @@ class Pairs:
         others = np.flatnonzero(outside & (query_of[self.run.query] >= 0))
         grades = np.full(len(others), float(OUTSIDE_THE_POOL))
         outside_pool = Qrels(self.qrels.queries, query_of[self.run.query[others]], self.run.items, grades)
-        pairs = Pairs(outside_pool, self.run, self.number, self.run.value[others], others)
-        unjudged = pairs.entries(np.arange(len(others)))
+        unjudged = Pairs(outside_pool, self.run, self.number, self.run.value[others], others).every_entry
         # The grade of documents outside the pool is below the grade of unjudged documents in the pool.
         both = zip((query, first, tied, grade), (*unjudged[:3], grades))
         query, first, tied, grade = map(np.concatenate, both)

@@ -23,6 +23,8 @@ from torchrank.tables.pair_tables import (
 )
 
 Array = np.ndarray
+#: positions are smaller, so that 2^27 documents follow each other on one axis of int64
+FAR = 2**36
 #: the length by which the text that a chunk and a span have in common is divided
 Share = Literal["smaller", "span", "chunk", "union"]
 
@@ -73,9 +75,11 @@ def read_spans(source: Any, kind: Literal["chunks", "spans"]) -> Spans:
     error = error_of(name)
     ids, document = (id_column(columns[column], f"{column} ids", error) for column in READ[kind][:2])
     start, end = (float_column(columns[column], column, error) for column in ("start", "end"))
-    if (bad := ~((start >= 0) & (start < end) & (start % 1 == 0) & (end % 1 == 0))).any():
+    if (bad := ~((start >= 0) & (start < end) & (end < FAR) & (start % 1 == 0) & (end % 1 == 0))).any():
         row = int(bad.argmax())
-        wanted = "integers, 0 <= start < end, where end is the position after the last one"
+        wanted = (
+            "integers from the start of the document, 0 <= start < end < 2**36, where end is after the last position"
+        )
         raise error(f"Expected {wanted}, got {start[row]:g} and {end[row]:g}", row)
     cost = float_column(columns["cost"], "cost", error) if "cost" in columns else end - start
     if (bad := ~((cost >= 0) & (cost < np.inf))).any():
@@ -99,7 +103,7 @@ def document_numbers(chunks: Spans, spans: Spans) -> tuple[Array, Array]:
     if len(chunks) and len(spans) and not np.isin(of_spans, of_chunks).any():
         theirs, ours = chunks.document.tolist()[0], spans.document.tolist()[0]
         raise NothingInCommonError(
-            f"Expected documents that chunks and spans have in common, got none: a chunk is of {theirs!r}, a span of"
+            f"Expected documents that chunks and spans have in common, got none: a chunk is in {theirs!r}, a span in"
             f" {ours!r}; use the same ids in both"
         )
     return of_chunks, of_spans
@@ -132,7 +136,8 @@ def judge_spans(chunks: Any, gold: Any, *, grade: Literal["overlap"] | float, sh
 
     or divided by another length. The spans of a query are its subtopics: the grade of a chunk is the largest over the
     spans, and ``strecall@k`` is the share of the spans with a relevant chunk in the first k ranks, among those that
-    have one at all. :func:`torchrank.evaluate_spans` measures the text itself, without grades.
+    have one at all. If a query has more than 100 spans, there are no subtopics. :func:`torchrank.evaluate_spans`
+    measures the text itself, without grades.
 
     Args:
         chunks: a span of its document for each chunk: a data frame or dictionary with the columns ``chunk_id``,
@@ -187,7 +192,7 @@ def judge_spans(chunks: Any, gold: Any, *, grade: Literal["overlap"] | float, sh
     order = np.argsort(query, kind="stable")
     subtopic = np.empty(len(spans), dtype=np.int64)  # the spans of a query are numbered from 0
     subtopic[order] = np.arange(len(spans)) - np.searchsorted(query[order], query[order])
-    few = len(span) and subtopic.max() < MOST_SUBTOPICS
-    error, subtopics = error_of("<spans>"), subtopic[span] if few else None
-    rows = Rows(queries, query[span], pieces.ids.take(chunk), value, "<spans>", error, subtopics)
+    has_subtopics = len(span) > 0 and subtopic.max() < MOST_SUBTOPICS
+    subtopics = subtopic[span] if has_subtopics else None
+    rows = Rows(queries, query[span], pieces.ids.take(chunk), value, "<spans>", error_of("<spans>"), subtopics)
     return Qrels.of_rows(rows, "best")

@@ -30,7 +30,7 @@ from torchrank.wrappers.suite_metric import (
     splitmix64,
 )
 
-#: the way from the values of the queries of a group to its value
+#: how the values of the queries of a group become one value
 Reduce = Literal["min", "max", "mean", "all", "last"]
 
 #: The sample of groups: half of all groups are in the first level, a quarter in the second, and so on. A level has
@@ -41,7 +41,7 @@ LEVELS, BUCKETS, BITS = 16, 256, 32
 CHUNK = 2**16
 
 #: the note of tables
-GROUPS = "queries: groups of them"
+GROUPS = "queries: number of groups"
 
 
 class Grouped(SuiteMetric):
@@ -61,10 +61,10 @@ class Grouped(SuiteMetric):
     group, and a group without other queries is left out of the mean. The weight of a group is the mean weight of its
     other queries. Intervals and numbers of queries in :meth:`intervals` and :meth:`summary` are those of groups.
 
-    The state has sums over groups, so **a group arrives whole in one update**. A group in several updates, also of
-    several workers, raises in :meth:`compute`. It is found by a sample of some 370 groups, which has nearly all groups
-    if there are few. For queries in any order keep the values: :meth:`torchrank.QueryTable.grouped` of a table of
-    :class:`torchrank.PerQuery`.
+    The state has sums over groups, so **all queries of a group must be in one update**. A group in several updates,
+    also of several workers, raises in :meth:`compute`. It is found by a sample of some 370 groups, which has nearly all
+    groups if there are few. For queries in any order keep the values: :meth:`torchrank.QueryTable.grouped` of a table
+    of :class:`torchrank.PerQuery`.
 
     | elsewhere | here |
     |---|---|
@@ -143,10 +143,10 @@ class Grouped(SuiteMetric):
         number = torch.empty_like(ids).scatter_(0, position, first.cumsum(0) - 1)
         counts = torch.zeros_like(ids).scatter_reduce(0, number, values.counted.to(ids), "amax")
         sample = _sample(torch.zeros_like(ids).scatter_(0, number, ids), counts.to(values.values))
-        self.add(sample, self._sums_of(self._of_groups(values, number, place)))
+        self.add(sample, self._sums_of(self._by_group(values, number, place)))
         self.notice_cut(batch.indexes)
 
-    def _of_groups(self, values: Values, number: Tensor, order: Tensor | None) -> Values:
+    def _by_group(self, values: Values, number: Tensor, order: Tensor | None) -> Values:
         """The values [metric, group] of the groups, whose numbers are below the number of queries."""
         found, weights = reduced(self.reduce, values.values, values.final_weights, number, order)
         # A group has a value, or is empty, if one of its queries has one, or is.

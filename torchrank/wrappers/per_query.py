@@ -399,7 +399,7 @@ class QueryTable:
     def grouped(self, reduce: Reduce = "min", groups: Any = None, order: Any = None) -> QueryTable:
         """The table of groups of queries, each with one value, as ``ndcg@10/min``; its ids are those of the groups.
 
-        What a group's value is, :class:`torchrank.Grouped` says. Queries are in any order here. The table has all that
+        :class:`torchrank.Grouped` defines the value of a group. Queries are in any order here. The table has all that
         a table of queries has: :meth:`summary` has intervals over groups, and :func:`torchrank.compare` pairs them.
 
         Args:
