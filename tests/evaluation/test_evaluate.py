@@ -726,6 +726,9 @@ def test_groups_of_one_frame_are_its_column_and_the_last_one_needs_an_order():
     assert found.grouped("last", order={1: 5, 2: 4, 3: 0}).means["run"] == {"mrr/last": 1.0}
     with pytest.raises(ValueError, match="got none; pass order="):
         found.grouped("last")
+    for separator, message in (("-", r"with the separator '-', got 1; pass another one"), ("", "separator ''")):
+        with pytest.raises(ValueError, match=message):
+            found.grouped("min", separator)
     people = tr.evaluate({"q": {"a": 1}, "r": {"a": 0}}, {"q": {"a": 1.0}, "r": {"a": 1}}, "mrr", human={"q": {"a": 1}})
     with pytest.raises(ValueError, match="groups"):
         people.grouped("min", "_")

@@ -231,7 +231,7 @@ WRONG = [
     (
         lambda: tr.Grouped("mrr", "last").update(SCORES, LABELS, group=LABELS, order=["1", "2"]),
         TypeError,
-        "Expected order to be integers, got texts, e.g. '1'",
+        "Expected order to be integers, got '1'; pass the place of each query",
     ),
     (lambda: TABLE.grouped("worst", BY_ID), ValueError, "Expected reduce to be one of"),
     (lambda: TABLE.grouped(), ValueError, "Expected a table with groups, got none"),
@@ -242,7 +242,14 @@ WRONG = [
     ),
     (lambda: TABLE.grouped("last", BY_ID), ValueError, "got none; pass order="),
     (lambda: TABLE.grouped("min", BY_ID, {"a1": 1, "a2": 2}), ValueError, "leave it out"),
-    (lambda: TABLE.grouped("last", BY_ID, {"a1": 1, "a2": 0.5}), TypeError, "to be text, bytes or integers, got 0.5"),
+    (lambda: TABLE.grouped("last", BY_ID, {"a1": 1, "a2": 0.5}), TypeError, "order to be integers, got 0.5; pass"),
+    (lambda: TABLE.grouped("last", BY_ID, {"a1": 1, "a2": None}), TypeError, "order to be integers, got None; pass"),
+    (
+        lambda: tr.Grouped("mrr", "last").update(SCORES, LABELS, group=LABELS, order=torch.rand(2)),
+        TypeError,
+        "Expected order to be integers, got torch.float32; pass the place",
+    ),
+    (lambda: TABLE.grouped("min", {"a1": 1, "a2": "x"}), TypeError, "groups of one type, got numbers and texts"),
     (lambda: TABLE.grouped("all", BY_ID), ValueError, "between 0 and 1 with reduce='all', got 'mrr'"),
 ]
 

@@ -182,6 +182,9 @@ class Evaluation(Plots):
             if not isinstance(groups, str):
                 return table.grouped(reduce, groups, order)
             ids = table.ids.tolist()
+            if not groups or (ids and not any(isinstance(key, str) and groups in key for key in ids)):
+                got = repr(ids[0]) if ids else "none"
+                raise ValueError(f"Expected ids of queries with the separator {groups!r}, got {got}; pass another one")
             known = {key: key.rpartition(groups)[0] or key if isinstance(key, str) else key for key in ids}
             return table.grouped(reduce, known, order)
 

@@ -846,7 +846,8 @@ class Measure(SafeMetric):
 
         Returns:
             (low, high), floats; both NaN for fewer than two scored queries, for equal values that are not 0 or 1, for
-            "min", "max" and "none", and for a measure that is not a mean over queries.
+            "min", "max" and "none", for a percentile with too few queries on one of its sides, and for a measure that
+            is not a mean over queries.
 
         Raises:
             ValueError: an argument has an unknown value, "wilson" is asked for other values than 0 and 1, or a worker

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Unpack, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,6 +28,7 @@ from torchrank.wrappers.suite_metric import (
     SuiteMetric,
     check_ids,
     is_plain_mean,
+    listed,
     splitmix64,
 )
 
@@ -205,10 +207,14 @@ def check_order(order: Any, reduce: str, queries: int, device: torch.device, use
         raise ValueError(f"Expected order with reduce='last' alone, got {got}")
     if order is None:
         return None
-    numbers, texts = check_ids(order, queries, device, user, "order")
-    if texts is not None:
-        raise TypeError(f"Expected order to be integers, got texts, e.g. {texts[0]!r}; pass numbers")
-    return numbers
+    numbers = listed(order)
+    if isinstance(numbers, Tensor):
+        wrong = str(numbers.dtype) if numbers.is_floating_point() or numbers.dtype == torch.bool else ""
+    else:
+        wrong = next((repr(x) for x in numbers if not isinstance(x, int | np.integer) or isinstance(x, bool)), "")
+    if wrong:
+        raise TypeError(f"Expected order to be integers, got {wrong}; pass the place of each query, or whole seconds")
+    return check_ids(numbers, queries, device, user, "order")[0]
 
 
 def reduced(

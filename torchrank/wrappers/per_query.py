@@ -423,6 +423,8 @@ class QueryTable:
             raise ValueError("Expected a table with groups, got none; pass a dict from id to group")
         keys = self.groups.tolist() if groups is None else self._aligned(groups, "groups")  # type: ignore[union-attr]
         inside = np.array([key is not None and key == key for key in keys], dtype=bool)
+        if len({isinstance(key, str) for key, has in zip(keys, inside) if has}) > 1:
+            raise TypeError("Expected groups of one type, got numbers and texts; pass texts for all")
         numbers: dict[Any, int] = {}
         number = np.array([numbers.setdefault(key, len(numbers)) for key, has in zip(keys, inside) if has], np.int64)
         order = order if order is None else self._aligned(order, "order")
