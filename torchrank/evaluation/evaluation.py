@@ -358,6 +358,8 @@ class Evaluation(Plots):
                 other = "both" if self.queries == "judged" else "judged"
                 shown = [*shown, f"{len(values) - len(shown)} more with queries={other!r} (--queries {other})"]
             queries = "judged query" if len(table) == 1 else f"{len(table)} judged queries"
+            if self.reduce is not None:
+                queries = "group of queries" if len(table) == 1 else f"{len(table)} groups of queries"
             where = f"on the {queries} that it answers" if self.queries == "judged" else f"on all {queries}"
             notes.append(f"{name}: {where}: {', '.join(shown)}")
             lower = [label for label, higher in table.higher_is_better.items() if not higher]
