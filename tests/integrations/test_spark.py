@@ -157,6 +157,20 @@ def test_ids_of_other_types_are_refused(evaluate, spark, joined):
         evaluate(joined[0], numbers)
 
 
+def test_runs_that_cannot_be_told_apart_are_refused(evaluate, joined):
+    judgments, frames, *_ = joined
+    with pytest.raises(TypeError, match=r"Expected a frame or \{name: frame\} as run, got a list; pass"):
+        evaluate(judgments, [*frames.values()])
+    with pytest.raises(
+        ValueError, match="Expected baseline to be one of 'bm25', 'dense', got 'bm52'; did you mean 'bm25'"
+    ):
+        evaluate(judgments, frames, baseline="bm52")
+    with pytest.raises(
+        ValueError, match=r"Expected by=\{query: slice\} with judgments and runs, got the column 'country'"
+    ):
+        evaluate(judgments, frames, by="country")
+
+
 def test_decimals_and_names_with_blanks(evaluate, spark):
     rows = [("a", "x", Decimal("0.5"), 1), ("a", "y", Decimal("0.7"), 0)]
     frame = spark.createDataFrame(rows, "`the user` string, item string, `a score` decimal(10, 2), label int")

@@ -212,7 +212,7 @@ class PartialEvaluation:
             ValueError: the parts have no slices.
         """
         if not self.facts.by:
-            raise ValueError("Expected parts with slices, got none; pass by= to torchrank.partial")
+            raise ValueError("Expected parts with slices, got none; pass by= when you evaluate them")
         self._check()
         tables, slices = {}, slices_by_name([name for name in self.sums if name is not None])
         for run, name in enumerate(self.runs):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torchrank.evaluation.evaluate import MEASURES
 from torchrank.evaluation.partial import PartialEvaluation, merge
 from torchrank.integrations.arrow import JUDGMENTS, SOURCE, Job, Scores, columns_of, frame_arguments
-from torchrank.names.arguments import with_hints
+from torchrank.names.arguments import one_of, with_hints
 from torchrank.tables.columns import READ, find_columns
 from torchrank.wrappers.suite_metric import Suite
 
@@ -79,10 +79,17 @@ def evaluate(
     """
     if options.get("ties") == "rows":
         raise ValueError("Expected ties='expected' or 'document', got 'rows'; rows of Spark have no order")
+    if isinstance(run, list | tuple) and any(hasattr(one, "mapInArrow") for one in run):
+        raise TypeError(f"Expected a frame or {{name: frame}} as run, got a {type(run).__name__}; pass {{name: frame}}")
     names: dict[str, Any] = {"query": query, "item": item, "score": score, "rank": rank, "grade": grade}
     if hasattr(run, "mapInArrow") or isinstance(run, Mapping):
         runs: dict[Any, DataFrame] = dict(run) if isinstance(run, Mapping) else {None: run}
+        if isinstance(by, str):
+            raise ValueError(
+                f"Expected by={{query: slice}} with judgments and runs, got the column {by!r}; pass a dict"
+            )
         if baseline is not None:
+            one_of("baseline", baseline, list(runs))
             runs = {baseline: runs.pop(baseline), **runs}
         rows, options = _in_one_table(frame, runs, names), options if by is None else {**options, "by": by}
         job = Job(measures or MEASURES, "query", options, tuple(runs))
