@@ -732,3 +732,17 @@ def test_groups_of_one_frame_are_its_column_and_the_last_one_needs_an_order():
     people = tr.evaluate({"q": {"a": 1}, "r": {"a": 0}}, {"q": {"a": 1.0}, "r": {"a": 1}}, "mrr", human={"q": {"a": 1}})
     with pytest.raises(ValueError, match="groups"):
         people.grouped("min", "_")
+
+
+@pytest.mark.parametrize("measures", ["ndcg@10 map recall@5 mrr rbp", "bpref ndcg@10"], ids=["relevant", "all"])
+def test_queries_with_many_judged_documents_have_the_values_of_dense_scores(measures):
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randint(40, (3, 100), generator=generator).double()  # ties
+    grades = torch.randint(4, (3, 100), generator=generator) * (torch.rand(3, 100, generator=generator) < 0.2)
+    frame = {"query": np.repeat(np.arange(3), 100), "item": np.tile(np.arange(100), 3)}
+    frame |= {"score": scores.flatten().numpy(), "grade": grades.flatten().numpy()}
+    table = tr.evaluate(frame, measures)["run"]
+    for label in measures.split():
+        np.testing.assert_allclose(table[label], tr.parse(label).score(scores, grades), rtol=1e-12, err_msg=label)
+    merged = tr.merge([tr.partial(frame, measures)])
+    assert merged.means == tr.evaluate(frame, measures).means["run"]

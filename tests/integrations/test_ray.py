@@ -111,6 +111,8 @@ def test_wrong_arguments_raise_before_ray_starts(engine, dataset):
     for wanted, call in WRONG.items():
         with pytest.raises(ValueError, match=wanted):
             engine.evaluate(dataset, MEASURES, **{**COLUMNS, **call})
+    with pytest.raises(TypeError, match="Expected one dataset with scores and grades, got two; join judgments and run"):
+        engine.evaluate(dataset, dataset)
 
 
 def test_no_rows_are_a_state(engine, dataset):

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from torch import tensor
 from torchrank.engine.rank_layout import chunks
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.canonical import Judged, Need, buckets
+from torchrank.layouts.conversions import found
 
 
 def test_queries_of_similar_sizes_share_a_rectangle():
@@ -64,3 +66,12 @@ def test_a_need_of_two_contains_both():
     some, few, every = Need(3, relevant=True), Need(5), Need(relevant=True, all_candidates=True, metrics=2)
     assert some | few == few | some == Need(5, metrics=2)
     assert some | every == every | some == Need(None, relevant=True, all_candidates=True, metrics=3)
+
+
+@pytest.mark.parametrize("width", [1, 127, 128, 129, 300])
+def test_items_are_found_at_their_places_in_lists_of_any_length(width):
+    generator = torch.Generator().manual_seed(width)
+    ids = torch.stack([torch.randperm(width + 5, generator=generator)[:width] for _ in range(4)])
+    items = torch.tensor([[0, width - 1, width + 4, -1]]).expand(4, -1)
+    places = [[row.index(item) + 1 if item in row else 0 for item in items[0].tolist()] for row in ids.tolist()]
+    assert found(items, ids).tolist() == places

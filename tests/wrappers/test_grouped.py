@@ -249,6 +249,7 @@ WRONG = [
         TypeError,
         "Expected order to be integers, got torch.float32; pass the place",
     ),
+    (lambda: TABLE.grouped("last", BY_ID, {"a1": 1, "a2": True}), TypeError, "order to be integers, got True; pass"),
     (lambda: TABLE.grouped("min", {"a1": 1, "a2": "x"}), TypeError, "groups of one type, got numbers and texts"),
     (lambda: TABLE.grouped("all", BY_ID), ValueError, "between 0 and 1 with reduce='all', got 'mrr'"),
 ]

@@ -78,6 +78,8 @@ def evaluate(
     """
     if options.get("ties") == "rows":
         raise ValueError("Expected ties='expected' or 'document', got 'rows'; shuffled rows have no order")
+    if hasattr(measures, "map_batches"):
+        raise TypeError("Expected one dataset with scores and grades, got two; join judgments and run by query, item")
     schema = dataset.schema()
     columns = list(schema.names) if schema else []
     lists = {
