@@ -343,20 +343,22 @@ class Evaluator:
         # Most documents may be irrelevant, and most measures do not read them.
         few = pairs.relevant_or_few
         some = len(few) < len(qrels)
-        by_need: dict[bool, dict[str, Any]] = {False: {}} if self.keeps_rankings else {}
-        for label, metric in self.metrics.items():
-            by_need.setdefault(some and metric.required.relevant, {})[label] = metric
-        found: tuple[dict[str, Array], ...] = {}, {}, {}
+        relevant = {label: metric for label, metric in self.metrics.items() if some and metric.required.relevant}
+        others = {label: metric for label, metric in self.metrics.items() if label not in relevant}
+        values, weights, empty = dict[str, Array](), dict[str, Array](), dict[str, Array]()
         rankings: list[Ranking] = []
-        for relevant, metrics in by_need.items():
-            ranking = ranking_of(pairs, few if relevant else None)
-            for columns, by_label in zip(found, values_of(metrics, ranking) if metrics else ()):
-                columns |= {label: column.numpy() for label, column in (by_label or {}).items()}
-            if self.keeps_rankings and not relevant:  # without the run, which takes far more memory
+        for metrics, judgments in ((others, None), (relevant, few)):
+            keeps = self.keeps_rankings and judgments is None
+            if not metrics and not keeps:
+                continue
+            ranking = ranking_of(pairs, judgments)
+            if metrics:
+                for columns, by_label in zip((values, weights, empty), values_of(metrics, ranking)):
+                    columns |= {label: column.numpy() for label, column in (by_label or {}).items()}
+            if keeps:  # without the run, which takes far more memory
                 queries = torch.from_numpy(numbers)
                 rankings = [replace(part, queries=queries[part.queries]) for part in numbered(ranking.parts())]
         disjoint = "" if matches else pairs.disjoint
-        values, weights, empty = found
         return Part(
             numbers, values, weights, empty, pairs.judged_share(self.depth), rankings, *counts, retrieved, matches,
             disjoint,
