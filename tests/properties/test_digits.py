@@ -10,6 +10,7 @@ import torchrank as tr
 from tests.support.cases import cases
 from torchrank.formulas.cascades import best_first
 from torchrank.formulas.random_ranking import reciprocal_sums
+from torchrank.ranking.ranking import only
 
 
 def tie(first, size, relevant):
@@ -64,3 +65,40 @@ def test_the_greedy_order_of_equal_candidates(binary):
             chosen = max(free, key=lambda c: (round((query[:, c] * left).sum().item(), 9), *query[:, c].tolist()))
             assert gain == pytest.approx((query[:, chosen] * left).sum().item(), rel=1e-12)
             left, free = left * (1 - 0.5 * query[:, chosen]), [c for c in free if c != chosen]
+
+
+@pytest.mark.parametrize("levels", [None, 4], ids=["no ties", "ties"])
+def test_one_running_sum_serves_all_cutoffs(levels):
+    """Queries without ties share their ranks, so cutoffs are columns; alone, a query has ranks of its own."""
+    draw = torch.Generator().manual_seed(7)
+    scores, grades = torch.rand(9, 12, generator=draw), torch.randint(-1, 5, (9, 12), generator=draw)
+    scores = scores if levels is None else (scores * levels).floor()
+    names = ["ndcg", "err", "nerr", "qmeasure", "rbp", "pwa", "map", "mrr", "hitrate", "recall", "precision", "judged"]
+    suite = tr.RankingCollection([f"{name}@1,3,12,40" for name in names])
+    together = suite.score(scores, grades)
+    for k in (1, 3, 12, 40):
+        metrics = tr.RankingCollection([f"{name}@{k}" for name in names])  # they share nothing with other cutoffs
+        alone = [metrics.score(scores[n : n + 1], grades[n : n + 1]) for n in range(9)]
+        for label in metrics:
+            values = torch.cat([one[label] for one in alone])
+            torch.testing.assert_close(
+                together[label], values, rtol=1e-14, atol=0, msg=lambda text, label=label: f"{label}: {text}"
+            )
+
+
+@pytest.mark.parametrize("bad", [float("inf"), float("nan"), -0.0])
+def test_a_mask_keeps_the_bits_of_infinite_and_nan_values(bad):
+    x = torch.tensor([bad, 1.0, bad], dtype=torch.float64).repeat(2, 5)
+    mask, first = torch.arange(x.numel()).view(x.shape) % 5 < 2, torch.tensor([[True], [False]])
+    for where, values in ((mask, x), (mask[0], x), (mask, x[:1]), (first, x)):
+        wanted = torch.where(where, values, 0.0)
+        assert only(where, values).numpy().tobytes() == wanted.numpy().tobytes()
+    assert torch.equal(only(mask, x.long()), torch.where(mask, x.long(), 0))
+
+
+@pytest.mark.parametrize("grade", [2000.0, math.inf])
+def test_a_gain_that_overflows_is_counted_once_and_in_its_own_query_only(grade):
+    metric = tr.DCG(gain="exponential")
+    metric.update(torch.rand(3, 2), torch.tensor([[1.0, 0.0], [grade, 1.0], [0.0, 1.0]]))
+    with pytest.raises(ValueError, match=r"dcg.*: 1 relevance grade, or gain of it"):
+        metric.compute()

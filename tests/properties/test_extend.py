@@ -189,3 +189,46 @@ def test_a_normalised_measure_computes_its_ideal_once_and_a_subclass_with_a_form
     assert asked == ["ideal"]
     assert Doubled(empty_target_action="pos").score(scores, grades).tolist() == [2, 1]
     assert "empty" in asked
+
+
+@pytest.mark.parametrize("relevant", [[1, 1], [1, 0]])
+def test_a_measure_of_ones_own_may_return_integers(relevant):
+    try:
+
+        class Found(tr.metrics.BinaryMetric):
+            name = "found"
+
+            def measure(self, ranking):
+                return ranking.hit(1).sum(-1)
+
+        scores, target = torch.rand(2, 3), torch.tensor(relevant).unsqueeze(-1).expand(2, 3)
+        metric = Found()
+        metric.update(scores, target)
+        assert metric.compute() == 3 * sum(relevant) / 2
+        assert metric.score(scores, target).is_floating_point()
+    finally:
+        tr.RankingMetric.registry.pop("found", None)
+
+
+def test_a_wrong_measure_of_ones_own_is_refused():
+    scores, target = torch.rand(2, 3), torch.ones(2, 3)
+    try:
+
+        class Wide(tr.metrics.BinaryMetric):
+            name = "wide"
+
+            def measure(self, ranking):
+                return ranking.first
+
+        class Undefined(tr.metrics.BinaryMetric):
+            name = "undefined"
+
+        with pytest.raises(
+            ValueError, match=r"Wide.measure to return a tensor \[query\], here 2 values, got shape \[2, 3\]"
+        ):
+            Wide().score(scores, target)
+        with pytest.raises(NotImplementedError, match=r"Undefined to define measure"):
+            Undefined().score(scores, target)
+    finally:
+        for name in ("wide", "undefined"):
+            tr.RankingMetric.registry.pop(name, None)

@@ -4,10 +4,8 @@ Where the code that is tested is the same for all measures, measures of every ki
 """
 
 import copy
-import itertools
 import math
 import random
-from functools import cache
 
 import pytest
 import torch
@@ -17,16 +15,14 @@ from torch import tensor
 
 import torchrank as tr
 from tests.support import layout_cases, oracles
-from tests.support.oracle_comparison import FEW, IN_TURN, MANY, REPRESENTATIVES, assert_all_equal, assert_equal, scored
+from tests.support.oracle_comparison import MANY, REPRESENTATIVES, assert_equal, scored
 from tests.support.oracles import discounts, hypergeometric, precisions
 from tests.support.tie_orders import Query
 from torchrank.metrics import ComparingMetric
 
 MEASURES = sorted(name for name, cls in tr.RankingMetric.registry.items() if cls.__module__.startswith("torchrank."))
 CONFIGS = {name: [config for config in MANY if config.name == name] for name in MEASURES}
-GRADED_LAYOUTS = [name for name, (kind, _) in layout_cases.LAYOUTS.items() if kind == "graded"]
 
-every_measure = pytest.mark.parametrize("name", MEASURES)
 # One that sums, one that skips, one with a weight of its own, and one that compares.
 of_every_state = pytest.mark.parametrize("name", ["ndcg", "mr", "ips", "kendalltau"])
 few = settings(max_examples=5)
@@ -52,10 +48,6 @@ def draw_dense(data, **kwargs):
     """Scores and grades; candidates not retrieved, and padding, are -inf."""
     queries = data.draw(layout_cases.queries(**kwargs), label="queries")
     return layout_cases.dense_padded(queries, random.Random(data.draw(st.integers(0, 9)))).args
-
-
-def assert_same(got, want):
-    torch.testing.assert_close(got, want, rtol=1e-11, atol=1e-12, equal_nan=True)
 
 
 def assert_all_same(got, want, where="", rtol=1e-11):
@@ -94,7 +86,7 @@ TRANSFORMS = {
 }
 
 
-@settings(max_examples=9)
+@few
 @given(data=st.data())
 def test_a_strictly_increasing_transform_of_the_scores_changes_nothing(data):
     metrics = draw_of_every_need(data)
@@ -119,58 +111,6 @@ def of_triples(metrics, preds, target):
         some_metrics = [metric for metric in metrics if metric.required.relevant != all_named]
         found.update(scored(some_metrics, preds, (*named, target[named])))
     return {metric.label: found[metric.label] for metric in metrics}
-
-
-@settings(max_examples=9)
-@given(data=st.data())
-def test_the_order_of_candidates_changes_nothing(data):
-    metrics = draw_of_every_need(data)
-    preds, target = draw_dense(data)
-    order = torch.stack([tensor(data.draw(st.permutations(range(preds.shape[1])))) for _ in preds])
-    shuffled = scored(metrics, preds.gather(1, order), target.gather(1, order))
-    assert_all_same(shuffled, scored(metrics, preds, target))
-
-
-@pytest.mark.parametrize(
-    "grades", [[1, 1, 2, 0, 3], [10, 9, 11, 0, 12], [1, -1, 2, 0.5, 3]], ids=["few", "many", "floats"]
-)
-@pytest.mark.parametrize("retrieved", [0, 1, 2])
-def test_candidates_that_were_not_retrieved_may_come_in_any_order_beside_any_queries(grades, retrieved):
-    # Every tie policy where all candidates were not retrieved and few of them are relevant.
-    metrics = [layout_cases.scoring(config) for config in (FEW if (retrieved, grades[0]) == (0, 10) else IN_TURN)]
-    orders = tensor([[*range(retrieved), *order] for order in itertools.permutations(range(retrieved, 5))][:30])
-    target = tensor(grades)[orders]
-    preds = torch.full(orders.shape, -math.inf)
-    preds[:, :retrieved] = torch.arange(retrieved).float()
-    together = scored(metrics, preds, target)
-    one = {label: values[:1].expand(len(orders)) for label, values in together.items()}
-    assert_all_same(together, one)
-    tied = torch.cat([preds, torch.zeros(1, 5)]), torch.cat([target, target[:1]])  # ties of a neighbour
-    assert_all_same({label: values[:-1] for label, values in scored(metrics, *tied).items()}, together)
-
-
-@of_every_state
-@few
-@given(data=st.data())
-def test_the_order_of_queries_changes_nothing(name, data):
-    metric = draw_metric(data, name)
-    preds, target = draw_dense(data)
-    order = tensor(data.draw(st.permutations(range(len(preds)))))
-    assert_same(metric.score(preds[order], target[order]), metric.score(preds, target)[order])
-    again = copy.deepcopy(metric)
-    metric.update(preds, target)
-    again.update(preds[order], target[order])
-    assert_same_mean(again.compute(), metric.compute())
-
-
-@settings(max_examples=6)
-@given(data=st.data())
-def test_a_query_does_not_depend_on_its_neighbours(data):
-    metrics = draw_of_every_need(data)
-    preds, target = draw_dense(data)
-    alone = [scored(metrics, preds[i : i + 1], target[i : i + 1]) for i in range(len(preds))]
-    together = {label: torch.cat([values[label] for values in alone]) for label in alone[0]}
-    assert_all_same(scored(metrics, preds, target), together)
 
 
 def parsed(label):
@@ -246,69 +186,6 @@ def test_any_split_over_batches_and_workers_changes_nothing(name, data):
         assert (other.num_queries, other.num_empty) == (whole.num_queries, whole.num_empty)
 
 
-@settings(max_examples=5)
-@given(data=st.data())
-def test_all_layouts_say_the_same(data):
-    metrics = draw_of_every_need(data)
-    queries = data.draw(layout_cases.queries())
-    rng = random.Random(data.draw(st.integers(0, 9)))
-    batch = layout_cases.LAYOUTS["dense_masked"].make(queries, rng)
-    want = scored(metrics, *batch.args, **batch.kwargs)
-    for layout in GRADED_LAYOUTS:
-        batch = layout_cases.LAYOUTS[layout].make(queries, rng)
-        suited = [metric for metric in metrics if layout_cases.suits(metric, layout)]
-        found = scored(suited, *batch.args, **batch.kwargs)
-        assert_all_same(found, {label: want[label] for label in found}, f"as {layout}")
-
-
-def test_flat_rows_in_any_order_are_the_dense_batch():
-    generator = torch.Generator().manual_seed(0)
-    preds = torch.randint(0, 40, (30, 70), generator=generator).float()
-    target = (torch.randint(-6, 5, preds.shape, generator=generator)).clamp_min(-1)
-    preds[torch.rand(preds.shape, generator=generator) < 0.2] = -math.inf
-    index = torch.arange(len(preds)).repeat_interleave(preds.shape[1])
-    order = torch.randperm(len(index), generator=generator)
-    flat = {"preds": preds.flatten(), "target": target.flatten(), "indexes": index}
-    metrics = [metric for metric in of_every_need(12) if metric.unjudged not in ("lower", "upper")]  # which take long
-    dense = scored(metrics, preds, target)
-    assert_all_same(scored(metrics, **flat), dense)
-    assert_all_same(scored(metrics, **{key: rows[order] for key, rows in flat.items()}), dense, "shuffled")
-
-
-@every_measure
-def test_a_candidate_that_was_not_retrieved_may_be_left_out_unless_it_is_relevant(name):
-    queries, batch = layout_cases.batch("dense_masked", 50)
-    more = [query._replace(missing=(*query.missing, 0, -1, 0)) for query in queries]
-    made = layout_cases.dense_masked(more, random.Random(1))
-    # One that is unjudged may be relevant, and some measures count the irrelevant.
-    few_configs = CONFIGS[name][:: max(8, len(CONFIGS[name]) // 3)]
-    metrics = [layout_cases.scoring(config) for config in few_configs if name not in layout_cases.COUNTING_IRRELEVANT]
-    metrics = [metric for metric in metrics if metric.unjudged not in ("lower", "upper")]
-    assert_all_same(scored(metrics, *made.args, **made.kwargs), scored(metrics, *batch.args, **batch.kwargs))
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_scores_are_compared_as_they_are(dtype):
-    generator = torch.Generator().manual_seed(0)
-    preds = (1 + torch.rand((20, 400), generator=generator) / 4).to(dtype)  # many ties, in bfloat16 above all
-    assert preds.unique().numel() < preds.numel() / 4
-    target = (torch.rand(preds.shape, generator=generator) < 0.1).long()
-    index = torch.arange(len(preds)).repeat_interleave(preds.shape[1])
-    lists = [row.nonzero().flatten() for row in target]
-    assert max(map(len, lists)) > 30  # both ways to rank a catalogue
-    short = [items[:3] for items in lists]
-    label = torch.stack([items[0] for items in lists])
-    metrics = of_every_need(30)  # the ranking is tested
-    full = scored(metrics, preds.float(), target)
-    assert_all_same(scored(metrics, preds, target), full)
-    assert_all_same(scored(metrics, preds.flatten(), target.flatten(), indexes=index), full, "of rows")
-    found = scored(without_name(metrics), preds, lists)
-    assert_all_same(found, {name: full[name] for name in found}, "of lists")
-    others = [metric for metric in metrics if not metric.required.all_candidates]
-    for other in (short, label):
-        assert_all_same(scored(others, preds, other), scored(others, preds.float(), other))
-
-
 def fine_scores():
     """float64 scores, all different, all equal in float32; and grades."""
     generator = torch.Generator().manual_seed(0)
@@ -357,69 +234,10 @@ def test_integer_tie_breaks_beyond_the_precision_of_float64():
     assert tr.MRR().score(torch.zeros(1, 4), tensor([1]), tie_break=tie_break).item() == pytest.approx(1 / 3)
 
 
-def test_the_two_zeros_are_equal():
-    preds = tensor([[0.0, -0.0]])
-    for target in (tensor([[0, 1]]), tensor([1]), [tensor([1])]):
-        assert tr.MRR().score(preds, target).item() == pytest.approx((1 + 1 / 2) / 2)
-
-
-def test_a_score_of_plus_infinity_is_the_best():
-    preds = tensor([[1.0, math.inf, 0.0, math.inf], [math.inf, -2.0, 3e38, 0.0]])
-    finite = tensor([[1.0, 2, 0, 2], [2, -2, 1, 0]])
-    target = tensor([[2, 1, 0, 0], [0, 0, 3, 1]])
-    metrics = of_every_need(7)
-    want = scored(metrics, finite, target)
-    assert_all_same(scored(metrics, preds, target), want)
-    assert_all_same(of_triples(metrics, preds, target), want)
-
-
-# ---- embeddings ----------------------------------------------------------------------------------
-
-
-def test_embeddings_are_their_products():
-    # Whole numbers, so that no order of summation makes a difference; more items than are scored in one go.
-    generator = torch.Generator().manual_seed(0)
-    queries = torch.randint(-3, 4, (7, 5), generator=generator).float()
-    items = torch.randint(-3, 4, (30_000, 5), generator=generator).float()
-    relevant = [torch.randperm(len(items), generator=generator)[: 2 * i] for i in range(7)]
-    exclude = (torch.arange(7).repeat(500), torch.randint(0, len(items), (3500,), generator=generator))
-    ranking = tr.Ranking.from_embeddings(queries, items, relevant, exclude=exclude)
-    whole = tr.Ranking.from_scores(queries @ items.T, relevant, exclude=exclude)
-    metrics = [metric for metric in of_every_need(7) if not metric.required.all_candidates]
-    assert_all_same(scored(metrics, ranking), scored(metrics, whole))
-
-
 # ---- a scorer that knows nothing -----------------------------------------------------------------
 
 
-@cache
-def constant(layout):
-    """Queries whose candidates have equal scores, in a layout, and their ranking."""
-    rng = random.Random(layout)
-    queries = [layout_cases.random_query(rng, layout_cases.GRADES["graded"], longest=5) for _ in range(20)]
-    levels = [rng.choice((0.0, -7.5, 1e30)) for _ in queries]
-    queries = [
-        query._replace(listed=tuple((level, grade) for _, grade in query.listed))
-        for level, query in zip(levels, queries)
-    ]
-    made = layout_cases.LAYOUTS[layout].make(queries, rng)
-    return queries, tr.Ranking.from_scores(*made.args, **made.kwargs)
-
-
-@every_measure
-def test_a_constant_scorer_gets_the_mean_over_all_orders(name):
-    expected = [config for config in CONFIGS[name] if config.for_oracle.get("ties", "expected") == "expected"]
-    some = expected[:: max(1, len(expected) // 3)]
-    queries, ranking = constant("dense_padded" if layout_cases.suits(some[0], "dense_padded") else "dense_masked")
-    assert_all_equal(some, queries, [layout_cases.scoring(config).score(ranking) for config in some], "equal scores")
-
-
 BASELINES = {name: oracle.baseline for name, oracle in oracles.ORACLES.items() if oracle.baseline}
-
-
-def test_few_measures_have_no_random_baseline():
-    comparing = {name for name in MEASURES if issubclass(tr.RankingMetric.registry[name], ComparingMetric)}
-    assert {name for name in MEASURES if name not in BASELINES} == comparing | {"infap"}
 
 
 @pytest.mark.parametrize(("n", "r", "k"), [(9, 5, 1), (100, 40, 7), (1000, 3, 600)])
@@ -468,31 +286,6 @@ def test_one_positive_in_a_catalogue_of_equal_scores():
 # ---- the user's tensors --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", layout_cases.LAYOUTS)
-def test_nothing_is_written_to_the_users_tensors(layout):
-    queries, batch = layout_cases.batch(layout, 30)
-    weights = torch.arange(len(queries)).double()
-    mine = [*layout_cases.tensors_in(batch.args), *layout_cases.tensors_in(batch.kwargs), weights]
-    if isinstance(batch.args[0], tr.Ranking):
-        ranking = batch.args[0]
-        mine += [ranking.first, ranking.tied, ranking.grade, ranking.valid, ranking.num_candidates, ranking.errors]
-    assert len(mine) > 2
-    before = [(x._version, x.clone()) for x in mine]
-    place = list(layout_cases.LAYOUTS).index(layout)
-    names = MEASURES if layout in ("dense_masked", "ranking_from_scores") else MEASURES[place % 12 :: 12]
-    configs = [CONFIGS[name][0] for name in names]  # others in another layout
-    metrics = [config.metric() for config in configs if layout_cases.suits(config, layout)]
-    scored(metrics, *batch.args, **batch.kwargs, weights=weights)
-    suite = tr.RankingCollection({f"m{number}": metric for number, metric in enumerate(metrics)})
-    suite(*batch.args, **batch.kwargs, weights=weights)  # which updates
-    suite.compute()
-    if metrics:  # and one by itself
-        metrics[0](*batch.args, **batch.kwargs, weights=weights)
-    for x, (version, copied) in zip(mine, before):
-        assert x._version == version
-        torch.testing.assert_close(x, copied, rtol=0, atol=0, equal_nan=True)
-
-
 def test_nothing_is_written_to_the_arguments_of_a_ranking():
     pos, neg, ranks = tensor([1.0, 2.0]), torch.zeros(2, 3), tensor([1.0, math.inf])
     queries, items, relevant = torch.ones(2, 3), torch.ones(4, 3), tensor([0, 1])
@@ -505,7 +298,7 @@ def test_nothing_is_written_to_the_arguments_of_a_ranking():
         tr.Ranking.from_embeddings(queries, items, relevant, exclude=exclude),
         tr.Ranking.from_embeddings(queries, items, relevant, exclude=exclude, similarity="cosine"),
     ):
-        for name in MEASURES:
+        for name in REPRESENTATIVES:
             if not (metric := CONFIGS[name][0].metric()).required.all_candidates:
                 metric.score(ranking)
     for x, (version, copied) in zip(mine, before):
@@ -564,18 +357,6 @@ def test_single_queries_count_beside_very_many():
         metric.update(tr.Ranking.from_ranks(tensor([2])), weights=tensor([30.0]))
     want = (1e9 + 100 * 30 / 2) / (1e9 + 100 * 30)
     assert metric.compute().item() == tensor(want).item() != 1
-
-
-def test_a_million_different_queries():
-    generator = torch.Generator().manual_seed(0)
-    metric, total = tr.MRR(), []
-    for _ in range(100):
-        ranks = torch.randint(1, 1000, (10_000,), generator=generator)
-        metric.update(tr.Ranking.from_ranks(ranks, 1000))
-        total.append(math.fsum(1 / rank for rank in ranks.tolist()))
-    assert metric.num_queries == 10**6
-    want = math.fsum(total) / 10**6
-    assert metric.compute().item() == tensor(want).item()
 
 
 # ---- nothing at all ------------------------------------------------------------------------------

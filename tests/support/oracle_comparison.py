@@ -33,6 +33,18 @@ def each_in_turn(configs: Sequence[layout_cases.Config]) -> list[layout_cases.Co
 IN_TURN = each_in_turn(FEW)
 
 
+def each_combination() -> list[layout_cases.Config]:
+    """Those, and every combination of other parameters than cutoffs and policies, with one of each."""
+    found: dict[object, layout_cases.Config] = {}
+    for config in each_in_turn(MANY):
+        others = tuple(pair for pair in config.parameters if pair[0] not in ("ties", "top_k", "empty_target_action"))
+        found[config.name, others] = config
+    return list(dict.fromkeys([*IN_TURN, *found.values()]))
+
+
+EACH = each_combination()
+
+
 @cache
 def wanted(config: layout_cases.Config, query: Query) -> float:
     """The value of the oracle."""
