@@ -11,7 +11,6 @@ import torchrank as tr
 from tests.support.workers import (
     BAD,
     BATCHES,
-    MORE,
     batch,
     errors_of,
     exactly,
@@ -32,13 +31,12 @@ from tests.support.workers_state import (
     expected,
     one_by_one,
     rounds,
-    steps,
 )
 
 NAMES = {"summed": SUMMED, "mixed": MIXED}
 
 
-@for_each(("uneven", "first empty", "last empty", "all in one"), of_two=("uneven",))
+@for_each(("uneven", "first empty"), of_two=("uneven",))
 def collections(rank, world, how):
     values = {}
     for (kind, names), (way, compute) in itertools.product(NAMES.items(), WAYS.items()):
@@ -61,8 +59,7 @@ def rounds_of_collections(rank, world):
     names = [name for name in MIXED if "none" not in name]  # whose order is by worker, then by round
     values = [rounds(tr.RankingCollection(names), compute, rank, world) for compute in WAYS.values()]
     assert plain(values[0]) == plain(values[1])
-    stock = MetricCollection({name: tr.parse(name) for name in names if "." not in name})
-    return values, [dict(sorted(v.items())) for v in rounds(stock, at_once, rank, world)]
+    return values
 
 
 @scenario(alone=False)
@@ -101,78 +98,9 @@ def bad_values_in_collections(rank, world):
     return messages
 
 
-@scenario
-def sync_on_step_in_collections(rank, world):
-    values = []
-    suite = tr.RankingCollection([tr.parse(name, dist_sync_on_step=True) for name in MIXED if "none" not in name])
-    stock = MetricCollection({name: metric.clone() for name, metric in suite.items() if "." not in name})
-    for _ in range(2):
-        values.append(steps(suite, rank, world))
-        values.append(suite.compute())
-        values.append(one_by_one(suite))
-        values.append([dict(sorted(v.items())) for v in steps(stock, rank, world)])
-        values.append(dict(sorted(stock.compute().items())))
-    return values
-
-
 def seen(names, values, batches):
     for name in names:
         assert plain(values[name]) == plain(expected(name, batches)), name
-
-
-@scenario(alone=False)
-def members_computed_one_by_one_are_reduced_alone(rank, world):
-    suite = fill(tr.RankingCollection(SUMMED), share(BATCHES, rank, world))
-    for _ in range(2):
-        items = dict(suite.items())
-        for name in (*SUMMED[:2], SUMMED[0], *SUMMED[2:], SUMMED[1]):
-            with exactly(world, all_reduce=1):
-                assert plain(items[name].compute()) == plain(expected(name, BATCHES))
-        seen(SUMMED, suite.compute(), BATCHES)
-
-
-@scenario(alone=False)
-def logged_members_in_any_order(rank, world):
-    generator = random.Random(1)
-    suite = fill(tr.RankingCollection(MIXED), share(BATCHES, rank, world))
-    for _ in range(4):
-        names = generator.sample(MIXED, len(MIXED))
-        with exactly(world, **cost(one_by_one, MIXED)):
-            seen(MIXED, {name: suite[name].compute() for name in names}, BATCHES)
-
-
-@scenario(alone=False)
-def some_members_only_then_new_data(rank, world):
-    """A member computed for early stopping, say: the parts of the others are out of date afterwards."""
-    for first in (at_once, one_by_one):
-        suite = fill(tr.RankingCollection(SUMMED[:4]), share(BATCHES, rank, world))
-        first(suite)
-        assert plain(suite[SUMMED[1]].compute()) == plain(expected(SUMMED[1], BATCHES))
-        suite.reset()
-        fill(suite, share(MORE, rank, world))
-        assert plain(suite[SUMMED[2]].compute()) == plain(expected(SUMMED[2], MORE))
-        fill(suite, share(BATCHES, rank, world, "first empty"))
-        data = [*MORE, *BATCHES]
-        assert plain(suite[SUMMED[0]].compute()) == plain(expected(SUMMED[0], data))
-        seen(SUMMED[:4], {name: suite[name].compute() for name in SUMMED[:4]}, data)
-
-
-@scenario(alone=False)
-def updates_between_members(rank, world):
-    """On all workers or on one, after a look at the items on all, on one or on none: every value is fresh."""
-    looks, on_one = ((), (0,), range(world)), ((), (0,))
-    for first, looking, updated in (*itertools.product([at_once], looks, on_one), (one_by_one, looks[1], on_one[1])):
-        data = BATCHES[:4]
-        suite = fill(tr.RankingCollection(SUMMED[:3]), share(BATCHES[:4], rank, world))
-        first(suite)
-        for name in (*SUMMED[:3], SUMMED[0], SUMMED[0]):
-            if rank in looking:
-                assert all(metric.num_queries for _, metric in suite.items())
-            assert plain(suite[name].compute()) == plain(expected(name, data))
-            if rank in (updated or range(world)):
-                fill(suite, MORE[:1])
-            data += MORE[:1] * (len(updated) or world)
-        seen(SUMMED[:3], suite.compute(), data)
 
 
 @scenario(alone=False)
@@ -260,36 +188,7 @@ def members_that_differ_raise_on_all_workers(rank, world):
     return messages
 
 
-@scenario(alone=False)
-def a_member_of_an_earlier_collection(rank, world):
-    """Metrics outlive the collection that they were computed with, and sit in two at once."""
-    first = tr.RankingCollection(SUMMED[:4])
-    second = tr.RankingCollection([first[SUMMED[0]], first[SUMMED[1]], "mr"])
-    fill(first, share(BATCHES, rank, world))
-    fill(second["mr"], share(BATCHES, rank, world))
-    for _ in range(2):
-        for suite in (first, second):
-            for compute in (at_once, one_by_one):
-                seen(suite.keys(), compute(suite), BATCHES)
-    del first[SUMMED[0]]
-    for suite in (second, first):
-        for compute in (at_once, one_by_one):
-            with exactly(world, all_reduce=1 if compute is at_once else 3):
-                seen(suite.keys(), compute(suite), BATCHES)
-
-
-@scenario(alone=False)
-def a_collection_that_differs_in_what_is_synced(rank, world):
-    """One member already synced by hand while the others are computed."""
-    suite = fill(tr.RankingCollection(SUMMED[:4]), share(BATCHES, rank, world))
-    suite.compute()
-    with suite[SUMMED[0]].sync_context():
-        for name in SUMMED[1:4]:
-            assert plain(suite[name].compute()) == plain(expected(name, BATCHES))
-    seen(SUMMED[:4], suite.compute(), BATCHES)
-
-
-def fuzz(rank, world, seed, partial):
+def walk(rank, world, seed):
     """The same random walk on every worker; only who has updates differs."""
     generator = random.Random(seed)
     names = [name for name in MIXED if "none" not in name]
@@ -297,7 +196,7 @@ def fuzz(rank, world, seed, partial):
     actions = [*3 * ["update"], "forward", "bad", "compute", "one", "order", "reset", "clone", "pickle"]
     for step in range(30):
         action = generator.choice(actions)
-        if partial and generator.random() < 0.4:
+        if generator.random() < 0.4:
             action = generator.choice(["member", "context", "members"])
         numbers = [generator.choice((0, 0, 1, 2)) for _ in range(world)]
         batches = [[batch(seed * 10000 + step * 100 + 10 * r + n) for n in range(numbers[r])] for r in range(world)]
@@ -339,12 +238,6 @@ def fuzz(rank, world, seed, partial):
 
 
 @scenario(alone=False)
-def fuzz_with_whole_collections(rank, world):
-    for seed in range(2):
-        fuzz(rank, world, seed, partial=False)
-
-
-@scenario(alone=False)
-def fuzz_with_some_members_only(rank, world):
-    for seed in range(2):
-        fuzz(rank, world, seed, partial=True)
+def random_walks_of_collections(rank, world):
+    for seed in range(3):
+        walk(rank, world, seed)

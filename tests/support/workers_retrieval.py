@@ -1,12 +1,11 @@
 """Scenarios of workers with rows whose queries are in pieces, see workers.py."""
 
 import torch
-import torchmetrics.retrieval as stock
 from torchmetrics import MetricCollection
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.retrieval as retrieval
-from tests.support.workers import errors_of, exactly, few, for_each, near, plain, scenario, share
+from tests.support.workers import errors_of, exactly, few, for_each, plain, scenario, share
 
 ARGUMENTS = {
     "RetrievalMAP": [{}, {"top_k": 3, "aggregation": "median"}],
@@ -71,30 +70,6 @@ def retrieval_classes(rank, world, how):
 
 
 @scenario
-def retrieval_of_three_and_two_and_of_three_and_no_batches(rank, world):
-    values = []
-    for sizes, used in (((3, 2, 0), 5), ((3, 0, 0), 3), ((0, 3, 0), 3)):
-        start = sum(sizes[:rank])
-        mine = BATCHES[:used] if world == 1 else BATCHES[start : start + sizes[rank]]
-        for _, _, metric in some_classes():
-            values.append(fill(metric, mine).compute())
-    return values
-
-
-@scenario
-def retrieval_agrees_with_torchmetrics(rank, world):
-    """Of rows that are all here, and positive."""
-    all_candidates = [(preds.float() + 1, target, indexes) for preds, target, indexes in BATCHES]
-    for name, arguments, metric in every_class():
-        value = fill(metric, share(all_candidates, rank, world)).compute()
-        theirs = getattr(stock, name)(sync_on_compute=False, **arguments)
-        want = fill(theirs, all_candidates).compute()
-        for ours, other in zip(*(x if isinstance(x, tuple) else (x,) for x in (value, want)), strict=True):
-            near(ours, other)
-    return len(all_candidates)
-
-
-@scenario
 def retrieval_collections(rank, world):
     values = []
     for how, count in (("uneven", 12), ("last empty", 1), ("all in one", 12)):
@@ -133,22 +108,6 @@ def retrieval_of_other_dtypes_on_each_worker(rank, world):
 @scenario
 def retrieval_of_nothing(rank, world):
     return [metric.compute() for _, _, metric in every_class()]
-
-
-@scenario
-def retrieval_rounds(rank, world):
-    """Compute between updates of which some workers have none."""
-    values, metrics = [], [metric for _, _, metric in some_classes()]
-    for number, how in enumerate(("uneven", "first empty", "all in one")):
-        for metric in metrics:
-            fill(metric, share([rows(1000 * number + seed) for seed in range(12)], rank, world, how))
-            with cost(world):
-                values.append(metric.compute())
-    for metric in metrics:
-        metric.reset()
-        fill(metric, share(BATCHES, rank, world, "first empty"))
-        values.append(metric.compute())
-    return values
 
 
 @scenario

@@ -1,16 +1,12 @@
 """Scenarios of workers for one metric and one collection: sums, rows, bad values, torchmetrics' arguments, groups."""
 
 import contextlib
-import copy
 import datetime
-import pickle
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
-from torchmetrics import MeanAbsoluteError, MetricTracker
+from torchmetrics import MeanAbsoluteError
 from torchmetrics.utilities.distributed import gather_all_tensors
-from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 import torchrank as tr
 from tests.support.workers import (
@@ -70,7 +66,7 @@ def cost(compute, names):
 # ---- the same numbers ------------------------------------------------------------------------------------------------
 
 
-@for_each(SHARES, of_two=("first empty",))
+@for_each(("uneven", "first empty", "all in one"), of_two=("first empty",))
 def single_metrics(rank, world, how):
     values = {}
     for metric in [
@@ -88,14 +84,6 @@ def single_metrics(rank, world, how):
 
 
 @scenario(of_two=True)
-def curves(rank, world):
-    suite = fill(tr.RankingCollection([tr.PRCurve(3), "mrr"]), share(BATCHES, rank, world))
-    with exactly(world, all_reduce=1):
-        values = suite.compute()
-    return dict(zip(("precision", "recall", "rank"), values["prcurve@3"])) | {"mrr": values["mrr"]}
-
-
-@scenario(of_two=True)
 def nothing_anywhere(rank, world):
     values = {}
     for aggregation in AGGREGATIONS:
@@ -108,15 +96,6 @@ def nothing_anywhere(rank, world):
     metric.update(torch.zeros(0, 3), torch.zeros(0, 3))
     values["batches without queries"] = metric.compute()
     return values
-
-
-@scenario
-def weights(rank, world):
-    suite = tr.RankingCollection(MIXED)
-    for number, (preds, target) in enumerate(share(list(BATCHES), rank, world)):
-        first = sum(SHARES["uneven"][world][:rank]) if world > 1 else 0
-        suite.update(preds, target, weights=torch.arange(len(preds)) + (first + number) / 3)
-    return suite.compute()
 
 
 @scenario
@@ -164,13 +143,6 @@ def rows_come_by_worker_then_by_time(rank, world):
     near(metric.compute(), torch.tensor(values))
 
 
-@scenario(of_two=True)
-def rounds_with_a_foreign_metric(rank, world):
-    suite = tr.RankingCollection(["mrr", MeanAbsoluteError(), "map"])
-    values = rounds(suite, at_once, rank, world)
-    return [{key: value for key, value in v.items() if key != "MeanAbsoluteError"} for v in values]
-
-
 # ---- bad values ------------------------------------------------------------------------------------------------------
 
 
@@ -202,16 +174,6 @@ def expected(name, batches):
     if key not in EXPECTED:  # with the batches, so that no other gets their id
         EXPECTED[key] = list(batches), fill(tr.parse(name, distributed_available_fn=lambda: False), batches).compute()
     return EXPECTED[key][1]
-
-
-@scenario
-def a_call_that_raises_on_one_worker(rank, world):
-    """It leaves no trace there, and so nothing to wait for."""
-    suite = fill(tr.RankingCollection(MIXED), share(BATCHES, rank, world))
-    suite.compute()
-    for method in (suite.update, suite.forward, suite["mr"].update, suite["mr"].forward) if rank == 0 else ():
-        errors_of(lambda: method(torch.zeros(2, 3), torch.zeros(2, 4)))  # noqa: B023  called at once
-    return suite.compute(), one_by_one(suite)
 
 
 @scenario
@@ -410,57 +372,6 @@ def sync_context(rank, world):
     return values, suite.compute()
 
 
-@scenario(alone=False)
-def forward_while_synced(rank, world):
-    """torchmetrics refuses it; the local state must come back all the same."""
-    for name in ("mrr", "mrr(aggregation=none)"):
-        metric = fill(tr.parse(name), share(BATCHES, rank, world))
-        local = metric.num_queries
-        with metric.sync_context():
-            all_candidates = metric.num_queries
-            errors_of(lambda: metric(*BATCHES[0]), TorchMetricsUserError)  # noqa: B023  called at once
-            assert metric.num_queries == all_candidates
-        assert metric.num_queries == local
-        assert plain(metric.compute()) == plain(expected(name, BATCHES))
-
-
-@scenario(alone=False)
-def copies_reduce_alone(rank, world):
-    suite = fill(tr.RankingCollection(KEPT), share(BATCHES, rank, world))
-    for _ in range(2):
-        for name in KEPT:
-            for twin in (suite[name].clone(), copy.deepcopy(suite[name]), pickle.loads(pickle.dumps(suite[name]))):
-                kept = {"all_gather": 1} if "aggregation" in name else {}
-                with exactly(world, all_reduce=1, **kept):
-                    assert plain(twin.compute()) == plain(expected(name, BATCHES))
-        for twin in (suite.clone(prefix="t/"), pickle.loads(pickle.dumps(suite))):
-            with exactly(world, all_reduce=1, all_gather=1):
-                values = twin.compute()
-            assert plain(values) == plain({key: expected(key.removeprefix("t/"), BATCHES) for key in values})
-        suite.compute()
-    tracker = MetricTracker(tr.RankingCollection(["mrr", "mr"]))
-    for some in (BATCHES, MORE):
-        tracker.increment()
-        fill(tracker, share(some, rank, world))
-        tracker.compute()
-    assert plain(tracker.compute_all()["mr"]) == plain(torch.stack([expected("mr", BATCHES), expected("mr", MORE)]))
-
-
-@scenario
-def checkpoints(rank, world):
-    """Every worker saves its own state, and goes on with it."""
-    suite = fill(tr.RankingCollection(MIXED), share(BATCHES, rank, world))
-    suite.persistent(True)
-    saved = suite.state_dict()
-    suite.compute()
-    assert all(torch.equal(a, b) for a, b in zip(suite.state_dict().values(), saved.values()) if isinstance(a, Tensor))
-    twin = fill(tr.RankingCollection(MIXED), MORE[:1])
-    twin.compute()
-    twin.load_state_dict(suite.state_dict())
-    fill(twin, share(MORE, rank, world))
-    return suite.compute(), {name: value for name, value in twin.compute().items() if "none" not in name}
-
-
 def all_kinds():
     made = [*map(tr.parse, MIXED), tr.Sliced("mrr", 2), tr.PerQuery("mrr"), tr.Coverage(num_items=9), RetrievalMRR()]
     for metric in made:
@@ -588,27 +499,6 @@ def outside_the_process_group(rank, world):
         else:
             assert f"process {rank}" in errors_of(compute)
     assert suite["mrr"].num_queries == sum(len(preds) for preds, _ in BATCHES)
-
-
-@scenario(alone=False)
-def standard_errors_of_large_values_add_up(rank, world):
-    """Batches of one query, with a weight of 0 or more, whose values differ in the tenth digit."""
-    g = torch.Generator().manual_seed(3)
-    values = 1e9 + torch.randn(60, 1, generator=g, dtype=torch.float64)
-    weights = torch.rand(60, 1, generator=g, dtype=torch.float64)
-    batches = [(tr.Ranking.from_scores(torch.zeros(1, 1), v.unsqueeze(0)), w) for v, w in zip(values, weights)]
-    metric = tr.CG()
-    for ranking, weight in share(batches, rank, world):
-        metric.update(ranking, weights=weight)
-    with metric.sync_context():
-        found = metric.standard_error.item()
-    v, w = (values - 1e9).flatten(), weights.flatten()
-    m = (w * v).sum() / w.sum()
-    wanted = ((w**2 * (v - m) ** 2).sum() * 60 / 59).sqrt() / w.sum()
-    assert abs(found / wanted.item() - 1) < 1e-5
-    ends = metric.interval()
-    assert abs((ends.high - ends.low) / 2 / wanted.item() - 2.001) < 1e-3  # of all 60 queries: Student's t with 59
-    assert ends.low < metric.compute().item() < ends.high  # a reduction follows that of the interval
 
 
 # ---- measures of recommended lists, whose states are as long as the catalogue ----------------------------------------

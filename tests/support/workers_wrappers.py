@@ -126,19 +126,16 @@ def alone(kind, stop=None):
 
 # ---- the same numbers ------------------------------------------------------------------------------------------------
 
-for _how in ("uneven", "first empty"):
 
-    def _run(rank, world, how=_how):
-        mine, values = share(BATCHES, rank, world, how), []
-        for kind in KINDS:
-            metric = add(kind(), kind, mine)
-            for _ in range(2):
-                with exactly(world, **COST[kind]):
-                    values.append(shown(metric.compute()))
-        return values
-
-    _run.__name__ = f"statistics_{_how}".replace(" ", "_")
-    scenario(_run)
+@scenario
+def all_wrappers(rank, world):
+    mine, values = share(BATCHES, rank, world, "first empty"), []
+    for kind in KINDS:
+        metric = add(kind(), kind, mine)
+        for _ in range(2):
+            with exactly(world, **COST[kind]):
+                values.append(shown(metric.compute()))
+    return values
 
 
 @scenario
@@ -327,17 +324,6 @@ def bad_values_of_one_worker_raise_in_all_statistics(rank, world):
 
 
 @scenario(alone=False)
-def bad_slices_of_one_worker_raise_on_all_and_leave_no_trace(rank, world):
-    metric = add(sliced(), sliced, share(BATCHES, rank, world))
-    if rank == 0:
-        metric.update(*batch(3, queries=1), slices=torch.tensor([3]))
-    queries = metric.num_queries
-    for call in (metric.compute, metric.summary, metric.worst, lambda: metric.difference("new", "old")):
-        assert "got others for 1 query" in errors_of(call)
-        assert metric.num_queries == queries
-
-
-@scenario(alone=False)
 def one_id_with_two_values_raises_on_all(rank, world):
     metric = tr.PerQuery("mrr")
     metric.update(torch.tensor([[0.1, 0.2]]), torch.tensor([rank % 2]), query_ids=torch.tensor([77]))
@@ -382,24 +368,6 @@ def a_group_of_one_worker_has_its_own_statistics(rank, world):
         for kind in KINDS:
             assert plain(shown(add(kind(process_group=group), kind, BATCHES).compute())) == alone(kind)
         leave(group)
-
-
-@scenario
-def statistics_after_forward_and_from_checkpoints(rank, world):
-    values = []
-    for kind in KINDS:
-        metric = kind()
-        metric.persistent(True)
-        for scores, grades, ids, slices in share(BATCHES[:3], rank, world):
-            with exactly(world):
-                metric(scores, grades, **options(kind, grades, ids, slices))
-        twin = kind()
-        twin.persistent(True)
-        twin.load_state_dict(metric.state_dict())
-        assert plain(shown(metric.compute())) == alone(kind, 3)
-        values.append(shown(add(twin, kind, share(BATCHES[3:], rank, world, "first empty")).compute()))
-        assert plain(values[-1]) == alone(kind)
-    return values
 
 
 @scenario
