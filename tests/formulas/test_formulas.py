@@ -94,17 +94,6 @@ def test_a_block_that_is_too_small_for_all_ranks_serves_no_other_cutoff(monkeypa
             torch.testing.assert_close(tr.ERR(top_k=k).score(scores, grades), want[f"err@{k}"], rtol=1e-13, atol=0)
 
 
-@pytest.mark.parametrize("num_items", [*range(12), 100, 199, 200, 201, 1000, 12_345])
-def test_buckets_of_ranks_hold_all_ranks_once_and_are_as_wide_as_their_share(num_items):
-    sizes = sampled_ranks.buckets(num_items).tolist()
-    assert sum(sizes) == num_items + 1
-    start = 0
-    for size in sizes:
-        assert size == 1 or size <= sampled_ranks.WIDTH * start
-        assert size + 1 > sampled_ranks.WIDTH * start or start + size == num_items + 1
-        start += size
-
-
 @pytest.mark.parametrize("replacement", [False, True])
 def test_chances_of_sampled_ranks_do_not_depend_on_their_chunks(monkeypatch, replacement):
     ((rows, want),) = sampled_ranks.chances(3, 9, replacement)

@@ -34,7 +34,9 @@ from tests.support.recommended_lists import (
 
 @every_metric
 @pytest.mark.parametrize("k", [None, 1, 5, 30])
-def test_equal_to_plain_python_however_the_lists_are_split(name, k):
+def test_equal_to_plain_python_however_the_lists_are_split(name, k, monkeypatch):
+    if k == 5:  # in blocks
+        monkeypatch.setattr("torchrank.metrics.item_lists.BLOCK", 100)
     lists, wanted = draw(k or 0)
     want = expected(name, lists, wanted, k)
     for sizes in ([USERS], [7, 0, 20, 13], *([[1] * 9 + [USERS - 9]] if k is None else [])):
@@ -64,26 +66,6 @@ def test_unexpectedness(k):
     own.update(*tensors(lists, wanted))
     cut = [found[:k] for found in lists]
     close(total(own), mean([len(set(a) - set(b)) / len(a) for a, b in zip(cut, wanted) if a]))
-
-
-@every_metric
-def test_workers_merged(name):
-    lists, wanted = draw(9)
-    parts = [of(name, 4) for _ in range(3)]
-    for number, metric in enumerate(parts):
-        metric.update(*tensors(lists[number::3], wanted[number::3]))
-    for other in parts[1:]:
-        parts[0].merge_state(other)
-    close(total(parts[0]), expected(name, lists, wanted, 4))
-
-
-@every_metric
-def test_in_blocks(name, monkeypatch):
-    monkeypatch.setattr("torchrank.metrics.item_lists.BLOCK", 100)
-    lists, wanted = draw(2)
-    metric = of(name, 3)
-    metric.update(*tensors(lists, wanted))
-    close(total(metric), expected(name, lists, wanted, 3))
 
 
 @every_metric

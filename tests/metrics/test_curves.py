@@ -18,7 +18,6 @@ from tests.support.tie_orders import Query
 
 INF = math.inf
 TENTHS = [tenths / 10 for tenths in range(11)]
-RANKED = torch.tensor([[9.0, 8, 7, 6, 5, 4, 3, 2, 1, 0]])
 
 
 def of(metric, *flags, missing=0):
@@ -125,9 +124,6 @@ def test_interpolated_precision_of_ranx():
         same(tr.InterpolatedPrecision(recall=recall, rounding="up").score(ranking), theirs[order, column])
 
 
-# ---- scikit-learn ------------------------------------------------------------------------------------------------
-
-
 # ---- the curve ---------------------------------------------------------------------------------------------------
 
 
@@ -183,31 +179,6 @@ def test_the_curve_is_precision_and_recall_at_each_rank(ties, action, weighted):
     found, first = singles.compute(), singles["precision@1"]
     same(parts(curve.compute()), [[found[key].item() for key in keys] for keys in labels], 1e-6)
     assert (curve.num_queries, curve.num_empty) == (first.num_queries, first.num_empty)
-
-
-def test_layouts_of_the_curve():
-    preds, target = BATCHES[0]
-    curve, pairs = tr.PRCurve(4), tuple((target > 0).nonzero().T)
-    want, ranking = torch.stack(curve.score(preds, target)), tr.Ranking.from_scores(preds, target)
-    rows = {"indexes": torch.arange(len(preds)).repeat_interleave(preds.shape[1])}
-    for arguments, keywords in (((preds.flatten(), target.flatten()), rows), ((preds, pairs), {}), ((ranking,), {})):
-        same(torch.stack(curve.score(*arguments, **keywords)), want)
-    with pytest.raises(ValueError, match=r"prcurve@4.*top_k=2"):
-        curve.update(tr.Ranking.from_embeddings(preds, torch.eye(7), pairs, top_k=2))
-
-
-def test_a_wide_batch_of_the_curve_comes_in_several_blocks():
-    generator = torch.Generator().manual_seed(0)
-    preds = torch.rand((30, 40_000), generator=generator)
-    label = torch.randint(0, 40_000, (30,), generator=generator)
-    preds[torch.arange(30), label] = 1 - torch.rand(30, generator=generator) * 0.003
-    target = torch.zeros_like(preds, dtype=torch.int8).scatter_(1, label[:, None], 1)
-    weights = torch.rand(30, generator=generator)
-    one, other = tr.PRCurve(50), tr.PRCurve(50)
-    one.update(preds, target, weights=weights)
-    other.update(preds, label, weights=weights)
-    assert 0 < one.compute()[1][-1] < 1
-    same(parts(one.compute()), parts(other.compute()).numpy())
 
 
 def test_the_state_of_the_curve():

@@ -102,17 +102,6 @@ def test_the_estimate_is_unbiased(discount):
         torch.testing.assert_close(whole, tr.DCG(3).score(scores, relevant[None]))
 
 
-def test_self_normalised_by_hand():
-    scores = torch.tensor([[0.9, 0.8, 0.1], [0.1, 0.5, 0.9]])
-    grades = torch.tensor([[2.0, 0, 8], [4, 0, 2]])
-    values = {True: (2 + 2) / 16, "query": (2 / 10 + 2 / 6) / 2, False: (2 + 2) / 2}
-    for how, want in values.items():
-        metric = tr.IPS(1, self_normalized=how)
-        for row, grade in zip(scores, grades):
-            metric.update(row[None], grade[None])
-        assert metric.compute().item() == pytest.approx(want)
-
-
 def test_self_normalised_counts_relevant_items_beyond_the_cutoff():
     scores, target, propensity = data(3)
     grades = tr.inverse_propensity(target, propensity)

@@ -19,7 +19,6 @@ from tests.support.recommended_lists import (
     KINDS,
     METRICS,
     TAGS,
-    USERS,
     VECTORS,
     close,
     draw,
@@ -396,22 +395,6 @@ def test_wrong_arguments_are_refused():
             call()
 
 
-def test_beside_ranking_metrics():
-    lists, wanted = draw(11)
-    ids, target = tensors(lists, wanted)
-    names = ("coverage", "serendipity", "diversity", "gini")
-    suite = tr.RankingCollection(["recall@3", *(of(name, 3) for name in names), "mrr"])
-    assert list(suite(ids, target)) == ["recall@3", "coverage@3", "serendipity@3", "diversity@3", "gini@3", "mrr"]
-    suite.update(ids[:0], target[:0])
-    for copied in (suite, suite.clone(), pickle.loads(pickle.dumps(suite))):
-        values = copied.compute()
-        for name in names:
-            assert values[f"{name}@3"].item() == pytest.approx(expected(name, lists, wanted, 3), rel=1e-6)
-    suite.merge_state(suite.clone())
-    assert suite.compute()["gini@3"].item() == pytest.approx(expected("gini", lists, wanted, 3), rel=1e-6)
-    assert suite["gini@3"].num_queries == 2 * USERS
-
-
 @pytest.mark.parametrize("build", [MetricCollection, tr.RankingCollection])
 def test_other_catalogues_never_merge(build):
     geometric = {"num_items": ITEMS, "discount": "geometric"}
@@ -462,12 +445,3 @@ def test_contents_name_the_state_not_the_tensor():
     assert tr.Gini(10, num_items=5, discount="geometric", patience=0.5).label == (
         "gini(discount=geometric,patience=0.5)@10"
     )
-
-
-def test_state_does_not_grow():
-    metric = tr.Personalization(num_items=ITEMS)
-    sizes = set()
-    for seed in range(20):
-        metric.update(tensors(*draw(seed))[0])
-        sizes.add(metric.sums.numel())
-    assert len(sizes) == 1

@@ -35,8 +35,8 @@ SCIPY = {
 
 
 @cases("label", SCIPY)
-@cases("levels", [None, 50, 3, 1])
-@cases("width", [2, 5, 33, 300, 1100])
+@cases("levels", [None, 3, 1])
+@cases("width", [2, 33, 1100])
 @pytest.mark.filterwarnings("ignore")
 def test_scipy(label, levels, width):
     preds, target = two_rankings(width, levels)
@@ -59,14 +59,6 @@ def test_torchmetrics(levels, variant):
     preds, target = two_rankings(40, levels)
     want = kendall_rank_corrcoef(preds.T, target.T, variant="a" if variant == "gamma" else variant)
     torch.testing.assert_close(tr.KendallTau(variant=variant).score(preds, target), want.double(), rtol=0, atol=1e-6)
-
-
-def test_one_swap_and_the_reverse_order():
-    preds, target = torch.tensor([[1.0, 2, 3]] * 2), torch.tensor([[1, 3, 2], [-1, -2, -3]])
-    assert tr.KendallTau().score(preds, target).tolist() == pytest.approx([1 / 3, -1])
-    assert tr.KendallDistance().score(preds, target).tolist() == [1, 3]
-    for metric in (tr.Spearman(), tr.WeightedTau(), tr.APTau()):
-        assert metric.score(preds, target)[1].item() == pytest.approx(-1)
 
 
 def test_ap_correlation_equals_the_r_package():
@@ -218,13 +210,6 @@ def test_p_mrr_of_changed_documents_is_the_score_that_mteb_takes_of_their_ranks(
     # other measures do not read them
     plain = tr.Ranking.from_rankings(torch.tensor(after), torch.tensor(before))
     torch.testing.assert_close(tr.RBO().score(ranking), tr.RBO().score(plain), rtol=0, atol=0, equal_nan=True)
-
-
-def test_p_mrr_of_all_documents_of_two_lists_is_their_mean_change_of_rank():
-    after, before = [4, 1, 5], [1, 2, 4, 3]
-    ranks = [[ids.index(one) + 1 if one in ids else len(ids) + 1 for ids in (before, after)] for one in range(1, 6)]
-    ranking = tr.Ranking.from_rankings(torch.tensor([after]), torch.tensor([before]))
-    assert tr.PMRR().score(ranking).item() == pytest.approx(sum((r - o) / max(r, o) for o, r in ranks) / 5)
 
 
 def test_changed_documents_and_subtopics_are_read_for_what_they_are():

@@ -2,14 +2,12 @@
 
 import copy
 import io
-import itertools
 import math
 import pickle
 import re
 import sys
 import threading
 import warnings
-from collections import Counter
 
 import pytest
 import torch
@@ -24,7 +22,6 @@ from tests.support.cases import cases
 from tests.support.metric_kinds import (
     ALL,
     BATCHES,
-    CLASSES,
     KINDS,
     NAN,
     aggregated,
@@ -34,13 +31,13 @@ from tests.support.metric_kinds import (
     every_kind,
     fill,
     filled,
-    spread,
+    variants,
     with_cutoff,
 )
 from tests.support.oracle_comparison import IN_TURN, MEASURES, REPRESENTATIVES
 from tests.support.unread import leave_values_unread
 from tests.support.workers import batch as drawn
-from torchrank.retrieval import RetrievalMRR, narrowed
+from torchrank.retrieval import RetrievalMRR
 
 
 @every_kind
@@ -178,16 +175,6 @@ def test_reset_forgets_everything(kind):
     assert metric.compute().isnan().all()
 
 
-@every_kind
-def test_nothing_seen_is_nan(kind):
-    metric = kind.make()
-    value = metric.compute()
-    assert value.dtype == torch.float32
-    assert value.shape == ((0,) if metric.aggregation == "none" else ())
-    assert value.isnan().all()
-    assert kind.make().standard_error.isnan()
-
-
 NOTHING = {
     "dense": (torch.zeros(0, 7), torch.zeros(0, 7, dtype=torch.int64)),
     "dense, no candidates": (torch.zeros(0, 0), torch.zeros(0, 0)),
@@ -214,16 +201,6 @@ def test_a_batch_without_queries_changes_nothing(kind, layout):
     metric.update(*BATCHES[0])
     metric.update(*arguments, **keywords)
     check(metric.compute(), aggregated(metric, BATCHES[:1]))
-
-
-def test_none_is_a_value_per_query():
-    metric = tr.MRR(aggregation="none", empty_target_action="skip")
-    metric.update(torch.tensor([[0.1, 0.9]]), torch.tensor([[1, 0]]))
-    check(metric.compute(), [0.5])
-    check(metric(torch.tensor([[0.1, 0.9]]), torch.tensor([0])), [0.5])
-    metric.update(torch.tensor([[0.1, 0.9], [0.9, 0.1]]), torch.tensor([[0, 0], [1, 0]]))
-    check(metric.compute(), [0.5, 0.5, NAN, 1.0])
-    assert metric.clone().compute().shape == (4,)
 
 
 @each_state
@@ -587,43 +564,6 @@ def test_the_state_is_small_and_named_by_the_label(kind):
     assert vectors[0].dtype == torch.float64
     assert metric._reductions[names[0]] is torchmetrics.utilities.data.dim_zero_sum
     assert len(names) == (2 if "aggregation" in kind.parameters else 1)
-
-
-OTHERS = layout_cases.OTHERS | {
-    "aggregation": ["geometric", "harmonic", "median", "min", "max", "none", spread],
-    "relevance_level": [2, 0.5, 1e-07, 1.5],
-    "beta": [0.75, 0.5, 1e-3],
-    "log_base": [10, 2.5, math.e],
-    "top_k": [1, 10, 1000],
-}
-
-
-#: Parameters of more than half of the measures.
-SHARED = {
-    name
-    for name, number in Counter(n for cls in CLASSES for n in cls.definition()).items()
-    if number > len(CLASSES) / 2
-}
-
-
-def variants(cls):
-    """Metrics of a class that differ from the default in one parameter, and some in two."""
-    names = [*cls.definition(), *(["top_k"] if cls.takes_top_k else [])]
-    assert set(names) <= OTHERS.keys(), f"{cls.__name__} has parameters for which there are no values to try"
-    known = {"ties": (*cls.policies, "realistic"), "unjudged": cls.takes_unjudged_for}
-    tried = [(name, value) for name in names for value in OTHERS.get(f"{cls.name}.{name}", OTHERS[name])]
-    options = [(n, v) for n, v in tried if v != cls.definition().get(n) and v in known.get(n, [v])]
-    if cls not in (tr.NDCG, tr.MAP):  # parameters that most measures have are the same code: two values of each
-        options = [option for n in names for option in [o for o in options if o[0] == n][: 2 if n in SHARED else None]]
-    for chosen in [(), *((o,) for o in options), *list(itertools.combinations(options, 2))[::17]]:
-        kwargs = dict(chosen)
-        if len(kwargs) == len(chosen):
-            try:
-                yield kwargs, cls(**kwargs)
-            except ValueError:  # some do not go together
-                needs_more = kwargs.keys() & {"average", "bounded"}
-                if len(kwargs) == 1 and not needs_more and kwargs not in ({"ties": "realistic"}, {"normalize": "k"}):
-                    raise
 
 
 @every_class
@@ -1037,20 +977,3 @@ def test_a_metric_with_the_state_of_all_workers_refuses_a_batch():
     metric.unsync()
     metric(torch.rand(2, 3), torch.tensor([0, 1]))
     assert metric.num_queries == 4
-
-
-@pytest.mark.parametrize("bits", [8, 16, 32])
-def test_whole_numbers_are_kept_in_the_smallest_type_that_holds_them(bits):
-    types = {8: torch.int8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
-    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
-    for values, wanted in (([low, high], bits), ([low - 1, 0], 2 * bits), ([0, high + 1], 2 * bits)):
-        found = narrowed(torch.tensor(values))
-        assert (found.dtype, found.tolist()) == (types[wanted], values)
-
-
-def test_kept_rows_are_copies_and_bools_are_numbers():
-    for x in (torch.tensor([1, 2], dtype=torch.int8), torch.tensor([300, 2], dtype=torch.int16), torch.rand(2).half()):
-        found = narrowed(x)
-        assert (found.dtype, found.tolist()) == (x.dtype, x.tolist())
-        assert found.data_ptr() != x.data_ptr()
-    assert narrowed(torch.tensor([True, False])).dtype == torch.int8

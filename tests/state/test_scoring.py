@@ -134,16 +134,6 @@ def test_sampled_negatives_have_finite_counts_of_bad_values(validate_args):
     assert metric.sums[sums.Sum.ERRORS : sums.SIZE].tolist() == [0.0] * (sums.SIZE - sums.Sum.ERRORS)
 
 
-def test_ignored_queries_and_those_of_weight_zero_do_not_count():
-    scores, labels = torch.rand(4, 5, generator=torch.Generator().manual_seed(0)), torch.tensor([0, -100, 1, 2])
-    metric = tr.MRR()
-    metric.update(scores, labels, weights=torch.tensor([1.0, 2.0, 0.0, 3.0]))
-    of_two = tr.MRR()
-    of_two.update(scores[::3], labels[::3], weights=torch.tensor([1.0, 3.0]))
-    assert (metric.num_queries, metric.compute()) == (2, of_two.compute())
-    assert metric.sums.equal(of_two.sums)
-
-
 NAN, INF = math.nan, math.inf
 
 
@@ -219,14 +209,6 @@ def labels(ties: bool, candidates: int = 9, queries: int = 150):
     scores[torch.arange(0, queries, 7), label[::7].clamp_min(0)] = -INF
     scores[1] = -INF
     return scores, label
-
-
-def test_a_metric_alone_has_the_bits_that_it_has_in_a_suite():
-    batch = labels(ties=True)
-    suite = tr.RankingCollection(["ndcg@3", "mrr@7", "map@50", "hitrate@1"])
-    for key, value in suite.score(*batch).items():
-        assert torch.equal(value.nan_to_num(-1), tr.parse(key).score(*batch).nan_to_num(-1))
-        assert torch.equal(value.nan_to_num(-1), tr.parse(key).score(tr.Ranking.from_label(*batch)).nan_to_num(-1))
 
 
 @pytest.mark.parametrize("weights", [None, "whole", "random"])

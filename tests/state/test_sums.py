@@ -54,22 +54,6 @@ def test_unweighted_standard_error(kind):
     assert single.standard_error.isnan()
 
 
-def test_standard_error_of_equal_values_is_zero():
-    metric = tr.NDCG()
-    for _ in range(50):
-        metric.update(torch.tensor([[0.1, 0.9, 0.5]] * 20), torch.tensor([[0, 0, 1]] * 20))
-    assert metric.standard_error < 1e-7
-
-
-def test_a_hundred_thousand_updates_lose_nothing():
-    metric = tr.MRR()
-    ranking = tr.Ranking.from_ranks(torch.full((4096,), 3.0))
-    for _ in range(300):
-        metric.update(ranking)
-    assert metric.compute().item() == torch.tensor(1 / 3).item()
-    assert metric.num_queries == 300 * 4096
-
-
 def test_pairs_of_float32_lose_nothing_in_an_addition():
     generator = torch.Generator().manual_seed(0)
     total = torch.zeros(2, 9, dtype=torch.float32)
@@ -378,14 +362,6 @@ def test_a_sum_without_queries_is_nan():
     assert all(math.isnan(end) for end in tr.parse(SUM).interval())
 
 
-def test_slices_add_up_to_the_whole():
-    sliced = tr.Sliced(SUM, ["new", "old"])
-    cohort = torch.arange(len(SCORES)) % 2
-    sliced.update(SCORES, GRADES, slices=cohort)
-    found = {key: value.item() for key, value in sliced.compute().items()}
-    assert found[f"{SUM}/new"] + found[f"{SUM}/old"] == pytest.approx(filled_with(SUM).compute().item(), rel=1e-6)
-
-
 def test_kept_values_have_the_same_sum_and_error():
     kept = tr.PerQuery([MEAN, SUM])
     kept.update(SCORES, GRADES, query_ids=torch.arange(len(SCORES)))
@@ -396,11 +372,6 @@ def test_kept_values_have_the_same_sum_and_error():
         times = total["value"] / mean["value"]
         assert total["standard error"] == pytest.approx(times * mean["standard error"], rel=1e-9)
     assert table.other_results == [SUM]
-
-
-def test_compared_asks_for_the_mean_instead():
-    with pytest.raises(ValueError, match="arithmetic means"):
-        tr.Compared(SUM, ["a", "b"])
 
 
 def test_a_function_that_is_named_sum_is_refused():

@@ -1,13 +1,16 @@
 """A metric for each kind of state, batches for them, and the results that they must have."""
 
+import itertools
 import math
 import statistics
+from collections import Counter
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 import torchrank as tr
+from tests.support import layout_cases
 from tests.support.cases import cases
 
 
@@ -44,6 +47,43 @@ each_state = cases(
 CLASSES = list(tr.RankingMetric.registry.values())
 
 every_class = cases("cls", CLASSES, ids=lambda cls: cls.name)
+
+
+OTHERS = layout_cases.OTHERS | {
+    "aggregation": ["geometric", "harmonic", "median", "min", "max", "none", spread],
+    "relevance_level": [2, 0.5, 1e-07, 1.5],
+    "beta": [0.75, 0.5, 1e-3],
+    "log_base": [10, 2.5, math.e],
+    "top_k": [1, 10, 1000],
+}
+
+
+#: Parameters of more than half of the measures.
+SHARED = {
+    name
+    for name, number in Counter(n for cls in CLASSES for n in cls.definition()).items()
+    if number > len(CLASSES) / 2
+}
+
+
+def variants(cls):
+    """Metrics of a class that differ from the default in one parameter, and some in two."""
+    names = [*cls.definition(), *(["top_k"] if cls.takes_top_k else [])]
+    assert set(names) <= OTHERS.keys(), f"{cls.__name__} has parameters for which there are no values to try"
+    known = {"ties": (*cls.policies, "realistic"), "unjudged": cls.takes_unjudged_for}
+    tried = [(name, value) for name in names for value in OTHERS.get(f"{cls.name}.{name}", OTHERS[name])]
+    options = [(n, v) for n, v in tried if v != cls.definition().get(n) and v in known.get(n, [v])]
+    if cls not in (tr.NDCG, tr.MAP):  # parameters that most measures have are the same code: two values of each
+        options = [option for n in names for option in [o for o in options if o[0] == n][: 2 if n in SHARED else None]]
+    for chosen in [(), *((o,) for o in options), *list(itertools.combinations(options, 2))[::17]]:
+        kwargs = dict(chosen)
+        if len(kwargs) == len(chosen):
+            try:
+                yield kwargs, cls(**kwargs)
+            except ValueError:  # some do not go together
+                needs_more = kwargs.keys() & {"average", "bounded"}
+                if len(kwargs) == 1 and not needs_more and kwargs not in ({"ties": "realistic"}, {"normalize": "k"}):
+                    raise
 
 
 def with_cutoff(cls, **kwargs):

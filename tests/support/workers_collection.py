@@ -26,7 +26,6 @@ from tests.support.workers_state import (
     MIXED,
     SUMMED,
     WAYS,
-    at_once,
     cost,
     expected,
     one_by_one,

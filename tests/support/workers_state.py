@@ -14,7 +14,6 @@ from tests.support.workers import (
     BAD,
     BATCHES,
     MORE,
-    SHARES,
     batch,
     errors_of,
     exactly,

@@ -179,24 +179,6 @@ def test_an_anytime_comparison_of_sums_is_that_of_the_values_and_counts_the_effe
     assert metric.summary(method="t").notes[0] == "low and high: 95 % confidence interval"
 
 
-def test_a_comparison_is_decided_after_a_part_of_the_queries():
-    scores, grades = batch(3000)
-    metric = tr.Compared("mrr", ["a", "b"], anytime=True)
-    assert not metric.decided
-    for rows in torch.arange(3000).split(50):
-        metric.update({name: scores[name][rows] for name in "ab"}, grades[rows])
-        if metric.decided:
-            break
-    assert metric.num_queries == 3000  # b has the same scores and noise
-    metric.reset()
-    for rows in torch.arange(3000).split(50):
-        metric.update({"a": scores["a"][rows], "b": scores["c"][rows]}, grades[rows])
-        if metric.decided:
-            break
-    assert metric.num_queries < 1000
-    assert metric.comparison().table["winner"] == ["b"]
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -478,7 +460,7 @@ def test_differences_of_systems_are_corrected_as_differences():
 
 
 @pytest.mark.parametrize("judge", simulated_judges.JUDGES)
-@pytest.mark.parametrize("humans", [20, 50, 200])
+@pytest.mark.parametrize("humans", [20, 200])
 def test_intervals_cover_the_truth_and_are_never_wider_than_those_of_people(judge, humans):
     for measure in ("graded", "hit", "difference"):
         found = simulated_judges.simulated(measure, judge, humans, 400, seed=1, queries=600)

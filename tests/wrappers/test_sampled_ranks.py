@@ -225,25 +225,6 @@ def test_the_histogram_counts_sampled_ranks_and_spreads_ties():
         assert metric.compute()["auroc"].item() == pytest.approx(1 - x / 5, rel=1e-6)
 
 
-def test_any_layout_of_sampled_negatives_is_the_same():
-    scores, label = batch(3, 20)
-    scores, label = scores[3:], label[3:]
-    one = torch.nn.functional.one_hot(label, 6).bool()
-    positive, negatives = scores[one], scores[~one].view(-1, 5)
-    wanted = counted(scores, label)
-    rows = torch.arange(len(scores)).repeat_interleave(6)
-    masked = torch.nn.functional.pad(scores, (0, 2)), torch.nn.functional.pad(one, (0, 2))
-    for args, kwargs in [
-        ((scores, one.int()), {}),
-        ((tr.Ranking.from_negatives(positive, negatives),), {}),
-        ((scores.flatten(), one.int().flatten()), {"indexes": rows}),
-        ((masked[0], masked[1].int()), {"mask": torch.arange(8).expand(len(scores), -1) < 6}),
-    ]:
-        metric = make()
-        metric.update(*args, **kwargs)
-        close(metric.histogram, wanted)
-
-
 def test_several_positives_with_the_same_negatives_are_queries_of_their_own():
     positives, negatives = torch.tensor([[0.9, 0.3]]), torch.tensor([[0.8, 0.5, 0.1, 0.2, 0.0]])
     ranking, metric = tr.Ranking.from_negatives(positives, negatives), make()
