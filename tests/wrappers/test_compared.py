@@ -112,6 +112,36 @@ def test_compute_has_the_values_and_the_differences():
     assert all(value.dtype == torch.float32 and value.dim() == 0 for value in found.values())
 
 
+@pytest.mark.parametrize("option", ["nothing", "long", "mask", "exclude", "groups", "fractions"])
+def test_what_systems_share_changes_no_value(option):
+    draw = torch.Generator().manual_seed(0)
+    shape = 20, 200 if option == "long" else 12
+    chosen = torch.rand(shape, generator=draw) < 24 / shape[1]
+    grades = torch.randint(-1, 4, shape, generator=draw) * chosen
+    grades = grades / 2 if option == "fractions" else grades
+    scores = {
+        "distinct": torch.rand(shape, generator=draw),
+        "tied": torch.randint(0, 3, shape, generator=draw) / 4,
+        "equal": torch.zeros(shape),
+        "cut": torch.rand(shape, generator=draw).masked_fill_(torch.arange(shape[1]) > 2, -torch.inf),
+    }
+    options = {
+        "mask": torch.rand(shape, generator=draw) < 0.7,
+        "exclude": (torch.arange(20), torch.randint(0, 12, (20,), generator=draw)),
+        "groups": torch.randint(-1, 5, (12,), generator=draw),
+    }
+    taken = {name: x for name, x in options.items() if name == option}
+    names = ["ndcg@3", "ndcg(gain=exponential)@5", "ndcg(ties=optimistic)@3", "recall@3", "map@5", "err"]
+    metric, suite = tr.Compared(names, list(scores)), tr.RankingCollection(names)
+    metric.update(scores, grades, **taken)
+    found = metric.compute()
+    for name, x in scores.items():
+        suite.reset()
+        suite.update(x, grades, **taken)
+        for key, value in suite.compute().items():
+            assert found[f"{key}/{name}"] == value, (key, name)
+
+
 def test_a_query_that_one_system_skips_is_not_paired():
     metric = tr.Compared("mr", ["a", "b"])
     grades = torch.tensor([[1, 0], [0, 1], [1, 0]])

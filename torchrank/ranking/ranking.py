@@ -6,6 +6,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -59,6 +60,16 @@ def cached(piece: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any,
         return self._cache[key]
 
     return once
+
+
+#: methods of a ranking whose result depends on its grades alone
+OF_JUDGMENTS = set[Callable[..., Any]]()
+
+
+def cached_for_judgments(piece: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """As :func:`cached`, for a quantity [query, ...] of the grades alone, see :meth:`Ranking.judged_alike`."""
+    OF_JUDGMENTS.add(piece)
+    return cached(piece)
 
 
 def cached_for_ranks(piece: Callable[Concatenate[Any, P], Tensor]) -> Callable[Concatenate[Any, P], Tensor]:
@@ -1256,6 +1267,16 @@ class Ranking:
             ignored=None if self.ignored is None else self.ignored.repeat_interleave(self.first.shape[1]),
         )
 
+    @contextmanager
+    def judged_alike(self, known: dict[Any, Any]) -> Iterator[None]:
+        """Context in which quantities of grades alone are those ``known`` of another system, and become known.
+
+        Both rankings have the same queries with the same judgments.
+        """
+        self._cache.update(known)
+        yield
+        known.update({key: x for key, x in self._cache.items() if key[0] in OF_JUDGMENTS})
+
     # ---- quantities that measures share ------------------------------------------------------------------------
 
     @property
@@ -1295,7 +1316,7 @@ class Ranking:
             return self.valid
         return self.valid & at_least(self.grade, level)
 
-    @cached
+    @cached_for_judgments
     def has_fractions(self) -> Tensor:
         """bool []: whether a grade above 0 is no whole number, also beyond ``reach``."""
         return ((self.valid & (self.grade.frac() > 0)) if self.pool is None else self.pool.frac() > 0).any()
@@ -1305,7 +1326,7 @@ class Ranking:
         """bool [query, entry]: relevant and retrieved."""
         return self.relevant(level) if self.in_columns else self.relevant(level) & self.retrieved()
 
-    @cached
+    @cached_for_judgments
     def num_relevant(self, level: float) -> Tensor:
         """float64 [query]: number of relevant candidates, retrieved or not, also beyond ``reach``."""
         relevant = self.relevant(level) if self.pool is None else at_least(self.pool, level)
@@ -1528,13 +1549,16 @@ class Ranking:
         """float64 [query, rank]: gains of all judged candidates in descending order, up to ``top_k``."""
         return self._best(as_gain(gain))[:, :top_k]
 
-    @cached
+    @cached_for_judgments
     def _best(self, gain: Gain) -> Tensor:
         """Gains of all judged candidates in descending order, up to ``reach``: float64 [query, rank].
 
         Negative gains are replaced by 0: in the ideal order such candidates rank after all others, and layouts differ
         in how many of the others are entries.
         """
+        if self.pool is not None and gain.monotone and not self.pool.is_floating_point():
+            best = largest(self.pool, self.pool[:, : self.reach].shape[1])  # so that few grades become gains
+            return gains_of(best, None, gain, self.first.dtype).clamp_min(0)
         width = self.first.shape[1] if self.pool is None else self.pool[:, : self.reach].shape[1]
         gains = self.judged_gains(gain)
         if width > 1 and self.of_labels and self.pool is None:  # all gains are equal, so their number gives the order

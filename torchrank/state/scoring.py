@@ -17,7 +17,7 @@ from torch import Tensor
 from torchrank.engine import rank
 from torchrank.hardware.devices import autocast_off, constant, in_batch, order_of, scalar
 from torchrank.layouts.arrange import Batch, arrange_batch, notice_scores
-from torchrank.layouts.canonical import FlatRows, RankedIds
+from torchrank.layouts.canonical import DenseLayout, FlatRows, RankedIds
 from torchrank.layouts.checks import Problem, check_tensor, count
 from torchrank.ranking.ranking import Ranking, only
 from torchrank.state import sums
@@ -183,7 +183,13 @@ def _cat(parts: Sequence[Tensor | None]) -> Tensor | None:
 MANY_VALUES = 2**19
 
 
-def score_batch(metrics: Sequence[Any], batch: Batch, values: bool = True, total: bool = True) -> Values:
+def score_batch(
+    metrics: Sequence[Any],
+    batch: Batch,
+    values: bool = True,
+    total: bool = True,
+    known: dict[Any, Any] | None = None,
+) -> Values:
     """Rank a batch in any layout once for all metrics, and return their values [metric, query] and sums.
 
     Args:
@@ -192,6 +198,8 @@ def score_batch(metrics: Sequence[Any], batch: Batch, values: bool = True, total
         values: whether to return the values of all queries. If False, the result of a very large batch has only sums,
             unless a metric needs the values.
         total: whether to sum the values.
+        known: what is known of the judgments, if other systems were scored for the same queries; see
+            :meth:`torchrank.Ranking.judged_alike`.
 
     Raises:
         TypeError, ValueError: the layout of the batch is unknown, or a metric is not defined for it.
@@ -237,7 +245,12 @@ def score_batch(metrics: Sequence[Any], batch: Batch, values: bool = True, total
         parts: list[Values] = []
         sums_of_chunks: list[list[Tensor]] = []
         for ranking in _chunks(rankings, step) if step else rankings:
-            part = per_query(metrics, ranking)
+            # Grades in one chunk: what is known of them is small.
+            if known is None or not isinstance(source, DenseLayout) or ranking.num_queries < source.num_queries:
+                part = per_query(metrics, ranking)
+            else:
+                with ranking.judged_alike(known):
+                    part = per_query(metrics, ranking)
             # From the second chunk on, values are copied after all temporaries of the chunk are freed. Otherwise they
             # would lie between freed blocks of memory, which would be too small for the next chunk.
             del ranking

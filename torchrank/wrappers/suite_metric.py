@@ -407,9 +407,9 @@ class SuiteMetric(SafeMetric):
 
     # ---- add ---------------------------------------------------------------------------------------------------
 
-    def scored(self, batch: Batch) -> Values:
-        """The values [metric, query] of a batch."""
-        return score_batch(list(self.metrics.values()), batch, total=False)
+    def scored(self, batch: Batch, known: dict[Any, Any] | None = None) -> Values:
+        """The values [metric, query] of a batch; ``known`` is that of :func:`score_batch`."""
+        return score_batch(list(self.metrics.values()), batch, total=False, known=known)
 
     def _sums_of(self, values: Values, parts: Sequence[Members] = (None,), ids: Tensor | None = None) -> Tensor:
         """The sums over each part of the queries, from their values [metric, query]: float [part, size]."""
