@@ -13,9 +13,8 @@ import torchrank as tr
 from tests.support import workers
 from tests.support.optional import pandas, pyplot
 from tests.support.trec_files import files_of, two_runs
-from torchrank import cli, display
+from torchrank import display
 from torchrank.cli import main
-from torchrank.statistics.paired import FAMILY_TESTS, PAIR_TESTS
 
 
 @pytest.fixture
@@ -84,23 +83,6 @@ def test_eval_and_compare_have_one_value_for_each_group_of_queries(tmp_path, cap
     assert "Expected --group TEXT with --reduce" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("ending", ["run", "tsv", "json", "jsonl", "run.gz", "jsonl.gz"])
-def test_convert_keeps_queries_documents_and_scores(files, tmp_path, ending):
-    out = tmp_path / f"out.{ending}"
-    assert main(["convert", files[1], str(out)]) == 0
-    assert tr.read_run(out).to_dict() == tr.read_run(files[1]).to_dict()
-    assert main(["convert", files[1], str(tmp_path / "out.docx")]) == 2
-
-
-def test_convert_reads_the_folder_of_predictions(tmp_path):
-    run = {"q": {"d": 0.5, "e": 0.25}}
-    folder = tmp_path / "predictions"
-    folder.mkdir()
-    (folder / "Task_predictions.json").write_text(json.dumps({"default": {"test": run}}))
-    assert main(["convert", str(folder), str(tmp_path / "out.run")]) == 0
-    assert tr.read_run(tmp_path / "out.run").to_dict() == run
-
-
 def test_judgments_and_runs_of_agree_are_looked_for_before_the_work(files, capsys, tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "one.json").write_text("{}")
@@ -108,11 +90,6 @@ def test_judgments_and_runs_of_agree_are_looked_for_before_the_work(files, capsy
     assert "Expected a file, got the folder" in message
     for arguments in ((files[0], "none.qrels"), (files[0], f"b={files[0]}", "--runs", "none.run", files[1])):
         assert "Expected a file that exists, got none." in refused(capsys, "agree", *arguments)
-
-
-def test_runs_have_the_names_of_files_unless_given(files, capsys):
-    text = output(capsys, "eval", files[0], f"old={files[1]}", files[2], "-m", "map", "--format", "json")[1]
-    assert [row["run"] for row in json.loads(text)["rows"]] == ["old", "dense"]
 
 
 @pytest.mark.parametrize(
@@ -246,10 +223,6 @@ def test_the_family_of_corrected_tests_can_be_all_measures(files, capsys):
     rows = json.loads(output(capsys, *call)[1])["rows"]
     p = [row["p"] for row in rows]
     assert min(row["p_corrected"] for row in rows) == pytest.approx(min(1, 2 * min(p)))  # Holm, of two tests
-
-
-def test_the_help_lists_the_tests_of_the_library():
-    assert {*cli.TESTS} == {*PAIR_TESTS, *FAMILY_TESTS}
 
 
 def test_queries_that_a_run_lacks_are_named_beside_the_largest_losses(capsys, tmp_path):
@@ -542,19 +515,6 @@ def test_slices_are_found_by_integer_ids_and_runs_without_common_queries_are_wro
     for path, text in zip(files[3:], ("q1 0 a 1\nq2 0 a 1\n", "q1 Q0 a 1 1 t\n", "q2 Q0 a 1 1 t\n")):
         pathlib.Path(path).write_text(text)
     assert main(["compare", *files[3:], "--queries", "both"]) == 3
-
-
-@pytest.mark.parametrize("command", ["eval", "compare"])
-def test_measures_have_the_names_that_were_asked_for_and_need_no_quotes(files, capsys, command):
-    for call in ([*files, "-m", "P_5", "recip_rank"], ["-m", "P_5", "recip_rank", *files]):
-        status, text = output(capsys, command, *call, "--format", "json")
-        assert status == 0
-        assert json.loads(text)["means"] == tr.evaluate(files[0], files[1:], "P_5 recip_rank").means
-        assert list(json.loads(text)["means"]["bm25"]) == ["P_5", "recip_rank"]
-    means = tr.evaluate(files[0], files[1:], "P_5").means
-    assert means["bm25"]["precision@5"] == means["bm25"]["P_5"]
-    with pytest.raises(KeyError, match=r"did you mean 'P_5'"):
-        means["bm25"]["P_15"]
 
 
 def test_no_line_is_wider_than_the_terminal_unless_all_columns_are_asked_for(files, capsys, monkeypatch):

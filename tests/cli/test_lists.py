@@ -10,8 +10,7 @@ from tests.support.descriptions import describe
 from torchrank import preset
 from torchrank.cli import main
 from torchrank.cli.lists import BY_LABEL, formula
-from torchrank.names.parse import ALWAYS, EXCEPT, LIBRARIES
-from torchrank.names.parse import rows as table_rows
+from torchrank.names.parse import ALWAYS, LIBRARIES
 
 
 def test_every_measure_is_shown_in_a_hundred_columns(capsys):
@@ -56,56 +55,6 @@ def test_a_formula_is_shown_as_text(latex, text):
 def test_a_formula_without_its_closing_brace_is_an_error():
     with pytest.raises(ValueError, match=r"a closing brace for .\{x"):
         formula(r"\sqrt{x")
-
-
-def cells_of(markdown):
-    """The cells of a table in Markdown; an escaped bar is part of a cell."""
-    return [re.split(r"(?<!\\)\|", line.strip("|")) for line in markdown.splitlines()]
-
-
-def test_tables_of_measures_and_spellings_are_in_markdown(capsys):
-    assert main(["measures", "--markdown"]) == 0
-    head, line, *rows = cells_of(capsys.readouterr().out)
-    assert {len(row) for row in (head, line, *rows)} == {6}
-    assert set(line) == {" --- "}
-    assert [(row[0].strip(), row[1].strip()) for row in rows] == [
-        (f"`{one.label}` `{one.class_name}`", one.summary.replace("|", r"\|")) for one in BY_LABEL
-    ]
-    assert not [
-        row[2] for row in rows if re.search(r"\\[^\w\s]|\\thinspace\w", row[2])
-    ]  # Markdown drops such a backslash
-    assert sum(r"\lbrace " in row[2] for row in rows) == sum(r"\{" in one.formula for one in BY_LABEL) > 2
-    assert main(["spellings", "--markdown"]) == 0
-    first, _, further = capsys.readouterr().out.partition("\n\n")
-    others = [row[0].strip(" `").lower() for row in cells_of(further) if row[0].startswith(" `")]
-    assert len(others) > 5
-    assert others == sorted(others)
-    head, line, *rows = cells_of(first)
-    spellings = {label.strip(" `"): re.findall("`([^`]+)`", names) for label, names in rows}
-    assert list(spellings) == sorted(spellings)
-    assert "ndcg_cut_{k}" in spellings["ndcg@{k}"]
-    assert "recip_rank" in spellings["mrr"]
-    assert "SetF(beta={x})" in spellings["fbeta(beta={root})"]
-    for label, names in spellings.items():
-        assert names
-        assert not {label, re.split(r"\W", label)[0]} & set(names)
-
-
-def test_the_table_of_presets_has_a_column_for_each_library_and_a_row_for_each_measure(capsys):
-    assert main(["presets", "--markdown"]) == 0
-    head, _, always, but, *rows = [[cell.strip() for cell in row] for row in cells_of(capsys.readouterr().out.strip())]
-    assert head == ["", *LIBRARIES.values()]
-    assert (always[0], but[0]) == ("all of these", "except")
-    columns = dict(zip(LIBRARIES, zip(*[row[1:] for row in rows])))
-    assert [row[0] for row in rows] == list(table_rows())
-    for number, name in enumerate(LIBRARIES, 1):
-        assert re.findall("`([^`]+)`", always[number]) == [f"{k}={v}" for k, v in ALWAYS.get(name, {}).items()]
-        assert but[number].replace(r"\|", "|") == EXCEPT.get(name, "")
-        for (measure, cells), shown in zip(table_rows().items(), columns[name]):
-            wanted = [re.sub("[][{}]", "", cell.ours) for cell in cells.get(name, []) if cell.ours]
-            whys = [re.sub("[][{}]", "", cell.why) for cell in cells.get(name, []) if not cell.ours]
-            assert re.findall("`([^`]+)`", re.sub("none: [^;]*", "", shown)) == wanted, measure
-            assert all(f"none: {why}" in shown.replace(r"\|", "|") for why in whys), measure
 
 
 def test_spellings_of_one_measure_are_its_lines_of_the_list(capsys):

@@ -218,17 +218,8 @@ EXCLUDED = {
 }
 
 
-#: each form of relevant items with two of the excluded ones, one of them with infinities
-FORMS = [
-    ("labels", "none", True),
-    ("labels", "lists", False),
-    ("padded ids", "none", False),
-    ("padded ids", "pairs", True),
-    ("lists", "pairs", False),
-    ("lists", "lists", True),
-    ("grades", "none", False),
-    ("grades", "lists", True),
-]
+#: each form of relevant items and of excluded ones, with infinities and without
+FORMS = [("labels", "none", True), ("padded ids", "pairs", False), ("lists", "lists", True), ("grades", "none", False)]
 
 
 @interpreted
@@ -433,12 +424,6 @@ def test_why_the_kernel_is_not_used_is_said_on_request(said):
 def test_embeddings_on_a_cpu_are_not_ranked_by_the_kernel(said):
     tr.Ranking.from_embeddings(torch.eye(2), torch.eye(2), torch.tensor([0, 1]), precision="tf32")
     assert "not in one kernel: the scores are not on a CUDA device" in said[0]
-
-
-@interpreted
-def test_a_catalogue_that_is_spread_over_workers_is_counted_alike(tmp_path):
-    with workers.group_of_one(tmp_path):
-        assert torch.equal(spread(None, slice(None)), spread(False, slice(None)))
 
 
 def spread(group, part):

@@ -19,7 +19,7 @@ import torchrank as tr
 from tests.support.optional import pandas
 from torchrank import PartialEvaluation, merge, partial
 from torchrank.evaluation.evaluate import Evaluator, Options, metrics_by_key
-from torchrank.evaluation.partial import FORMAT, MAGIC, SAMPLE, _absent
+from torchrank.evaluation.partial import FORMAT, MAGIC, SAMPLE
 from torchrank.tables import joining
 
 evaluation_of_parts = importlib.import_module("torchrank.evaluation.partial")  # of the name of a function
@@ -94,33 +94,6 @@ def test_means_intervals_and_coverage_are_those_of_evaluate(queries, count):
     assert (ours["judged"], ours["missing"], ours["not in the judgments"]) == (60, 5, 2)
 
 
-@pytest.mark.parametrize("queries", ["judged", "both"])
-def test_means_are_those_of_plain_python(queries):
-    values = []
-    for query, grades in QRELS.items():
-        if query in RUN:
-            order = sorted(RUN[query], key=lambda d: (RUN[query][d], d), reverse=True)
-            ranks = [rank for rank, d in enumerate(order, 1) if grades.get(d, 0) >= 1]
-            values.append(1 / ranks[0] if ranks else 0.0)
-        elif queries == "judged":
-            values.append(0.0)
-    merged = merge(
-        partial(QRELS, part, "mrr", queries=queries) for part in split(RUN, [n % 4 for n in range(len(RUN))])
-    )
-    assert merged.num_queries == len(values) == (60 if queries == "judged" else 55)
-    assert merged.means["mrr"] == pytest.approx(math.fsum(values) / len(values), abs=1e-15)
-    half = merged.intervals()["mrr"].high - merged.means["mrr"]
-    assert merged.estimates()["mrr"].standard_error == pytest.approx(np.std(values, ddof=1) / len(values) ** 0.5)
-    assert half / merged.estimates()["mrr"].standard_error == pytest.approx(2.0, abs=0.01)  # Student's t, 54 to 59
-
-
-def test_a_state_pickles_to_the_same_few_kilobytes_for_any_number_of_queries():
-    few, many = (pickle.dumps(partial(*made(queries=queries), "ndcg@10 map")) for queries in (1200, 2000))
-    assert len(few) < 12_000
-    assert len(many) < len(few) + 200
-    assert bits(pickle.loads(many)) == bits(partial(*made(queries=2000), "ndcg@10 map"))
-
-
 def test_empty_parts_and_parts_without_judged_queries_add_nothing_but_counts():
     rest = [
         partial(QRELS, part, "mrr")
@@ -130,23 +103,6 @@ def test_empty_parts_and_parts_without_judged_queries_add_nothing_but_counts():
     assert merged.means == partial(QRELS, RUN, "mrr").means
     assert merged.coverage.rows[0]["not in the judgments"] == 3
     assert merge([rest[0]]).means == tr.evaluate(QRELS, {}, "mrr").means["run"]
-    for parts in (rest, rest[::-1]):
-        with pytest.raises(ValueError, match="queries that are judged, got none: a query of the run is 'other'"):
-            merge(parts).intervals()
-
-
-def test_options_of_evaluate_are_those_of_its_parts():
-    run = {"a": {"a": 9.0, "b": 1.0}, "b": {"c": 1.00000001, "b": 3.0, "a": 1.0}}
-    qrels = {"a": {"b": 1}, "b": {"a": 1}}
-    for options in (
-        {"ignore_identical_ids": True},
-        {"precision": "single"},
-        {"precision": "single", "ties": "expected"},
-    ):
-        whole = tr.evaluate(qrels, run, "mrr", **options)
-        merged = merge(partial(qrels, {query: run[query]}, "mrr", **options) for query in run)
-        assert merged.means == whole.means["run"]
-        assert merged.coverage.rows[0]["same id as query"] == 2
 
 
 @pytest.mark.parametrize(
@@ -164,12 +120,6 @@ def test_states_of_other_measures_options_or_judgments_are_refused(name, other):
         merge([partial(QRELS, RUN, "mrr"), other()])
 
 
-def test_the_usual_order_of_ties_may_be_said():
-    assert bits(merge([partial(QRELS, RUN, MEASURES, ties="document"), partial(QRELS, {}, MEASURES)])) == bits(
-        WHOLE["judged"]
-    )
-
-
 def test_the_order_and_the_source_of_judgments_do_not_matter():
     rows = [(q, d, grade) for q, grades in QRELS.items() for d, grade in grades.items()]
     random.Random(0).shuffle(rows)
@@ -185,14 +135,6 @@ def test_a_part_that_is_given_twice_is_refused(missing):
         merge([*parts, parts[1]])
 
 
-def test_one_query_in_two_parts_of_a_complete_run_is_refused():
-    qrels, run = made(missing=0)
-    first, second = split(run, [number % 2 for number in range(len(run))])
-    second["q0"] = first["q0"]
-    with pytest.raises(ValueError, match="got 1 or more"):
-        merge([partial(qrels, first, "mrr"), partial(qrels, second, "mrr")])
-
-
 def test_wrong_states_and_measures_are_refused():
     with pytest.raises(ValueError, match="at least one part"):
         merge([])
@@ -202,13 +144,6 @@ def test_wrong_states_and_measures_are_refused():
         partial(QRELS, RUN, [tr.MRR(aggregation="median")])
 
 
-def test_metrics_of_one_name_have_their_values_for_queries_without_a_run():
-    qrels = tr.read_qrels({"a": {"x": 1}, "b": {"x": 1, "y": 1}})
-    for metric, expected in ((tr.NumRel(), 1.5), (tr.MRR(), 0.5)):
-        part = tr.partial(qrels, {"a": {"x": 1.0}}, {"own": metric})
-        assert tr.merge([part]).means == {"own": expected}
-
-
 def test_metrics_beside_names_have_their_values_for_queries_without_a_run():
     qrels = tr.read_qrels({"a": {"x": 1}, "b": {"x": 1, "y": 1}})
     for k in (1, 2):
@@ -216,20 +151,7 @@ def test_metrics_beside_names_have_their_values_for_queries_without_a_run():
         assert tr.merge([part]).means == {"numrel": 1.5, f"mrr@{k}": 0.25 * (k - 1)}
 
 
-def test_the_part_without_a_run_is_made_once_for_names_and_anew_for_metrics_that_may_differ():
-    def made_by(measures):
-        names = [measures] if isinstance(measures, str) else measures
-        by_name = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
-        return _absent(Evaluator.of(JUDGMENTS, metrics_by_key(measures), Options.of(None)), by_name, 1)
-
-    assert made_by("mrr ndcg@3") is made_by("mrr ndcg@3")
-    assert made_by(["mrr"]) is made_by(("mrr",))
-    metric = tr.MRR()
-    for measures in ([metric], ["ndcg", metric], {"mine": metric}, {"mine": "mrr"}):
-        assert made_by(measures) is not made_by(measures)
-
-
-@pytest.mark.parametrize("seen", [("x", "y"), ("x", None), (None, "y"), (None, "y", "z"), ("x", None, None)])
+@pytest.mark.parametrize("seen", [("x", "y"), ("x", None), (None, "y", "z")])
 def test_merged_parts_without_a_judged_query_name_the_first_query_of_the_run_and_a_judged_one(seen):
     parts = [partial({"judged": {"a": 1}}, {query: {"a": 1.0}} if query else {}, "mrr") for query in seen]
     first = next(query for query in seen if query)
@@ -265,14 +187,6 @@ def test_a_state_without_a_common_query_or_document_says_so():
     assert apart.labels == ["mrr", "mr"]
     with pytest.raises(ValueError, match=r"document"):
         apart.estimates()
-    with pytest.raises(ValueError, match=r"document"):
-        tr.merge(
-            [
-                apart,
-                partial(JUDGED, {}, "mrr mr"),
-                partial(JUDGED, {"z": {"a": 1.0}}, "mrr mr"),
-            ]
-        ).estimates()
     both = tr.merge([partial(JUDGED, {"q2": {"b": 1.0}}, "mrr mr"), apart])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -325,7 +239,7 @@ OPTIONS = {"score": SYSTEMS, "by": "country"}
 ALL = partial(FRAME, WEIGHTED, **OPTIONS)
 
 
-@settings(max_examples=10)
+@settings(max_examples=4)
 @given(st.lists(st.integers(0, 5), min_size=90, max_size=90), st.randoms(use_true_random=False))
 def test_any_partition_of_a_frame_has_the_same_bytes_in_any_order(parts, draw):
     frames = [rows_of(FRAME, {f"u{user}" for user in range(90) if parts[user] == part}) for part in range(6)]
@@ -336,10 +250,9 @@ def test_any_partition_of_a_frame_has_the_same_bytes_in_any_order(parts, draw):
     assert states[0].to_bytes() == ALL.to_bytes()
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.filterwarnings("ignore:.*rows have no grade")
-def test_the_order_of_the_rows_of_a_frame_changes_no_bit(seed):
-    draw, rows = np.random.default_rng(seed), 400
+def test_the_order_of_the_rows_of_a_frame_changes_no_bit():
+    draw, rows = np.random.default_rng(0), 400
     frame = {
         "user": draw.integers(0, 8, rows),
         "item": np.arange(rows),
@@ -419,13 +332,6 @@ def test_parts_of_several_runs_that_lack_queries_are_evaluate_on_the_whole(queri
     assert merge(states[::-1]).to_bytes() == merged.to_bytes()
 
 
-def test_judged_queries_without_a_run_are_counted_once_from_split_judgments():
-    parts = [({"q1": {"a": 1}}, {"q1": ["a"]}), ({"q2": {"b": 1}}, {}), ({}, {})]
-    merged = merge(partial(*part, "mrr", closed=True) for part in parts)
-    assert merged.means == {"mrr": 0.5}
-    assert (merged.coverage["judged"], merged.coverage["missing"]) == ([2], [1])
-
-
 def test_slices_of_judgments_and_runs_are_a_dictionary():
     slices = {q: ("even", "odd")[int(q[1:]) % 2] if q != "q4" else None for q in QRELS}
     whole = tr.evaluate(JUDGMENTS, RUN, "mrr map")
@@ -461,7 +367,7 @@ def test_slices_of_judgments_and_runs_are_a_dictionary():
 def test_options_of_a_frame_are_those_of_evaluate(options):
     options = {"score": SYSTEMS} | options
     whole = tr.evaluate(FRAME, **options)
-    merged = merge(partial(part, **options) for part in parts_of(FRAME, 4))
+    merged = merge(partial(part, **options) for part in parts_of(FRAME, 2))
     assert (merged.means, merged.coverage.rows) == (whole.means, whole.coverage.rows)
     assert PartialEvaluation.from_bytes(merged.to_bytes()).means == whole.means
 
@@ -515,7 +421,7 @@ def test_a_state_of_another_format_or_version_is_refused_with_both_numbers(monke
         merge([ALL, newer.to_bytes()])
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.data())
 def test_hostile_bytes_are_an_error_or_a_state(data):
     good = ALL.to_bytes()
@@ -547,6 +453,7 @@ def test_more_queries_than_are_sampled_have_the_bytes_of_one_state_and_are_found
     }
     parts = [partial({name: x[n::5] for name, x in frame.items()}, "mrr") for n in range(5)]
     assert merge(parts).to_bytes() == merge(parts[::-1]).to_bytes() == partial(frame, "mrr").to_bytes()
+    assert len(merge(parts).sample) == SAMPLE
     for part in parts:
         with pytest.raises(ValueError, match="Expected every query in one part"):
             merge([*parts, part])
@@ -629,11 +536,6 @@ def test_a_query_in_two_closed_parts_is_an_error():
     first, second = rows_of(FRAME, {"u1", "u8", "u3"}), rows_of(FRAME, {"u2", "u8"})
     with pytest.raises(ValueError, match="got 1 or more judged queries in several; partition the data by query"):
         merge([partial(first, "mrr", score="by_old"), partial(second, "mrr", score="by_old").to_bytes()])
-    large = logged(users=4000)
-    states = [partial(part, "mrr", score="by_old") for part in parts_of(large, 2)]
-    assert len(merge(states).sample) == SAMPLE
-    with pytest.raises(ValueError, match="every query in one part"):
-        merge([*states, states[0]])
 
 
 def test_a_frame_in_which_all_is_relevant_warns_for_the_whole_alone():

@@ -4,7 +4,6 @@ import itertools
 import math
 import random
 import statistics
-import sys
 
 import pytest
 import torch
@@ -329,10 +328,3 @@ def test_rankings_without_exact_ranks_are_refused():
         with pytest.raises(ValueError, match=message):
             evaluation_of(ranking).first_ranks()
     assert evaluation_of(cut).over_cutoffs("hitrate")[0].x == (1,)
-
-
-def test_missing_matplotlib_is_named(found, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    for draw in drawings(found):
-        with pytest.raises(ImportError, match=r"pip install matplotlib` .*'plot'"):
-            draw()

@@ -287,16 +287,6 @@ def test_one_query_and_missing_values_are_shown_as_dashes():
     assert json.loads(page.scripts[0])["measures"][1]["values"] == [[None], [0.0]]
 
 
-def test_runs_over_different_queries_are_compared_on_the_common_ones():
-    qrels, runs = two_runs()
-    del runs["bm25"]["q7"]
-    found = tr.evaluate(qrels, runs, "map", queries="both")
-    page = Page(found.to_html())
-    assert page.tables["Comparison"][1][-1] == "26"
-    data = json.loads(page.scripts[0])
-    assert (len(data["ids"]), data["measures"][0]["values"][0][data["ids"].index("q7")]) == (27, None)
-
-
 @pytest.mark.parametrize("run", [{"q": {}}, {"q": {"b": 1.0}}])
 def test_runs_that_find_nothing_have_a_report(run):
     page = Page(tr.evaluate({"q": {"a": 1, "b": 0}}, {"x": run, "y": run}, "mrr map").to_html())

@@ -38,7 +38,7 @@ def by_characters(gold, chunks, run, repeated, ranks=None, budget=None):
 @pytest.mark.parametrize("repeated", ["once", "each"])
 def test_values_are_those_of_sets_of_characters(repeated):
     draw, compared = random.Random(1), 0
-    for _ in range(300):
+    for _ in range(100):
         chunks, gold = drawn(draw)
         if not {span[1] for span in gold} & {chunk[1] for chunk in chunks}:
             continue
@@ -53,7 +53,7 @@ def test_values_are_those_of_sets_of_characters(repeated):
             values = [table[label][row] for label in table.labels]
             assert values == pytest.approx([*expected[0][query], *expected[1][query]], abs=1e-12)
             compared += 1
-    assert compared > 300
+    assert compared > 100
 
 
 def test_chunkers_are_compared_by_one_set_of_labels():
@@ -99,23 +99,14 @@ def test_documents_of_score_minus_infinity_are_not_retrieved():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (
-            {"measures": "recall@5"},
-            "Expected each measure to be one of 'spanrecall', 'spanprecision', 'spaniou'",
-        ),
+        ({"measures": "recall@5"}, "Expected each measure to be one of 'spanrecall', 'spanprecision', 'spaniou'"),
         ({"measures": "spanrecall"}, "Expected a cutoff such as spanrecall@5 or spanrecall@2000tok, got 'spanrecall'"),
         ({"measures": "spanrecall@10%"}, "got 'spanrecall@10%'"),
         ({"measures": "spanrecall(x=1)@5"}, "Expected a cutoff"),
         ({"repeated": "twice"}, "Expected repeated to be one of 'once', 'each', got 'twice'"),
-        (
-            {"run": {"q1": {"z": 1.0}}},
-            "Expected a row in chunks for each chunk of the run, got none for 'z'; add its row",
-        ),
+        ({"run": {"q1": {"z": 1.0}}}, "Expected a row in chunks for .*, got none for 'z'; add its row"),
         ({"run": {"q9": {"a": 1.0}}}, "a query of the run is 'q9', a judged query is 'q1'"),
-        (
-            {"run": {"a": RUN, "b": RUN}, "chunks": {"a": SHORT}},
-            "Expected chunks for run 'b', got those of a; add them",
-        ),
+        ({"run": {"a": RUN, "b": RUN}, "chunks": {"a": SHORT}}, "chunks for run 'b', got those of a; add them"),
         ({"gold": []}, "Expected spans of at least one query, got none"),
         ({"chunks": {"chunk": ["a"], "doc": ["doc"], "start": [0], "end": [5], "tokens": [-1]}}, "costs to be finite"),
     ],

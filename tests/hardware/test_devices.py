@@ -81,22 +81,6 @@ def test_a_metric_on_the_cpu_in_a_group_for_gpus_raises(tmp_path):
         torch.distributed.destroy_process_group()
 
 
-def test_products_have_the_precision_of_torch_unless_one_is_named():
-    settings = torch.backends.mkldnn.matmul
-    if not hasattr(settings, "fp32_precision"):
-        pytest.skip("torch has this setting from 2.9 on")
-    before = settings.fp32_precision
-    try:
-        settings.fp32_precision = "tf32"
-        with devices.multiplying(None, torch.device("cpu")):
-            assert settings.fp32_precision == "tf32"
-        with devices.multiplying("highest", torch.device("cpu")):
-            assert settings.fp32_precision == "ieee"
-        assert settings.fp32_precision == "tf32"
-    finally:
-        settings.fp32_precision = before
-
-
 @pytest.mark.parametrize("precision", [None, "highest", "tf32"])
 def test_a_device_without_a_choice_of_precision_multiplies_as_it_does(precision):
     with devices.multiplying(precision, torch.device("mps")):

@@ -209,17 +209,6 @@ def test_flat_rows_and_pairs():
 
 
 @on_gpu
-def test_state_moves_with_the_metric():
-    metric = tr.MAP(aggregation="median").cuda()
-    metric.update(torch.rand(5, 8).cuda(), torch.randint(2, (5, 8)).cuda())
-    value = metric.compute()
-    assert value.is_cuda
-    assert metric.cpu().compute() == value.cpu()
-    metric.reset()
-    assert not metric.sums.is_cuda
-
-
-@on_gpu
 @pytest.mark.parametrize("name", retrieval.__all__)
 def test_rows_are_worth_the_same_on_both_devices(name):
     generator = torch.Generator().manual_seed(0)

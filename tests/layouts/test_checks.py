@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from torch import tensor
@@ -347,28 +346,6 @@ def test_wrong_arguments_of_constructors_name_the_expected(case):
         make()
     for part in said:
         assert part in str(caught.value), str(caught.value)
-
-
-INTEGERS = {
-    "top_k": (lambda n: tr.NDCG(n(5)), "ndcg@5"),
-    "relevance_level": (lambda n: tr.MAP(relevance_level=n(2)), "map(relevance_level=2)"),
-    "beta": (lambda n: tr.FBeta(n(3), beta=n(2)), "fbeta(beta=2)@3"),
-    "collection_size": (lambda n: tr.Utility(collection_size=n(9)), "utility(collection_size=9)"),
-    "the curve": (lambda n: tr.PRCurve(n(3)), "prcurve@3"),
-    "num_items": (lambda n: tr.Coverage(n(2), num_items=n(7)), "coverage@2"),
-    "num_users": (lambda n: tr.Novelty(interactions=torch.ones(7), num_users=n(8)), "novelty"),
-}
-
-
-@cases("kind", [np.int64, np.int32, np.uint8])
-@cases("case", INTEGERS)
-def test_an_integer_of_numpy_is_taken_for_pythons(case, kind):
-    make, label = INTEGERS[case]
-    theirs, ours = make(kind), make(int)
-    assert theirs.label == ours.label == label
-    assert theirs.metric_state.keys() == ours.metric_state.keys()
-    for name, value in vars(ours).items():
-        assert type(vars(theirs)[name]) is type(value), name
 
 
 def test_a_foreign_metric_cannot_take_a_ranking():

@@ -12,7 +12,7 @@ from torch import tensor
 import torchrank as tr
 from tests.support import layout_cases
 from tests.support.layout_cases import config
-from tests.support.oracle_comparison import IN_TURN, assert_all_equal, scored
+from tests.support.oracle_comparison import IN_TURN, assert_all_equal
 from tests.support.tie_orders import Query
 from tests.support.unread import Elsewhere, NothingRead, leave_values_unread
 from torchrank.formulas import judgment_bounds
@@ -438,12 +438,6 @@ def test_groups_of_embeddings_and_of_measures_of_lists_and_identifiers_of_anothe
         tr.RankingCollection(["mrr", tr.Unrepeated()]).update(*RANKED, groups=[0, 1, 2])
 
 
-def test_generated_identifiers_of_one_code_and_of_several_are_ranked_alike():
-    beams, target = tensor([[8, 5, 7], [7, 8, 5]]), tensor([2, 0])  # no item has the identifier 8
-    for x, ids_of in ((beams, tensor([5, 6, 7])), (beams[..., None], tensor([[5], [6], [7]]))):
-        assert tr.MRR().score(tr.Ranking.from_generated(x, target, ids_of)).tolist() == pytest.approx([1 / 3, 1 / 3])
-
-
 # ---- bounds over judgments -------------------------------------------------------------------------------------------
 
 BOUNDED = [
@@ -616,44 +610,6 @@ def test_bounds_of_queries_with_too_many_different_grades_cover_all_judgments(mo
         if one.name in ("cg", "dcg", "pwa"):
             assert got.allclose(torch.stack([least, most])), one
     assert exact < len(GRADED_BOUNDED)
-
-
-# ---- no value above 1 ------------------------------------------------------------------------------------------------
-
-# Every measure whose values are at most 1 by its definition, with its defaults and cut at 2.
-AT_MOST_1 = [
-    one
-    for one in {str(one): one for one in layout_cases.few_configs()}.values()
-    if tr.RankingMetric.registry[one.name].value_range[1] == 1 and layout_cases.is_relevant_enough(one)
-]
-LISTS = 500
-
-
-def assert_at_most_1(*args, **kwargs):
-    found = scored(map(layout_cases.scoring, AT_MOST_1), *args, **kwargs)
-    assert len(found) > 100
-    for label, values in found.items():
-        assert not (values > 1 + 1e-9).any(), (label, values.nan_to_num().argmax())
-
-
-def test_no_value_of_groups_of_scores_is_above_1():
-    draw = torch.Generator().manual_seed(1)
-    scores = torch.randint(0, 4, (LISTS, 6), generator=draw).double()
-    grades, groups = (torch.randint(low, 3, (LISTS, 6), generator=draw) for low in (0, -1))
-    mask = torch.rand(LISTS, 6, generator=draw) < 0.8
-    assert_at_most_1(scores, grades, groups=groups, mask=mask)
-    assert_at_most_1(scores, grades.nonzero(as_tuple=True), groups=groups, mask=mask)
-    indexes = torch.arange(LISTS).repeat_interleave(6)
-    assert_at_most_1(scores.flatten(), grades.flatten(), indexes=indexes, groups=groups.flatten(), mask=mask.flatten())
-
-
-@pytest.mark.parametrize(
-    "options", [{"repeats": "first"}, {"repeats": "hold"}, {"repeats": "first", "groups": [0, 0, 1, -1, 1, -1]}]
-)
-def test_no_value_of_lists_with_repeated_ids_is_above_1(options):
-    draw = torch.Generator().manual_seed(len(options))
-    ids, grades = (torch.randint(low, high, (LISTS, 6), generator=draw) for low, high in ((-1, 6), (0, 2)))
-    assert_at_most_1(ids, grades.nonzero(as_tuple=True), **options)
 
 
 def test_ids_outside_of_the_groups_are_counted_and_padding_is_in_none():

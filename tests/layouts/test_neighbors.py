@@ -63,20 +63,6 @@ def test_chunks_of_queries_are_ranked_as_the_whole():
         recall(found, distance, (again, exact[1]))
 
 
-def test_copies_of_one_point_count_once():
-    exact = np.arange(10)[None], np.arange(10.0)[None]
-    assert recall(np.full((1, 10), 3), np.full((1, 10), 3.0), exact) == [0.1]
-    last = recall(np.full((1, 10), 9), np.full((1, 10), 9.0), exact)  # at the radius
-    assert last == [0.1]
-
-
-def test_points_at_the_radius_do_not_stand_for_nearer_ones():
-    distances = np.array([1.0, 2, 3, 3, 3, 3])
-    exact = tuple(x[None] for x in (np.array([0, 1, 2]), distances[:3]))
-    assert recall([[3, 4, 5]], distances[None, 3:], exact) == [pytest.approx(1 / 3)]
-    assert recall([[0, 1, 5]], distances[None, [0, 1, 5]], exact) == [1]
-
-
 def test_points_that_a_filter_excludes_do_not_count():
     # Items 0 and 1 are nearer, but filtered out; the filter leaves two, fewer than three.
     exact = np.array([[5, 6, -1]]), np.array([[4.0, 9.0, np.inf]])
@@ -104,13 +90,6 @@ def test_wrong_distances_away_from_the_radius_change_nothing():
     generator, exact = rng(), (np.arange(5)[None], np.arange(5.0)[None])
     for distance in (np.zeros((1, 5)), generator.random((1, 5)) / 3, np.arange(5.0)[None] ** 2 + 20):
         assert recall([[0, 7, 1, 8, 9]], distance, exact) == [0.4]
-
-
-def test_products_are_ranked_as_distances():
-    products = np.array([9.0, 7, 7, 7, 1])
-    exact = np.array([[0, 1]]), products[None, [0, 1]]
-    assert recall([[0, 3]], products[None, [0, 3]], exact) == [1]
-    assert recall([[2, 3]], products[None, [2, 3]], exact) == [0.5]
 
 
 BAD = {

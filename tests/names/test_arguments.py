@@ -126,12 +126,6 @@ def test_a_class_that_is_called_as_a_function_gets_the_call_that_works(call):
     assert eval(f"tr.{way}", {"tr": tr, "preds": SCORES, "target": GRADES}).ndim <= 1
 
 
-@pytest.mark.parametrize(("name", "meant"), [("lgbm", "lightgbm"), ("LGB", "lightgbm"), ("xgb", "xgboost")])
-def test_a_short_name_of_a_library_leads_to_its_preset(name, meant):
-    with pytest.raises(ValueError, match=f"did you mean '{meant}'"):
-        tr.preset(name, 10)
-
-
 def test_two_series_are_sent_to_one_frame():
     frame = pandas.DataFrame(FRAME)
     for call in (
@@ -155,9 +149,3 @@ def test_queries_in_text_get_the_call_that_numbers_them():
         tr.MRR().score(ROWS, ROW_GRADES, indexes=queries)
     numbers = eval(str(raised.value).rpartition("pass ")[2], {"numpy": numpy, "indexes": queries})
     assert tr.MRR().score(ROWS, ROW_GRADES, indexes=numbers).tolist() == [1, 0]
-
-
-def test_columns_named_as_in_scikit_learn_are_recognised():
-    frame = {"user": [1, 1], "y_true": [1, 0], "y_pred": [0.2, 0.9]}
-    assert tr.evaluate(frame, "mrr").means == tr.evaluate(frame | {"label": [0, 1]}, "mrr", grade="y_true").means
-    assert tr.evaluate(frame | {"label": [0, 1]}, "mrr").means["run"]["mrr"] == 1  # a column "label" comes first

@@ -165,10 +165,3 @@ def test_a_label_names_a_callable_a_share_and_none():
         Weighed(how=True)
     with pytest.raises(ValueError, match="Expected how to be one of 'some', None, got <function squared"):
         Weighed(how=squared)
-
-
-def test_a_module_of_a_package_that_is_not_installed_is_missing_even_if_it_was_imported(monkeypatch):
-    assert arguments.imported("json.decoder").JSONDecoder
-    monkeypatch.setitem(sys.modules, "json", None)
-    with pytest.raises(ImportError, match="Expected json to be installed"):
-        arguments.imported("json.decoder")

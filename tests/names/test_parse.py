@@ -5,7 +5,6 @@ import math
 import re
 import sys
 import tomllib
-from collections import Counter
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,7 +18,7 @@ from torchrank.cli.lists import read_here, read_there, spelling_table
 from torchrank.names.arguments import did_you_mean, imported
 from torchrank.names.labels import quantity_of, read
 from torchrank.names.parse import parse_all, resolve
-from torchrank.names.registry import PARSE, TITLES, also_in, known, measures, plain, without_optional
+from torchrank.names.registry import also_in, known, measures, without_optional
 
 # The spellings of each label, by all libraries, and with a cutoff, k or the level in the name.
 SPELLINGS = {
@@ -83,16 +82,6 @@ def test_a_spelling_is_a_label(name):
     assert list(tr.RankingCollection([name])) == [LABELS[name]]
     if "(" not in name:
         assert tr.parse(name.upper()).label == tr.parse(name.lower()).label == metric.label
-
-
-def test_lists_of_cut_offs_are_for_collections():
-    names = ["ndcg_cut_5,10", "P.1,2", "recall@5, 10"]
-    want = ["ndcg@5", "ndcg@10", "precision@1", "precision@2", "recall@5", "recall@10"]
-    assert list(tr.RankingCollection(names)) == want
-    assert len(parse_all("ndcg_cut")) == 9
-    for name in (*names, "map_cut"):
-        with pytest.raises(ValueError, match=r"one cutoff.*RankingCollection"):
-            tr.parse(name)
 
 
 LISTS = {
@@ -160,18 +149,6 @@ def test_arguments_win_over_what_the_name_says():
 def test_two_spellings_of_a_parameter_are_refused_together(name):
     with pytest.raises(ValueError, match="Expected one value of"):
         tr.parse(name)
-
-
-def test_a_number_may_be_none_where_its_type_says_so():
-    every = [(measure, key, one) for measure in measures().values() for key, one in measure.declared.items()]
-    tried = [each for each in every if hasattr(each[2], "bounds") or hasattr(each[2], "least")]
-    assert {int, int | None, float, float | None} <= {one.hint for *_, one in tried}
-    for measure, key, one in tried:
-        if isinstance(None, one.hint):
-            assert one.checked(measure, key, None) is None
-        else:
-            with pytest.raises(ValueError, match=f"{key} to be an? (number|integer)"):
-                one.checked(measure, key, None)
 
 
 @cases(
@@ -360,16 +337,6 @@ def test_quantities_have_a_number_and_a_unit():
     assert [metric.label for metric in parse_all("precision@10%,3")] == ["precision@10%", "precision@3"]
 
 
-def test_each_spelling_of_one_metric_is_suggested_and_none_of_several():
-    with pytest.raises(ValueError, match="did you mean 'set_p@7'"):
-        tr.parse("set_pp@7")
-    for name in ("rprec_mul", "iprec_at_recal"):  # "rprec_mult" stands for several metrics
-        with pytest.raises(ValueError, match="Expected") as raised:
-            tr.parse(name)
-        assert "'rprec_mult'" not in str(raised.value)
-        assert "'iprec_at_recall'" not in str(raised.value)
-
-
 def test_every_suggestion_is_a_name():
     every = [without_optional(one.theirs) for m in measures().values() for one in known(m) if one.theirs]
     suggested = []
@@ -383,15 +350,6 @@ def test_every_suggestion_is_a_name():
     assert len(suggested) > 10
     for name in suggested:
         resolve(name)
-
-
-def test_spellings_of_measures_that_are_not_there_are_unknown_names(monkeypatch):
-    registry = {"map": tr.MAP}
-    monkeypatch.setattr("torchrank.names.registry.KINDS", [registry])
-    with pytest.raises(ValueError, match="Expected the name of a measure"):
-        tr.parse("ndcg_cut_10")
-    registry["ndcg"] = tr.NDCG
-    assert tr.parse("ndcg_cut_10").top_k == 10
 
 
 def test_the_distribution_has_the_name_that_every_page_and_message_installs():
@@ -427,45 +385,6 @@ def test_one_function_names_a_missing_package_and_the_extra_that_installs_it(mon
                 imported(package, extra)
             checked.add(extra)
     assert {"plot", "report", "stats"} <= checked
-
-
-def test_names_that_mean_something_else_elsewhere_are_met_with_both_meanings():
-    page = (Path(__file__).parents[2] / "torchrank" / "names" / "README.md").read_text()
-    (accuracy,) = re.findall(r"^\| `accuracy@k` \|.*$", page, re.MULTILINE)
-    assert "RecTools" in accuracy
-    assert "sentence-transformers and BEIR, `hitrate@k`" in accuracy
-    (hits,) = re.findall(r"^\| `hits@k` \|.*$", page, re.MULTILINE)
-    assert "ranx, `numrelret@k`" in hits
-    for page in (tr.parse.__doc__, also_in(tr.HitRate)):
-        assert "ranx" in page
-        assert "sentence-transformers" in page
-    assert "sentence-transformers" in tr.Accuracy.__doc__
-
-
-def test_hits_of_ranx_are_counted():
-    ranx = pytest.importorskip("ranx")
-    qrels, run = {"a": {"d1": 1, "d2": 1, "d3": 0}}, {"a": {"d1": 3.0, "d2": 2.0, "d3": 1.0}}
-    ranking = tr.Ranking.from_run(qrels, run)
-    assert (
-        ranx.evaluate(ranx.Qrels(qrels), ranx.Run(run), "hits@3") == tr.parse("numrelret@3").score(ranking).item() == 2
-    )
-    assert tr.parse("hits@3").score(ranking).item() == 1
-
-
-def test_remarks_on_other_libraries_measures_hold():
-    # RePlay's Surprisal divides by k.
-    lists, counts, users = torch.tensor([[0, 2, -1, -1]]), torch.tensor([4, 1, 2]), 8
-    surprise = [math.log2(users / counts[item]) / math.log2(users) for item in (0, 2)]
-    ours = tr.Novelty(top_k=4, interactions=counts, num_users=users, normalize=True).score(lists).item()
-    assert ours == pytest.approx(sum(surprise) / 2) != pytest.approx(sum(surprise) / 4)
-    assert "divides by k" in also_in(tr.Novelty)
-    # RePlay's RocAuc is 1 where the first k are all relevant, and torchrec's GAUC leaves out equal predictions.
-    scores, target = torch.tensor([[3.0, 2.0, 1.0], [1.0, 1.0, 1.0]]), torch.tensor([[1, 1, 0], [1, 0, 0]])
-    assert tr.AUROC(top_k=2).score(scores[:1], target[:1]).item() == 0
-    assert tr.AUROC().score(scores, target).tolist() == [1, 0.5]
-    said = also_in(tr.AUROC)
-    assert "`RocAuc`), 1 if the first k are all relevant" in said
-    assert "torchrec (`GAUC`), which leaves out queries whose scores are all equal" in said
 
 
 def test_functions_of_one_name_have_states_of_their_own_after_one_is_gone():
@@ -506,33 +425,10 @@ def test_a_name_has_one_relevance_level_and_its_numbers_have_a_largest_length():
             tr.parse(name)
 
 
-def test_labels_with_a_thousand_cutoffs_and_gains_are_read():
-    cuts = ",".join(map(str, range(5000, 6000)))
-    assert len(parse_all(f"ndcg@{cuts}")) == 1000
-    gains = ",".join(f"{grade}:{2 * grade}" for grade in range(500))
-    assert tr.parse(f"ndcg(gain={{{gains}}})").gain[499] == 998
-
-
 def test_an_unknown_name_of_another_type_is_compared_by_its_text():
     assert did_you_mean(10, ["10", "ndcg"]) == "; did you mean '10'?"
     assert did_you_mean(None, ["none", "ndcg"]) == "; did you mean 'none'?"
     assert did_you_mean(b"\xff", ["ndcg"]) == ""
-
-
-def test_the_line_of_other_libraries_has_each_name_once_with_its_remark():
-    for measure in measures().values():
-        line, entries = also_in(measure), [one for one in known(measure) if one.library != PARSE]
-        assert (line == "none of the libraries compared.") == (not entries)
-        for one in entries:
-            shown = plain(without_optional(one.theirs))
-            wanted = {TITLES.get(one.library, one.library), one.remark, f"`{shown}`" if shown else ""}
-            assert all(text in line for text in wanted), (measure, one)
-        if any(one.same and one.settings[0] in ("", "@{k}") and not one.remark for one in entries):
-            assert not line.startswith("with `"), line  # libraries without a setting come first
-        names = Counter(plain(without_optional(one.theirs)) for one in entries if one.theirs)
-        for remark in filter(None, {one.remark for one in entries}):  # a remark may quote names
-            line = line.replace(remark, "")
-        assert all(1 <= line.count(f"`{name}`") <= names[name] for name in names), line
 
 
 def test_a_measure_of_the_user_has_the_names_of_its_class_and_no_others(monkeypatch):
@@ -558,25 +454,6 @@ def test_a_measure_of_the_user_has_the_names_of_its_class_and_no_others(monkeypa
         name = "ndcg"
 
     assert also_in(Namesake) == "none of the libraries compared."
-
-
-def test_parameters_have_types_that_are_evaluated_texts_or_unknown_names():
-    class Own(tr.extend.BinaryMetric):  # annotations of this file are types, not texts
-        name = "ownwithtypes"
-        share: float = tr.extend.number(default=2, above=0)
-        least: int | None = tr.extend.integer(default=None, least=1)
-        other: "float | None" = tr.extend.number(default=None)
-        unknown: "NotThere" = tr.extend.parameter(default=3)  # noqa: F821
-
-        def measure(self, ranking):
-            return ranking.hits(1, 1)
-
-    hints = [Own.declared[name].hint for name in ("share", "least", "other", "unknown")]
-    assert hints == [float, int | None, float | None, "NotThere"]
-    for name, wrong in (("share", None), ("share", 0), ("least", 0), ("other", "x")):
-        with pytest.raises(ValueError, match=f"Expected {name} to be"):
-            Own(**{name: wrong})
-    assert Own(least=None, other=None).label == "ownwithtypes"
 
 
 def test_names_have_a_largest_length_and_number_of_cutoffs():

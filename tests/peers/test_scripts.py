@@ -1,7 +1,6 @@
 """Measures of evaluation scripts, by the arithmetic of each script, and of PyTorch Metric Learning, by the library."""
 
 import json
-import math
 import random
 import statistics
 
@@ -195,17 +194,3 @@ def test_sessions_from_turns_have_the_recall_of_longmemeval(tmp_path):
 
 
 # ---- the probability that ties leave open, exactly
-
-
-@pytest.mark.parametrize(("n", "r", "above", "k"), [(5, 2, 0, 3), (1000, 4, 20, 700), (50_000, 3, 7, 40_000)])
-def test_all_hit_of_a_large_tie_group_is_hypergeometric(n, r, above, k):
-    scores = torch.cat([torch.ones(above), torch.zeros(n)])
-    target = torch.zeros(above + n, dtype=torch.int64)
-    target[above : above + r] = 1
-    want = math.comb(n - r, k - above - r) / math.comb(n, k - above) if n < 10_000 else None
-    if want is None:  # the product of (s - i) / (n - i)
-        want = math.prod((k - above - i) / (n - i) for i in range(r))
-    assert tr.AllHit(k).score(scores[None], target[None]).item() == pytest.approx(want, rel=1e-11)
-    recall = tr.Recall(k).score(scores[None], target[None]).item()
-    assert recall == pytest.approx((k - above) / n)
-    assert recall > want

@@ -315,15 +315,6 @@ def test_wrappers_take_ids_and_groups_from_the_ranking():
         kept.compute().by()
 
 
-def test_integer_ids_come_back_as_integers():
-    ranking = tr.Ranking.from_table(judged_frame(qid=[5, 5, 4, 3, 4, 2**62]), group="lang")
-    kept = tr.PerQuery("mrr")
-    kept.update(ranking)
-    assert tr.QueryTable.of(ranking, "mrr").ids.tolist() == ranking.query_ids == [5, 4, 3, 2**62]
-    named = kept.compute().named(ranking)
-    assert dict(zip(named.ids.tolist(), named.groups)) == {5: "de", 4: "en", 3: None, 2**62: "de"}
-
-
 def test_rankings_of_runs_have_ids_and_rankings_of_tensors_have_none():
     ranking = tr.Ranking.from_run({"q": {"a": 1}, "p": {"b": 1}}, {"p": {"b": 1}})
     assert ranking.query_ids == ["q", "p"]
@@ -346,17 +337,6 @@ def test_qrels_and_runs_of_ranx_are_their_dictionaries():
     grades, scores = {"q": {"a": 1, "b": 2}, "p": {"a": 1}}, {"q": {"b": 0.5, "c": 0.25}, "p": {"a": 0.1}}
     assert tr.read_qrels(ranx.Qrels(grades)).to_dict() == grades
     assert tr.read_run(ranx.Run(scores)).to_dict() == scores
-
-
-@pytest.mark.parametrize("grade", [float("inf"), float("-inf")])
-def test_an_infinite_grade_is_an_error_in_every_table(grade):
-    frame = {"user_id": [1, 1], "item_id": [1, 2], "score": [0.5, 0.9], "label": [1.0, grade]}
-    with pytest.raises(tr.ReadingError, match=r"(?s)grade to be a finite number, got -?inf"):
-        tr.Ranking.from_table(frame)
-    with pytest.raises(tr.ReadingError, match="grade to be a finite number"):
-        tr.evaluate({"1": {"a": 1, "b": grade}}, {"1": {"a": 0.5}}, "ndcg")
-    with pytest.raises(ValueError, match="grade"):
-        tr.NDCG().score(torch.tensor([[0.5, 0.9]]), torch.tensor([[1.0, grade]]))
 
 
 def test_texts_of_arrow_are_no_scores():

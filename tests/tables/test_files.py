@@ -4,7 +4,6 @@ import base64
 import csv
 import gzip
 import io
-import itertools
 import json
 import math
 import re
@@ -21,8 +20,8 @@ import torch
 import torchrank as tr
 from tests.support.awkward_ids import IDS
 from tests.support.optional import pandas
-from torchrank.tables import columns, files
-from torchrank.tables.files import FORMATS, WRITERS, FileFormat, Format, Layout, Text, fields
+from torchrank.tables import files
+from torchrank.tables.files import FORMATS, WRITERS, Format, Text
 from torchrank.tables.pair_tables import shorten
 
 RUN = "q1 Q0 d2 1 0.75 tag\nq1 Q0 d1 2 0.5 tag\nq2 Q0 d1 1 -1e-3 tag\n"
@@ -60,8 +59,7 @@ def qrels_of(text, **options):
 )
 def test_white_space_compression_and_a_byte_order_mark_change_nothing(change):
     assert run_of(change(RUN)) == RUN_DICT
-    if " tag" not in QRELS:
-        assert qrels_of(change(QRELS)) == QRELS_DICT
+    assert qrels_of(change(QRELS)) == QRELS_DICT
 
 
 def test_a_path_a_path_object_and_standard_input_are_read(tmp_path, monkeypatch):
@@ -135,7 +133,7 @@ def test_rows_in_a_list_of_json_are_read_as_in_python():
         run_of('[{"qid": "q", "docid": "d", "score": 1}, {"qid": "q", "docid": "e"}]')
 
 
-BLANKED = ["a", "b 1", "b 2", "two words", "0", "x  y", "1 0 d", "q 0"]
+BLANKED = ["a", "b 1", "0", "x  y", "1 0 d", "q 0"]
 
 
 @pytest.mark.parametrize("first", BLANKED)
@@ -208,12 +206,6 @@ def test_bytes_that_are_no_utf8_are_kept():
 )
 def test_scores_are_the_nearest_doubles(text, value):
     assert run_of(f"q 0 a 1 {text} t\nq 0 b 1 0.1 t")["q"] == {"a": value, "b": 0.1}
-
-
-def test_scores_of_17_digits_come_back():
-    scores = np.random.default_rng(0).standard_normal(500) * 10.0 ** np.arange(-250, 250)
-    text = "".join(f"q Q0 d{n} 0 {score!r}\n" for n, score in enumerate(scores.tolist()))
-    assert list(run_of(text)["q"].values()) == scores.tolist()
 
 
 # Integers, some equal, of which float64 cannot tell most apart.
@@ -291,12 +283,9 @@ RECORD = '{"qid": "a", "docid": "b", "score": 1}\n'
     ("text", "line", "message"),
     [
         ("q Q0 d 1 0.5 t\nq Q0 e 2 0.4\n", 2, "6 fields between white space, as in the first line, got 5: 'q Q0"),
-        ("q Q0 d 1 0.5 t\n\nq Q0 e 2 0.4 t t\n", 3, "got 7"),
-        ("q Q0 d 1 0.5 t\nq Q0 e 2 0.4\nq Q0 f 3 0.3 0.3 t\n", 2, "got 5"),  # as many fields as three lines have
         ("q Q0 d 1 0.5 t\nq Q0 e 2 0.4 0.4 t\nq Q0 f 3 0.3\n", 2, "got 7"),
         ("q Q0 d 1 0.5 t\nq Q0 e\n2 0.4 t\n", 2, "got 3"),
         ("q Q0 d 1 0.5\nq Q0 e 2 half\n", 2, "score to be a number, got 'half': 'q Q0 e 2 half'"),
-        ("q Q0 d 1 0.5\nq Q0 e 2 \u0661\n", 2, "number, got"),
         ("q Q0 d 1 0.5\nq Q0 e 2 nan\n", 2, "number, got 'nan'"),
         ("q Q0 d 1 0.5\nq Q0 e 2 " + "1" * 50 + "x\n", 2, "number, got '1111"),
         ("q Q0 d 1 0.5\np Q0 d 1 0.5\nq Q0 d 3 0.4\n", 3, "first in line 1; pass duplicates='first' or 'best': 'q Q0"),
@@ -308,24 +297,17 @@ RECORD = '{"qid": "a", "docid": "b", "score": 1}\n'
         ("qid,docid,score\nq,d,1\nq,d,2\n", 3, "every document once for its query, got one twice, first in line 2"),
         ("qid,docid,score\nq,,1\n", 2, "got an empty one"),
         ("q\ta\t1\t3\nq\tb\t2\t4\n", 2, "four fields between tabs"),
-        ("q\ta\t1\t3\nq\tb\t1\t2\n", 2, "four fields between tabs"),
         ("q\ta\t1\t3\nq\tb\t1.5\t2\n", 2, "four fields between tabs"),
         ("q\ta\t1\t3\np\tb\t2\t2\n", 2, "four fields between tabs"),
         ("\tq d 1\n", 1, "got 3; read it by tr.read_run(source, columns="),
-        ("q\td\t1\nq\te\t1.5\n", 2, "the third field to be a rank"),
         ("q\td\t1\nq\te\t1\n", 2, "the third field to be a rank"),
-        ("q\td\t1\nq\te\t-1\n", 2, "the third field to be a rank"),
         ("p\td\t1\nq\td\t1\nq\te\t1\n", 3, "the third field to be a rank"),
-        ("qid\tdocid\tscore\nq\td\n", 2, "3 fields between tabs, as in the first line, got 2: 'q"),
-        ("qid\tdocid\tscore\nq\t\t1\n", 2, "got an empty one"),
         (RECORD + '{"qid": "a", "docid": "c"}\n', 2, "Expected the keys 'qid', 'docid', 'score'"),
         (RECORD + '{"qid": 1, "docid": "c", "score": 1}\n', 2, "query ids to be text, got 1 of type int"),
-        (RECORD + '{"qid": "a", "docid": "c", "score": "1"}\n', 2, "score to be a number, got '1'"),
         (RECORD + '{"qid": "a", "docid": "c", "score": NaN}\n', 2, "score to be a number, got NaN"),
         (RECORD + '{"qid": "a", "doc\n', 2, "Expected JSON, got"),
         ('{"q":\n {"d": 1,}}', 2, "Expected JSON, got"),
         ('{"q": {"d": null}}', None, "score to be a number, got None for document 'd' of query 'q'"),
-        ('{"q": {"d": "1"}}', None, "score to be a number, got '1' for document 'd' of query 'q'"),
         ('{"q": {"d": {"x": 1}}, "p": {"d": 1}}', None, "one of q, p, got None; read it by tr.read_run(source, s"),
         ('{"q": {"d": NaN}}', None, "score to be a number, got NaN for document 'd' of query 'q'"),
         ('[1, 2]', None, "got [1, 2]"),
@@ -481,13 +463,6 @@ def test_numbers_as_text_are_refused_in_dictionaries_and_queries_without_documen
     assert (run_of("{}"), run_of('{"q": {}}')) == ({}, {"q": {}})
 
 
-def test_query_ids_that_are_no_utf8_have_hashes():
-    ranking = tr.Ranking.from_run(io.BytesIO(b"\xe9 0 a 1\n"), io.BytesIO(b"\xe9 Q0 a 1 1 t\n"))
-    kept = tr.PerQuery("mrr")
-    kept.update(ranking)
-    assert kept.compute().named(ranking).ids.tolist() == ranking.query_ids == ["\udce9"]
-
-
 def test_tuples_named_tuples_and_dictionaries_are_rows():
     judgment = namedtuple("TrecQrel", "query_id doc_id relevance iteration")
     assert tr.read_qrels(judgment("q", d, n, "0") for n, d in enumerate("ab")).to_dict() == {"q": {"a": 0, "b": 1}}
@@ -509,65 +484,12 @@ def test_tuples_named_tuples_and_dictionaries_are_rows():
         tr.read_run(tr.read_qrels({"q": {"a": 1}}))
 
 
-def test_a_data_set_of_ir_datasets_is_imported_when_it_is_asked_for(monkeypatch):
-    judgment = namedtuple("TrecQrel", "query_id doc_id relevance iteration")
-    data = types.SimpleNamespace(qrels_iter=lambda: iter([judgment("q", "d", 2, "0")]), has_scoreddocs=lambda: False)
-    loaded = []
-    fake = types.SimpleNamespace(load=lambda name: loaded.append(name) or data)
-    monkeypatch.setitem(sys.modules, "ir_datasets", fake)
-    assert tr.read_qrels("irds:beir/scifact/test").to_dict() == {"q": {"d": 2}}
-    assert loaded == ["beir/scifact/test"]
-    with pytest.raises(tr.ReadingError, match="dataset with scoreddocs"):
-        tr.read_run("irds:x")
-    monkeypatch.setitem(sys.modules, "ir_datasets", None)
-    with pytest.raises(ImportError, match="pip install ir_datasets"):
-        tr.read_qrels("irds:x")
-
-
-NAMES = {
-    "query": ["q_id", "qid", "query_id", "query-id", "Query ID", "topic", "user_id"],
-    "item": ["doc_id", "docno", "docid", "corpus-id", "item_id", "pid"],
-    "score": ["score", "sim", "prediction"],
-    "grade": ["relevance", "rel", "label", "grade", "score"],
-}
-
-
-def test_usual_names_of_columns_are_found():
-    for number in range(7):
-        query, item, score, grade = (NAMES[key][number % len(NAMES[key])] for key in NAMES)
-        frame = pandas.DataFrame({"rank": [2], score: [0.5], "text": ["x"], item: ["d"], query: ["q"]})
-        assert tr.read_run(frame).to_dict() == {"q": {"d": 0.5}}
-        frame = pandas.DataFrame({grade: [3], item: ["d"], query: ["q"]})
-        assert tr.read_qrels(frame).to_dict() == {"q": {"d": 3}}
-    with pytest.raises(tr.ReadingError, match=r"a column of item ids named like docno, doc_id.*columns qid, score, x"):
-        tr.read_run({"qid": [1], "score": [1], "x": [2]})
-
-
 def test_an_object_with_to_pandas_is_a_frame():
     frame = pandas.DataFrame({"query-id": ["q"], "corpus-id": ["d"], "score": [1]})
     assert tr.read_qrels(types.SimpleNamespace(to_pandas=lambda: frame)).to_dict() == {"q": {"d": 1}}
 
 
-def test_missing_values_in_frames_are_refused_with_their_row():
-    frame = pandas.DataFrame({"qid": ["a", "b", None], "docid": ["x", "y", "z"], "score": [1.0, None, 3.0]})
-    with pytest.raises(tr.ReadingError, match="row 2: Expected score to be a number, got"):
-        tr.read_run(frame[:2])
-    with pytest.raises(tr.ReadingError, match="row 1: Expected query ids to be text"):
-        tr.read_run(frame[2:])
-    with pytest.raises(
-        tr.ReadingError,
-        match=r"row 2: Expected query ids to be text or integers, got None; leave out missing ids",
-    ):
-        tr.read_run(pandas.DataFrame({"qid": [1, None], "docid": ["x", "y"], "score": [1, 2]}))
-
-
 # ---- comments ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("between", ["", "# a comment\n", "# of four fields\n", "#\n", "\n# of five fields\n"])
-def test_lines_that_begin_with_a_number_sign_and_a_blank_are_comments(between):
-    lines = ["# the first\n", "#q1 0 #a 1\n", between, "#q1 0 b#c 0\n", "d 0 # 2\n", between.rstrip()]
-    assert tr.read_qrels(io.StringIO("".join(lines))).to_dict() == {"#q1": {"#a": 1.0, "b#c": 0.0}, "d": {"#": 2.0}}
 
 
 @pytest.mark.parametrize("places", [[0], [1], [3], [0, 1, 2, 3]])
@@ -610,57 +532,7 @@ def test_types_and_docstrings_name_every_format():
         assert [name for name in FORMATS if f'"{name}": ' not in reader.__doc__] == []
 
 
-def test_an_entry_of_the_registry_is_recognised_read_and_written(monkeypatch, tmp_path):
-    def read(text, reading):
-        rows = json.loads(text.data)
-        return columns.rows_of_tuples([tuple(row) for row in rows], reading.value, reading.columns, text.name)
-
-    def write(run):
-        yield json.dumps([[query, item, score] for query, pairs in run.items() for item, score in pairs])
-
-    listed = FileFormat("a list of rows", read, lambda text: text.starts_with(b"[["), endings=(".rows",), write=write)
-    monkeypatch.setitem(FORMATS, "rows", listed)
-    path = tmp_path / "run.rows"
-    path.write_text("".join(write({"q1": [("a", 0.5), ("b", 0.25)]})))
-    for reader in (tr.read_run, tr.read_qrels):
-        assert reader(path).to_dict() == {"q1": {"a": 0.5, "b": 0.25}}
-    assert tr.read_run(io.StringIO("q1 Q0 a 1 0.5")).to_dict() == {"q1": {"a": 0.5}}
-
-
 # ---- lines and fields beside plain Python: all texts of a few pieces, cut as a whole and in small pieces -------------
-
-PIECES = ["a", "#", "\t", " ", "\n", "\r\n"]
-
-
-def rows_of(text, tabs, width):
-    """The fields of each row of a text; None if a row is refused."""
-    rows = []
-    for line in text.split("\n"):
-        line = line.removesuffix("\r")
-        parts = line.split("\t") if tabs else line.split()
-        if line == "" or not parts or (not tabs and parts[0] == "#"):
-            continue
-        if len(parts) != width or "" in parts:
-            return None
-        rows.append(parts)
-    return rows
-
-
-@pytest.mark.parametrize("size", [3, 1000])
-@pytest.mark.parametrize("tabs", [False, True])
-def test_every_short_text_has_the_fields_of_plain_python(tabs, size, monkeypatch):
-    monkeypatch.setattr("torchrank.tables.files.PIECE", size)  # so many bytes are cut at a time
-    texts = ["".join(pieces) for size in range(1, 5) for pieces in itertools.product(PIECES, repeat=size)]
-    for text, width in itertools.product(texts, (1, 2)):
-        try:
-            found = fields(Text.of(text.encode(), "file"), Layout(width, {"query": 0, "item": width - 1}, tabs))
-            columns = [[key.decode() for key in column.to_keys()] for column in found.values()]
-        except tr.ReadingError:
-            assert rows_of(text, tabs, width) is None, text
-        else:
-            expected = rows_of(text, tabs, width)
-            assert expected is not None, text
-            assert columns == [[row[0] for row in expected], [row[-1] for row in expected]], text
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\0\0"])

@@ -92,7 +92,6 @@ SOURCES = {
     "tuples": lambda rows: rows,
     "shuffled": lambda rows: sorted(rows, key=lambda row: (row[0], *map(str, row[::-1]))),
     "named tuples": lambda rows: [Judgment(*row) for row in rows],
-    "records": lambda rows: [dict(zip(("qid", "subtopic", "docno", "label"), row)) for row in rows],
     "frame": lambda rows: pandas.DataFrame(rows, columns=["qid", "intent", "docno", "rel"]),
     "columns": lambda rows: dict(zip(("qid", "iteration", "docno", "rel"), map(list, zip(*rows)))),
     "file": lambda rows: io.StringIO("".join(f"{q} {s} {d} {grade}\n" for q, s, d, grade in rows)),

@@ -99,9 +99,20 @@ def test_chunks_of_a_file_are_whole_queries_and_give_the_same_evaluation(tmp_pat
 FRAMES = [("run.parquet", "pandas"), ("run.parquet", "polars"), ("run.arrow", "stream"), ("run.feather", "zstd")]
 
 
-@pytest.mark.parametrize(("name", "library"), [*FRAMES, ("run.feather", None)])
-@pytest.mark.parametrize("blocked", [None, "pyarrow", "polars"])
-def test_chunks_of_a_file_of_columns_give_the_same_evaluation(tmp_path, monkeypatch, name, library, blocked):
+@pytest.fixture(scope="module")
+def whole():
+    return tr.evaluate(QRELS, ROWS, "ndcg mrr")
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "blocked"),
+    [
+        *((*one, None) for one in (*FRAMES, ("run.feather", None))),
+        *((*FRAMES[0], blocked) for blocked in ("pyarrow", "polars")),
+        (*FRAMES[3], "pyarrow"),
+    ],
+)
+def test_chunks_of_a_file_of_columns_give_the_same_evaluation(whole, tmp_path, monkeypatch, name, library, blocked):
     path = written_frame(tmp_path / name, library)
     if blocked:
         monkeypatch.setitem(sys.modules, blocked, None)
@@ -114,7 +125,7 @@ def test_chunks_of_a_file_of_columns_give_the_same_evaluation(tmp_path, monkeypa
         parts = list(read(path, lines=size))
         assert [query for part in parts for query in part.to_dict()] == list(RUN)
         assert len(parts) > 15 if size == 8 else len(parts) == 2
-        same(tr.evaluate(QRELS, read(path, lines=size), "ndcg mrr"), tr.evaluate(QRELS, RUN, "ndcg mrr"))
+        same(tr.evaluate(QRELS, read(path, lines=size), "ndcg mrr"), whole)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "feather"])
@@ -165,14 +176,9 @@ PIECES = {
 }
 
 
-@pytest.fixture(scope="module")
-def whole():
-    return tr.evaluate(QRELS, ROWS, "ndcg mrr")
-
-
-@pytest.mark.parametrize(("kind", "size"), [*((kind, 3) for kind in PIECES), ("rows", 33)])
-def test_pieces_may_cut_a_query(whole, kind, size):
-    pieces = [PIECES[kind](ROWS[start : start + size]) for start in range(0, len(ROWS), size)]
+@pytest.mark.parametrize("kind", PIECES)
+def test_pieces_may_cut_a_query(whole, kind):
+    pieces = [PIECES[kind](ROWS[start : start + 7]) for start in range(0, len(ROWS), 7)]
     same(tr.evaluate(QRELS, read(iter(pieces)), "ndcg mrr"), whole)
 
 
@@ -254,12 +260,6 @@ def test_large_files_are_read_in_chunks_if_queries_are_together(tmp_path, monkey
     monkeypatch.setattr(sources.read_chunks, "__kwdefaults__", {**sources.read_chunks.__kwdefaults__, "lines": 30})
     same(tr.evaluate(QRELS, path, MEASURES), whole)
     assert max(map(len, sizes)) < len(ROWS) if order == "grouped" else len(sizes[-1]) == len(ROWS)
-
-
-def test_chunks_without_judged_queries_are_refused_at_the_end():
-    pieces = [[("x", "a", 1.0)], [("y", "a", 1.0)]]
-    with pytest.raises(ValueError, match="got none: a query of the run is 'x'"):
-        tr.evaluate(QRELS, read(pieces), "mrr")
 
 
 @pytest.mark.parametrize("compressed", [False, True])
