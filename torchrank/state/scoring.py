@@ -198,8 +198,7 @@ def score_batch(
         values: whether to return the values of all queries. If False, the result of a very large batch has only sums,
             unless a metric needs the values.
         total: whether to sum the values.
-        known: what is known of the judgments, if other systems were scored for the same queries; see
-            :meth:`torchrank.Ranking.judged_alike`.
+        known: what other systems have shown of the judgments of the same queries, and what this one shows.
 
     Raises:
         TypeError, ValueError: the layout of the batch is unknown, or a metric is not defined for it.

@@ -408,7 +408,7 @@ class SuiteMetric(SafeMetric):
     # ---- add ---------------------------------------------------------------------------------------------------
 
     def scored(self, batch: Batch, known: dict[Any, Any] | None = None) -> Values:
-        """The values [metric, query] of a batch; ``known`` is that of :func:`score_batch`."""
+        """The values [metric, query] of a batch; ``known``: what other systems have shown of its judgments."""
         return score_batch(list(self.metrics.values()), batch, total=False, known=known)
 
     def _sums_of(self, values: Values, parts: Sequence[Members] = (None,), ids: Tensor | None = None) -> Tensor:
