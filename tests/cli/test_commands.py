@@ -399,8 +399,9 @@ def test_verdicts_are_printed_in_all_formats(files, capsys, kind):
 def test_files_that_cannot_be_read_are_named(files, capsys, tmp_path, monkeypatch):
     assert f"got the folder {tmp_path}" in refused(capsys, "eval", tmp_path, files[1])
     (tmp_path / "empty").mkdir()
-    for command in (["eval", files[0], tmp_path / "empty"], ["convert", tmp_path / "empty", tmp_path / "x.run"]):
-        assert f"got the folder {tmp_path / 'empty'}" in refused(capsys, *command)
+    assert f"got no file in {tmp_path / 'empty'};" in refused(capsys, "eval", files[0], tmp_path / "empty")
+    message = refused(capsys, "convert", tmp_path / "empty", tmp_path / "x.run")
+    assert f"got the folder {tmp_path / 'empty'}; pass the path of a file" in message
     assert "Expected a file that exists" in refused(capsys, "eval", files[0], f"a={tmp_path / 'none'}")
     monkeypatch.setattr("os.access", lambda *_: False)
     assert "change its permissions" in refused(capsys, "compare", *files)

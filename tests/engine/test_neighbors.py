@@ -143,6 +143,8 @@ def test_exact_distances_of_the_points_that_an_index_has_found():
         (ValueError, "candidates where 0 to 299", {"where": torch.full((20, 1), 300)}),
         (ValueError, r"candidates where of shape \[20, candidate\]", {"where": torch.zeros(3, 2, dtype=torch.int64)}),
         (TypeError, "integer ids", {"where": torch.zeros(20, 300)}),
+        (ValueError, "pass where == 1", {"where": [0, 1] * 150}),
+        (ValueError, "pass where == 1", {"where": torch.ones(20, 300, dtype=torch.int8)}),
     ],
 )
 def test_wrong_calls_are_refused(kind, message, change):

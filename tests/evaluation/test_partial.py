@@ -344,8 +344,9 @@ def test_slices_of_judgments_and_runs_are_a_dictionary():
         partial(JUDGMENTS, RUN, "mrr", by=slices)
     with pytest.raises(ValueError, match="none for 'q1'"):
         partial({"q1": {"a": 1}}, {}, "mrr", closed=True, by={"q2": "x"})
-    with pytest.raises(ValueError, match="pass by="):
-        partial(QRELS, RUN, "mrr").by()
+    for wrong in ({}, {"level": slices}):
+        with pytest.raises(ValueError, match="pass by= when you evaluate the parts"):
+            partial(QRELS, RUN, "mrr").by(**wrong)
     with pytest.raises(ValueError, match=r"texts or numbers, got \(1, 2\)"):
         partial({"q": {"a": 1}}, {}, "mrr", closed=True, by={"q": (1, 2)})
 
@@ -546,6 +547,17 @@ def test_a_frame_in_which_all_is_relevant_warns_for_the_whole_alone():
         assert merge([first, second]).means == {"mrr": 0.75}
     with pytest.warns(UserWarning, match="Every row of the frame is relevant to mrr"):
         merge([first.to_bytes()]).means  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda found: found.to_html("a.html"), lambda found: found["run"]], ids=["to_html", "[]"]
+)
+def test_results_that_need_the_values_of_all_queries_are_said(ask):
+    with pytest.raises(
+        (AttributeError, TypeError), match=r"'(to_html|run)'; use means, .* or torchrank\.evaluate on one"
+    ):
+        ask(WHOLE["judged"])
+    assert not hasattr(ALL, "shape")
 
 
 def test_wrong_comparisons_of_parts_are_refused():

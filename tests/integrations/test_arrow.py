@@ -27,6 +27,12 @@ def test_an_empty_partition_has_no_tables():
     assert list(arrow.whole_queries([], "user")) == list(arrow.whole_queries([empty], "user")) == []
 
 
+def test_an_item_twice_in_a_partition_is_named():
+    table = pyarrow.table({"user": ["u", "v", "v"], "item": [1, 2, 2], "score": [0.1, 0.2, 0.3], "label": [1, 0, 1]})
+    with pytest.raises(tr.ReadingError, match="got document 2 of query 'v' twice"):
+        list(arrow.Job("mrr", "user", {}).states(table.to_batches()))
+
+
 def test_columns_are_found_or_named():
     names = ["user_id", "items", "pred", "old", "label", "country"]
     found = {"query": "user_id", "item": "items", "score": "pred", "grade": "label"}

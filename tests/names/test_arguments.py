@@ -126,6 +126,11 @@ def test_a_class_that_is_called_as_a_function_gets_the_call_that_works(call):
     assert eval(f"tr.{way}", {"tr": tr, "preds": SCORES, "target": GRADES}).ndim <= 1
 
 
+def test_a_percentile_that_is_not_there_does_not_lead_to_another_one():
+    with pytest.raises(ValueError, match=r"got 'p50'; did you mean 'median'\?$"):
+        tr.NDCG(aggregation="p50")
+
+
 def test_two_series_are_sent_to_one_frame():
     frame = pandas.DataFrame(FRAME)
     for call in (

@@ -296,7 +296,7 @@ def test_a_list_by_query_is_relevant_documents(ids):
         (["a", ("b", 1)], r"documents or pairs \(document, score\), got both for query 'q'"),
         ([("a", 1, 2)], r"documents or pairs \(document, score\), got \('a', 1, 2\) for query 'q'"),
         ([("a", "b")], "score to be a number, got 'b'.*'q': \\('a', 'b'\\)"),
-        (["a", "a"], "every document once for its query, got one twice"),
+        (["a", "a"], "every document once for its query, got document 'a' of query 'q' twice"),
         (["a", None], "document ids to be text, got None"),
     ],
 )

@@ -76,6 +76,10 @@ def test_other_tuples_are_numbered_or_get_a_score():
     with pytest.raises(tr.ReadingError, match=r"got 2 fields; add the score"):
         tr.read_run([("q", "a")])
     five = [("q", "Q0", "a", 1, 0.5)]
+    with pytest.raises(
+        tr.ReadingError, match=r"5 fields; pass one frame .*, or tensors \[query, candidate\] to a metric"
+    ):
+        tr.evaluate(np.zeros((2, 5)), np.zeros((2, 5)))
     with pytest.raises(tr.ReadingError, match=r"5 fields; read it by tr.read_run\(source, columns=\{'query': 0, "):
         tr.read_run(five)
     assert tr.read_run(five, columns={"query": 0, "item": 2, "score": 4}).to_dict() == {"q": {"a": 0.5}}
@@ -107,7 +111,7 @@ def test_duplicates_are_an_argument_of_the_function_that_refuses_them(join):
     qrels, run = [*rows(QRELS), ("q", "a", 0)], [*rows(RUN), ("p", "b", 0.9)]
     for call in (lambda **more: join(qrels, RUN, **more), lambda **more: join(QRELS, run, **more)):
         with pytest.raises(
-            tr.ReadingError, match=r"got one twice, first in row [13]; pass duplicates='first' or 'best'"
+            tr.ReadingError, match=r"query '[qp]' twice, first in row [13]; pass duplicates='first' or 'best'"
         ):
             call()
     assert [join(qrels, RUN, duplicates=one) for one in ("first", "best")] == [0.75, 0.75]

@@ -84,8 +84,8 @@ CASES = [
         scored("0.5") * 2,
         (
             2,
-            "Expected every document once for its query, got one twice, first in line 1; pass duplicates='first' or"
-            " 'best': 'q1 Q0 d1 1 0.5 t'",
+            "Expected every document once for its query, got document 'd1' of query 'q1' twice, first in line 1; pass"
+            " duplicates='first' or 'best': 'q1 Q0 d1 1 0.5 t'",
         ),
     ),
     (

@@ -294,7 +294,7 @@ RECORD = '{"qid": "a", "docid": "b", "score": 1}\n'
         ("qid,docid,score\n\nq,d,x\n", 3, "score to be a number, got 'x'"),
         ('qid,docid,score\nq,"d\n1",1\nq,d,1\n', 2, "3 fields between tabs, as in the first line, got 2"),
         ('qid,docid,score\nq,d,1\nq,"d"x,1\n', 3, "Expected fields between commas, got"),
-        ("qid,docid,score\nq,d,1\nq,d,2\n", 3, "every document once for its query, got one twice, first in line 2"),
+        ("qid,docid,score\nq,d,1\nq,d,2\n", 3, "got document 'd' of query 'q' twice, first in line 2"),
         ("qid,docid,score\nq,,1\n", 2, "got an empty one"),
         ("q\ta\t1\t3\nq\tb\t2\t4\n", 2, "four fields between tabs"),
         ("q\ta\t1\t3\nq\tb\t1.5\t2\n", 2, "four fields between tabs"),

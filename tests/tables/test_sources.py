@@ -12,6 +12,7 @@ import pytest
 import torchrank as tr
 from tests.support.optional import pandas
 from torchrank import read_chunks as read
+from torchrank.cli import main
 from torchrank.tables import sources
 
 ipc = pytest.importorskip("pyarrow.ipc")
@@ -307,6 +308,23 @@ def test_a_folder_or_a_pattern_has_runs_named_by_their_files(tmp_path):
         tr.evaluate(QRELS, f"{tmp_path}/*.txt")
     with pytest.raises(ValueError, match=r"different names, got \['a', 'b', 'c', 'd', 'a'\]"):
         tr.evaluate(QRELS, [tmp_path, tmp_path / "a.*"])
+    with pytest.raises(
+        FileNotFoundError, match=r"got no file in .*; of folders in it pass a pattern such as '.*\*.run'"
+    ):
+        tr.evaluate(QRELS, tmp_path / "folder")
+
+
+@pytest.mark.parametrize("damaged", ["a", "b"])
+def test_a_damaged_file_among_several_says_how_to_leave_it_out(damaged, tmp_path, capsys):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.run").write_text("q1 Q0 d 1 0.5 t\n" if name != damaged else "q1 Q0 d 1 x t\n")
+    (tmp_path / "qrels").write_text("q1 0 d 1\n")
+    way_out = f"To leave {damaged} out, pass the files of the other runs."
+    with pytest.raises(tr.ReadingError, match=rf"{damaged}\.run, line 1: Expected score") as raised:
+        tr.evaluate(tmp_path / "qrels", tmp_path / "*.run", "mrr")
+    assert raised.value.__notes__ == [way_out]
+    assert main(["eval", str(tmp_path / "qrels"), str(tmp_path / "*.run")]) == 3
+    assert capsys.readouterr().err.endswith(f": {way_out}\n")
 
 
 def test_files_of_one_name_are_named_by_their_folders(tmp_path):

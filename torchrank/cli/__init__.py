@@ -178,8 +178,10 @@ def _add_evaluations(commands: Any) -> None:
     printing.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
     printing.add_argument("--wide", action="store_true", help="print all columns of tables, also in a narrow terminal")
     files = argparse.ArgumentParser(add_help=False, parents=[reading, printing])
-    files.add_argument("qrels", metavar="QRELS", help="file of judgments (TREC, BEIR, JSON, ...; - = standard input)")
-    files.add_argument("runs", nargs="+", metavar="RUN", help="file of a run, folder of runs, or name=file")
+    about = "file of judgments (TREC, BEIR, JSON, ...; also gzip, bz2, xz, zstd, lz4; - = standard input)"
+    files.add_argument("qrels", metavar="QRELS", help=about)
+    about = "file of a run, folder of runs, pattern such as 'runs/*.zst', or name=file"
+    files.add_argument("runs", nargs="+", metavar="RUN", help=about)
     about = f"the measures and options of {', '.join(OPTIONS)}"
     files.add_argument("--preset", choices=tuple(OPTIONS), metavar="TOOL", help=about)
     files.add_argument("--queries", choices=("judged", "both"), help="the queries of means (default: judged)")

@@ -31,7 +31,7 @@ from torchrank.display import Table, printable
 from torchrank.statistics.comparison import Comparison, Gate, Verdict, WrongDataError
 from torchrank.tables.files import WRITERS, progress
 from torchrank.tables.pair_tables import NothingInCommonError, Qrels, ReadingError, decode, encode
-from torchrank.tables.sources import chunks_of_large, named_runs, read_qrels, read_run
+from torchrank.tables.sources import chunks_of_large, named_runs, one_of_several, read_qrels, read_run
 from torchrank.version import __version__
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def check_readable(path: str, folder: bool = False) -> None:
     if not place.exists():
         raise FileNotFoundError(f"Expected a file that exists, got {path}")
     if place.is_dir() and not (folder and next(place.rglob("*.json"), None)):
-        raise IsADirectoryError(f"Expected a file, got the folder {path}; name a file in it")
+        raise IsADirectoryError(f"Expected a file, got the folder {path}; pass the path of a file")
     if not os.access(place, os.R_OK):
         raise PermissionError(f"Expected a file that can be read, got {path}; change its permissions")
 
@@ -412,7 +412,9 @@ def _read(options: argparse.Namespace) -> tuple[Qrels, dict[str, Any]]:
     name, first = next(iter(sources.items()))
     chunks = chunks_of_large(first, options.duplicates)
     if chunks is None:
-        sources[name] = read_run(first, ties=options.ties, duplicates=options.duplicates, expansion=options.expansion)
+        reading = {"ties": options.ties, "duplicates": options.duplicates, "expansion": options.expansion}
+        with one_of_several(name, runs):
+            sources[name] = read_run(first, **reading)
     else:
         sources[name] = chunks.begun(importing.is_alive)
     importing.join()
@@ -497,7 +499,7 @@ def _named(texts: list[str]) -> dict[str, str]:
     """The paths of runs by name; of a folder or a pattern all its files.
 
     Raises:
-        OSError: no file has the pattern.
+        OSError: no file has the pattern, or a folder has no file.
         ValueError: a name occurs twice, or a name or a path is missing.
     """
     runs: dict[str, str] = {}

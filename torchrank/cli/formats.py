@@ -30,8 +30,9 @@ _CALL = re.compile(rf"\bby tr\.read_\w+\(source, ((?:{'|'.join(OPTIONS)})=[^)]+)
 
 
 def refused(command: str, error: Exception, status: int) -> int:
-    """Print an error as :func:`in_shell`; the exit status."""
-    print(f"torchrank{command and ' '}{command}: {printable(in_shell(error))}", file=sys.stderr)
+    """Print an error as :func:`in_shell`, and its notes; the exit status."""
+    for text in (in_shell(error), *getattr(error, "__notes__", ())):
+        print(f"torchrank{command and ' '}{command}: {printable(text)}", file=sys.stderr)
     return status
 
 

@@ -29,9 +29,10 @@ def exact_neighbors(
     r"""The k nearest items of each query, by brute force: the ground truth for the recall of an index.
 
     Products in float64 choose the items, and the distances are computed again from the chosen items in float64. So,
-    unlike those of FAISS' flat index, they do not depend on the number of queries. Blocks of queries and items bound
-    the memory beyond the arguments and results to about 100 MB, unless a query has many candidates or k is large. The
-    function reads values, so the host waits for an
+    unlike those of FAISS' flat index, they do not depend on the number of queries. Two items whose squared distances
+    differ by less than about 2e-15 times the largest squared distance of any two vectors can be confused: by 2,000, if
+    vectors are 1e9 apart. Blocks of queries and items bound the memory beyond the arguments and results to about 100
+    MB, unless a query has many candidates or k is large. The function reads values, so the host waits for an
     accelerator.
 
     Args:
@@ -84,6 +85,8 @@ def exact_neighbors(
             raise ValueError(f"Expected where of shape {shape[1:]} or {shape}, got {list(allowed.shape)}")
         return _nearest(vectors, points, _chosen(vectors, points, allowed, k, metric), k, metric)
     ids = integer_ids(allowed.long() if allowed.dtype == torch.uint64 else allowed, "where", "candidates").long()
+    if list(ids.shape) in (shape, shape[1:]) and len(points) > 2 and bool(((ids == 0) | (ids == 1)).all()):
+        raise ValueError("Expected candidates where, or a mask of bools, got 0 or 1 for each item; pass where == 1")
     if ids.dim() != 2 or len(ids) != len(vectors):
         raise ValueError(f"Expected candidates where of shape [{len(vectors)}, candidate], got {list(ids.shape)}")
     if bool(((ids < -1) | (ids >= len(points))).any()):

@@ -47,6 +47,7 @@ from torchrank.tables.sources import (
     QueryReturnsError,
     chunks_of_large,
     named_runs,
+    one_of_several,
     read_pairs,
     read_qrels,
     read_run,
@@ -691,7 +692,8 @@ def evaluate(
                 found = Scored.of(people, parts)
                 table = found.table(people)
                 by_people[name] = table.where(found.inside) if options.queries == "both" else table
-            parts = evaluator.all_parts(source, lambda count: step(-count))
+            with one_of_several(name, task.runs):
+                parts = evaluator.all_parts(source, lambda count: step(-count))
             check_common(evaluator, parts, name)
             found = Scored.of(evaluator, parts)
             all_judged, ranking = found.table(evaluator, task.groups), Ranking.join(iter(found.rankings))

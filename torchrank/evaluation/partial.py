@@ -9,7 +9,7 @@ import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from torchrank.evaluation.evaluate import (
     notice_all_relevant,
     unlabelled_runs,
 )
-from torchrank.evaluation.evaluation import rows_of_runs
+from torchrank.evaluation.evaluation import Evaluation, rows_of_runs
 from torchrank.names.arguments import with_hints
 from torchrank.names.parse import Named, parse
 from torchrank.names.types import Unjudged
@@ -55,6 +55,11 @@ from torchrank.wrappers.compared import PAIR_SIZE, Pair, comparison_of_pairs, st
 from torchrank.wrappers.per_query import slices_by_name, with_clusters
 from torchrank.wrappers.suite_metric import Suite, hash_ids, is_plain_mean, readable
 
+#: where results are that states have, and those that need the values of all queries
+WAY_OUT = (
+    "use means, summary(), by() and compare(), whose tables have to_csv() and others, or torchrank.evaluate on one"
+    " machine, which keeps the values of all queries"
+)
 #: The first bytes of a state, and the number of its format, which changes with the meaning of the bytes.
 MAGIC, FORMAT = b"torchrank part\n\0", 1
 
@@ -211,8 +216,10 @@ class PartialEvaluation:
         Raises:
             ValueError: the parts have no slices.
         """
-        if not self.facts.by:
-            raise ValueError("Expected parts with slices, got none; pass by= when you evaluate them")
+        if isinstance(level, Mapping) or not self.facts.by:
+            got = "the slices of queries" if isinstance(level, Mapping) else "none"
+            way_out = "pass by= when you evaluate the parts, because sums have no queries to group"
+            raise ValueError(f"Expected parts with slices, got {got}; {way_out}")
         self._check()
         tables, slices = {}, slices_by_name([name for name in self.sums if name is not None])
         for run, name in enumerate(self.runs):
@@ -314,6 +321,14 @@ class PartialEvaluation:
         return comparison_of_pairs(
             of_pair, len(keys), runs, baseline, test, correction, notes=notes, warnings=warnings, **options
         )
+
+    def __getitem__(self, run: str) -> NoReturn:
+        raise TypeError(f"Expected a result that sums have, got the values of queries of {run!r}; {WAY_OUT}")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_") or not hasattr(Evaluation, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise AttributeError(f"Expected a result that sums have, got {name!r}; {WAY_OUT}")
 
     def __repr__(self) -> str:
         tables = (self.summary(), *([self.by()] if self.facts.by else []), self.coverage)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ray.data.aggregate import AggregateFnV2
 from ray.data.context import ShuffleStrategy
+from ray.exceptions import RayTaskError
 
 from torchrank.evaluation.evaluate import MEASURES
 from torchrank.evaluation.partial import PartialEvaluation, merge, partial
@@ -67,8 +68,8 @@ def evaluate(
     Raises:
         ReadingError: a column is missing.
         ValueError: an argument has an unknown value; ``ties="rows"``, because shuffled rows have no order.
-        Exception: a worker found an error, which is the cause of Ray's RayTaskError; or it has another version of
-            torchrank.
+        Exception: what a worker raised, after Ray's RayTaskError, which has the lines of its code; or it has another
+            version of torchrank.
 
     Example:
         >>> import torchrank as tr
@@ -104,6 +105,7 @@ def merged(states: Dataset, measures: Suite | None = None) -> PartialEvaluation:
 
     Raises:
         ValueError: as :func:`torchrank.merge`; there is no state; or workers have another version than the driver.
+        Exception: what a worker raised, such as an error of your function, after Ray's RayTaskError.
     """
     total = merge(_found(states, measures), measures)
     check_version(__version__, total.facts.version)
@@ -175,6 +177,13 @@ def _states(block: pyarrow.Table, job: Job) -> dict[str, list[bytes]]:
 
 
 def _found(states: Dataset, measures: Suite | None) -> list[bytes]:
-    """The sum of the states of a dataset; nothing if there are none."""
-    total = states.aggregate(MergeStates(measures))
+    """The sum of the states of a dataset; nothing if there are none. An error of a worker is raised as it was there."""
+    context = states.context
+    before, context.raise_original_map_exception = context.raise_original_map_exception, True
+    try:
+        total = states.aggregate(MergeStates(measures))
+    except RayTaskError as error:
+        raise error.cause from error
+    finally:
+        context.raise_original_map_exception = before
     return [total["state"]] if total and total["state"] else []

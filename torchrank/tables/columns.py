@@ -405,11 +405,13 @@ def rows_of_tuples(tuples: Iterable[Any], value: str, chosen: Columns, source: s
     if isinstance(first, Mapping):
         return rows_of_dictionaries(rows, value, chosen, source)
     fields = getattr(first, "_fields", None)
+    of_frame_or_tensors = (
+        "pass one frame with a query, a score and a grade in each row, as tr.evaluate(frame, 'ndcg@10'), or tensors"
+        " [query, candidate] to a metric, as tr.NDCG().score(scores, grades)"
+    )
     if not isinstance(first, Sequence) or isinstance(first, str | bytes):
         raise ReadingError(
-            f"Expected rows to be tuples (query, document, {value}), got {shown(first)}; pass one frame with"
-            " a query, a score and a grade in each row, as tr.evaluate(frame, 'ndcg@10'), or tensors [query, candidate]"
-            " to a metric, as tr.NDCG().score(scores, grades)",
+            f"Expected rows to be tuples (query, document, {value}), got {shown(first)}; {of_frame_or_tensors}",
             source, 1, "", "row",
         )  # fmt: skip
     if fields or chosen is not None:
@@ -421,6 +423,8 @@ def rows_of_tuples(tuples: Iterable[Any], value: str, chosen: Columns, source: s
         way_out = f"add the {value}"
         if len(first) > 2:
             way_out = column_choice(value).format("query").replace("...", "0, ...")
+        if hasattr(tuples, "tolist"):
+            way_out = of_frame_or_tensors
         raise ReadingError(
             f"Expected rows to be tuples (query, document, {value}), got {len(first)} fields; {way_out}",
             source, 1, shown(first), "row",

@@ -437,9 +437,13 @@ class Rows:
             if duplicates == "error":
                 place = self.error("", first)
                 before = f"first in {place.unit} {place.line}" if place.line else "first before it"
+                item, query = (
+                    shown(ids.take(np.array([n])).tolist()[0])
+                    for ids, n in ((self.item, row), (self.queries, self.query[row]))
+                )
                 raise self.error(
-                    f"Expected every document once for its {'query' if self.subtopic is None else 'subtopic'}, got one"
-                    f" twice, {before}; pass duplicates='first' or 'best'",
+                    f"Expected every document once for its {'query' if self.subtopic is None else 'subtopic'}, got"
+                    f" document {item} of query {query} twice, {before}; pass duplicates='first' or 'best'",
                     row,
                 )
             better = duplicates == "best" and self.value[row] > self.value[first]

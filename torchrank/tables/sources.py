@@ -7,7 +7,7 @@ import glob
 import re
 import warnings
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -58,12 +58,12 @@ def read_qrels(
     Ids are kept as they are: text stays text ("007", "1e5", "NA"), integers stay integers.
 
     Args:
-        source: a path, "-" for standard input, or an open file, also compressed; a data frame of pandas, polars,
-            pyarrow or another library with the Arrow interface or a method to_pandas, or a dictionary of columns; a
-            dictionary ``{query: {document: grade}}``, which is not copied, so leave it unchanged, or ``{query:
-            [documents]}`` of relevant documents; an iterable or array of (query, document, grade) rows, of (query,
-            subtopic, document, grade), or of (query, document), which have the grade 1; named tuples or dictionaries;
-            ``Qrels`` of ranx, or another object whose ``to_dict()`` returns such a dictionary;
+        source: a path, "-" for standard input, or an open file, also compressed (gzip, bz2, xz, zstd, lz4); a data
+            frame of pandas, polars, pyarrow or another library with the Arrow interface or a method to_pandas, or a
+            dictionary of columns; a dictionary ``{query: {document: grade}}``, which is not copied, so leave it
+            unchanged, or ``{query: [documents]}`` of relevant documents; an iterable or array of (query, document,
+            grade) rows, of (query, subtopic, document, grade), or of (query, document), which have the grade 1; named
+            tuples or dictionaries; ``Qrels`` of ranx, or another object whose ``to_dict()`` returns such a dictionary;
             ``"irds:..."``, a dataset of ir_datasets.
         columns: the columns of query, item (the document) and grade, by name, or by number from 0 in files without a
             header: a dictionary, which may name a subtopic, too, or the three in this order; None = found by their
@@ -107,7 +107,8 @@ def read_run(
 
     Args:
         source: as in :func:`read_qrels`, with scores in place of grades; lists of documents begin with the best; or the
-            file or folder of predictions that MTEB writes.
+            file or folder of predictions that MTEB writes. A folder or a pattern such as ``"runs/*.zst"`` has several
+            runs, which :func:`torchrank.evaluate` reads.
         columns: the columns of query, item (the document) and score, as in :func:`read_qrels`; ``{"rank": ...}`` in
             place of the score takes ranks, 1 for the best.
         format: the format of a file; "auto" = recognised by the content:
@@ -164,7 +165,7 @@ def named_runs(source: str | Path) -> list[tuple[str, str | Path]]:
     of the folder, too.
 
     Raises:
-        FileNotFoundError: no file has the pattern.
+        FileNotFoundError: no file has the pattern, or the folder has no file.
     """
     place = Path(source)
     is_pattern = re.search(r"[*?[]", str(source)) and not place.exists() and not str(source).startswith("irds:")
@@ -174,12 +175,26 @@ def named_runs(source: str | Path) -> list[tuple[str, str | Path]]:
     paths = sorted(path for path in found if path.is_file() and not path.name.startswith("."))
     if is_pattern and not paths:
         raise FileNotFoundError(f"Expected files like {source}, got none")
+    if not paths and place.is_dir() and not next(place.rglob("*.json"), None):
+        way_out = f"of folders in it pass a pattern such as '{place / '*' / '*.run'}'"
+        raise FileNotFoundError(f"Expected a folder with files of runs, got no file in {source}; {way_out}")
     if not is_pattern and all(path.suffix == ".json" for path in paths):
         return [(stem(source) or str(source), source)]
     names = [stem(path) for path in paths]
     if len(set(names)) < len(names):
         names = [f"{path.parent.name}/{name}" for path, name in zip(paths, names)]
     return list(zip(names, paths))
+
+
+@contextlib.contextmanager
+def one_of_several(name: str, runs: Sized) -> Iterator[None]:
+    """Add the way out to the error of a run that cannot be read, if there are others."""
+    try:
+        yield
+    except ReadingError as error:
+        if len(runs) > 1:
+            error.add_note(f"To leave {name} out, pass the files of the other runs.")
+        raise
 
 
 def _read(kind: type[T], source: Any, reading: files.Reading, duplicates: Duplicates) -> T:
