@@ -319,13 +319,6 @@ def test_a_mask_of_the_catalogue_reaches_ids_and_metrics_of_other_libraries():
     torch.testing.assert_close(suite.compute()["MeanAbsoluteError"], error)
 
 
-def test_the_query_with_a_bad_value_is_named_beside_a_mask_of_the_catalogue():
-    scores = SCORES.clone()
-    scores[2, 0] = float("nan")
-    with pytest.raises(ValueError, match="first in query 2;"):
-        tr.MRR().score(scores.numpy(), [[1], [2], [3]], mask=MASK.tolist(), exclude=([0], [1]), tie_break=ORDER.numpy())
-
-
 def test_numbers_of_python_keep_their_digits():
     scores = [[0.1, 0.1 + 1e-12]]  # equal in float32
     assert tr.MRR().score(scores, [[1]]).tolist() == [1]
@@ -342,27 +335,6 @@ def test_memory_of_an_array_is_shared():
 def test_objects_without_numbers_are_refused(wrong):
     with pytest.raises(TypeError, match=r"^Expected preds to be a tensor of scores or ids or a Ranking, got"):
         tr.MRR().score(wrong, GRADES)
-
-
-def test_numbers_among_objects_have_a_way_out():
-    scores = SCORES.numpy().astype(object)
-    with pytest.raises(TypeError, match=r"got ndarray of object; pass preds\.tolist\(\)"):
-        tr.MRR().score(scores, GRADES)
-    assert tr.MRR().score(scores.tolist(), GRADES).tolist() == tr.MRR().score(SCORES, GRADES).tolist()
-
-
-@pytest.mark.parametrize("dtype", [np.int8, np.int64])
-def test_arrays_that_are_reversed_along_one_axis_are_read(dtype):
-    scores, grades = np.array([[0.9, 0.5, 0.1], [0.2, 0.3, 0.4]]), np.array([[0, 1, 2], [2, 0, 1]], dtype=dtype)
-    for turned in (np.s_[::-1], np.s_[:, ::-1], np.s_[::-1, ::-1]):
-        found = tr.NDCG().score(scores[turned], grades[turned])
-        wanted = tr.NDCG().score(scores[turned].copy(), grades[turned].copy())
-        assert found.tolist() == wanted.tolist()
-
-
-def test_a_tensor_of_too_many_dimensions_has_no_way_out():
-    with pytest.raises(ValueError, match=r"or a list of 2 1-D id tensors, one per query, got Tensor$"):
-        tr.MRR().score(torch.rand(2, 3), torch.tensor([0, 1]), exclude=torch.ones(2, 3, 2))
 
 
 #: arguments with a masked element, and how their errors end

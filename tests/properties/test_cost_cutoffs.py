@@ -53,8 +53,7 @@ def expected(name, scores, grades, costs, budget):
     return fmean(values)
 
 
-@pytest.mark.parametrize("name", MEASURES)
-@pytest.mark.parametrize("levels", [2, 4, 1000])
+@pytest.mark.parametrize(("name", "levels"), zip(MEASURES, [2, 4, 1000, 4, 2]))
 def test_a_budget_has_the_mean_over_all_orders_of_ties(name, levels):
     scores, grades, costs = lists(levels, levels)
     for budget in (50, 300, 500):
@@ -162,7 +161,7 @@ def test_sixteen_queries_of_six_ties_are_ranked_together(monkeypatch):
 
 @pytest.mark.parametrize("ties", ["optimistic", "pessimistic"])
 def test_the_best_and_the_worst_order_also_rank_equal_grades_by_cost(ties):
-    for seed in range(6):
+    for seed in range(3):
         scores, grades, costs = lists(seed, 2, width=6, queries=1)
         order = sorted(range(6), key=lambda i: (grades[0, i], -costs[0, i]), reverse=ties == "optimistic")
         tie_break = torch.empty(6).scatter(0, torch.tensor(order), -torch.arange(6.0))
@@ -175,7 +174,7 @@ def test_the_best_and_the_worst_order_also_rank_equal_grades_by_cost(ties):
 @pytest.mark.parametrize("name", ["recall", "hitrate", "precision", "ndcg", "mrr"])
 def test_bounds_are_the_extremes_over_judgments_of_the_mean_over_orders(name):
     bounds = [tr.parse(f"{name}(unjudged={end})@300tok") for end in ("lower", "upper")]
-    for seed in range(9):
+    for seed in range(4):
         scores, grades, costs = lists(seed, 1 + seed % 3, queries=1)
         grades[torch.rand(grades.shape, generator=rng(seed)) < 0.5] = -1
         unjudged, values = (grades[0] < 0).nonzero().flatten(), []

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support.cases import cases
 from tests.support.optional import pandas
 
 # ---- names of columns ------------------------------------------------------------------------------------------------
@@ -227,8 +228,8 @@ def test_an_error_in_a_list_names_the_row_of_the_frame(change, message):
         tr.evaluate(LISTED | change, "mrr")
 
 
-@pytest.mark.parametrize("shape", [(4,), (4, 1), (2, 2)])
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "numpy"])
+@cases("shape", [(4,), (4, 1), (2, 2)])
+@cases("dtype", ["float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "numpy"])
 def test_columns_are_tensors_of_any_float_and_a_column_of_one_number_in_each_row_is_flat(dtype, shape):
     def columns(**lists):
         for name, numbers in lists.items():
@@ -272,14 +273,6 @@ def test_a_list_by_query_is_a_run_best_first(docs):
     assert tr.read_run({"q": docs, "p": []}).query_ids == ["q", "p"]
 
 
-def test_lists_of_a_json_file_are_those_of_python(tmp_path):
-    for text, wanted in (('{"q": ["b", "a"]}', {"b": -1, "a": -2}), ('{"q": [["b", 3]], "p": []}', {"b": 3})):
-        (tmp_path / "run.json").write_text(text)
-        assert tr.read_run(tmp_path / "run.json").to_dict()["q"] == wanted
-    (tmp_path / "run.json").write_text('{"qid": ["q", "q"], "docno": ["a", "b"], "score": [1, 2]}')
-    assert tr.read_run(tmp_path / "run.json").to_dict() == {"q": {"a": 1, "b": 2}}
-
-
 @pytest.mark.parametrize("ids", [[3, 4], {3, 4}, np.array([3, 4]), torch.tensor([3, 4]), [(3, 1), (4, 1)]])
 def test_a_list_by_query_is_relevant_documents(ids):
     assert tr.read_qrels({1: ids}).to_dict() == {1: {3: 1, 4: 1}}
@@ -303,10 +296,6 @@ def test_a_list_by_query_is_relevant_documents(ids):
 def test_other_values_by_query_are_refused(docs, message):
     with pytest.raises(tr.ReadingError, match=message):
         tr.read_run({"q": docs, "p": ["a"]})
-
-
-def test_a_set_in_order_is_a_run():
-    assert tr.read_run({"q": sorted({"b", "a"})}).to_dict() == {"q": {"a": -1, "b": -2}}
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
@@ -363,11 +352,6 @@ def test_rows_of_arrays_are_rows(rows):
     assert tr.read_run(rows).to_dict() == {1: {2: 0.5, 3: 2.0}}
 
 
-def test_columns_of_a_structured_array_are_found_by_their_names():
-    rows = np.array([(0.5, 2, 1), (2.0, 3, 1)], dtype=[("score", "f8"), ("item", "i8"), ("user", "i8")])
-    assert tr.read_run(rows).to_dict() == {1: {2: 0.5, 3: 2.0}}
-
-
 def test_ids_of_an_array_that_are_no_integers_are_refused():
     with pytest.raises(tr.ReadingError, match=r"row 1: Expected document ids to be text or integers, got 2.5"):
         tr.read_run(np.array([[1, 2.5, 0.5]]))
@@ -415,21 +399,6 @@ def test_a_run_has_no_subtopics():
     assert tr.read_run({**columns, "doc": ["a", "b"]}).to_dict() == {"q": {"a": 0.5, "b": 0.4}}
 
 
-def test_many_queries_have_the_same_few_documents():
-    queries, parts = [f"q{n}" for n in range(7)], ["a#1", "a#2", "b#1"]
-    qrels = tr.read_qrels([(query, part, n) for query in queries for n, part in enumerate(parts)])
-    assert qrels.by_parent("#").to_dict() == {query: {"a": 1, "b": 2} for query in queries}
-    rows = [(query, subtopic, doc, 1) for query in queries for subtopic in "xyz" for doc in "ab"]
-    assert tr.read_qrels(rows).to_dict() == {query: {"a": 1, "b": 1} for query in queries}
-
-
-def test_a_mark_before_lines_of_json_is_no_part_of_them(tmp_path):
-    path = tmp_path / "run.jsonl"
-    lines = '{"query_id": "q", "doc_id": "a", "score": 0.5}\n{"query_id": "q", "doc_id": "b", "score": 0.25}\n'
-    path.write_bytes(b"\xef\xbb\xbf" + lines.encode())
-    assert tr.read_run(path).to_dict() == {"q": {"a": 0.5, "b": 0.25}}
-
-
 def test_one_query_of_json_may_have_numbers_and_another_a_ranking():
     text = '{"q1": {"a": 0.5}, "q2": ["a", "b"]}\n'
     assert tr.read_run(io.StringIO(text)).to_dict() == {"q1": {"a": 0.5}, "q2": {"a": -1, "b": -2}}
@@ -438,16 +407,6 @@ def test_one_query_of_json_may_have_numbers_and_another_a_ranking():
 def test_wrong_json_is_shown_from_its_line():
     with pytest.raises(tr.ReadingError, match=r"""line 2: Expected JSON, got .*: '"q2": {"a" 1}}'$"""):
         tr.read_run(io.StringIO('{"q1": {"a": 0.5},\n "q2": {"a" 1}}\n'))
-
-
-def test_indexes_of_pandas_are_columns():
-    columns = {"query": pandas.Index(["q", "p"]), "doc": pandas.Index([3, 4]), "score": [0.5, 0.25]}
-    assert tr.read_run(columns).to_dict() == {"q": {3: 0.5}, "p": {4: 0.25}}
-
-
-def test_a_header_between_blanks_may_have_a_tab():
-    text = "query_id document_id\tscore\nq a\t0.5\n"
-    assert tr.read_run(io.StringIO(text)).to_dict() == {"q": {"a": 0.5}}
 
 
 def test_a_part_of_a_table_of_arrow_has_its_rows():

@@ -28,11 +28,6 @@ of_every_state = pytest.mark.parametrize("name", ["ndcg", "mr", "ips", "kendallt
 few = settings(max_examples=5)
 
 
-def draw_metric(data, name):
-    assert CONFIGS[name], f"no metric to try of {name}"
-    return data.draw(st.sampled_from(CONFIGS[name]), label="metric").metric()
-
-
 def of_every_need(step, start=0):
     """Metrics of every kind of need: one in ``step`` of the configurations of each measure that stands for all."""
     return [layout_cases.scoring(config) for name in REPRESENTATIVES for config in CONFIGS[name][start::step]]
@@ -160,30 +155,6 @@ def test_a_value_for_a_list_of_unknown_length_holds_for_every_length():
             for known in lengths:
                 want = torch.where(found.isnan(), found, metric.score(known))
                 assert_all_same({metric.label: found}, {metric.label: want})
-
-
-@of_every_state
-@few
-@given(data=st.data())
-def test_any_split_over_batches_and_workers_changes_nothing(name, data):
-    metric = draw_metric(data, name)
-    preds, target = draw_dense(data, max_size=8)
-    weights = tensor(data.draw(st.lists(st.sampled_from((0.0, 1.0, 0.3)), min_size=8, max_size=8)))[: len(preds)]
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(preds)), max_size=4)))
-    pieces = list(zip([0, *cuts], [*cuts, len(preds)]))  # empty batches among them
-    whole, in_pieces, merged, forwarded = (copy.deepcopy(metric) for _ in range(4))
-    whole.update(preds, target, weights=weights)
-    for start, stop in pieces:
-        part = (preds[start:stop], target[start:stop])
-        in_pieces.update(*part, weights=weights[start:stop])
-        worker = copy.deepcopy(metric)
-        worker.update(*part, weights=weights[start:stop])
-        merged.merge_state(worker)
-        assert_same_mean(forwarded(*part, weights=weights[start:stop]), worker.compute())
-    for other in (in_pieces, merged, forwarded):
-        assert_same_mean(other.compute(), whole.compute())
-        assert_same_mean(other.standard_error, whole.standard_error)
-        assert (other.num_queries, other.num_empty) == (whole.num_queries, whole.num_empty)
 
 
 def fine_scores():
@@ -316,24 +287,6 @@ def test_values_changed_by_the_user_leave_the_metric_as_it_is():
 
 
 # ---- a state that is small and loses nothing -----------------------------------------------------
-
-
-def size_of(metric):
-    return sum(x.numel() for x in layout_cases.tensors_in(metric.metric_state))
-
-
-@of_every_state
-def test_the_state_is_as_large_after_60_batches_as_after_10(name):
-    preds, target = tensor([[3.0, 1.0, 2.0], [0.0, 0.0, 0.0]]), tensor([[0, 1, 2], [1, 0, 0]])
-    metric = CONFIGS[name][0].metric()
-    sizes = [size_of(metric)]
-    for number in range(60):
-        metric.update(preds, target)
-        if number in (9, 59):
-            sizes.append(size_of(metric))
-    assert sizes[0] == sizes[1] == sizes[2] <= 26
-    assert metric.num_queries == 120
-    assert all(x.dtype == torch.float64 for x in layout_cases.tensors_in(metric.metric_state))
 
 
 @of_every_state

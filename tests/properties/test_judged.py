@@ -40,7 +40,7 @@ def by_trec_eval(qrels, run, names, **kwargs):
 @pytest.mark.parametrize("level", [1, 2])
 @pytest.mark.parametrize(("theirs", "ours"), [("bpref", tr.Bpref), ("infAP", tr.InfAP)])
 def test_trec_eval(theirs, ours, level):
-    for seed in range(5):
+    for seed in range(2):
         qrels, run = collection(seed)
         want = [query[theirs] for query in by_trec_eval(qrels, run, {theirs}, relevance_level=level)]
         got = ours(relevance_level=level).score(tr.Ranking.from_run(qrels, run))
@@ -55,45 +55,30 @@ def test_the_geometric_mean_of_trec_eval():
     assert metric.compute().item() == pytest.approx(math.exp(sum(logs) / len(logs)), rel=1e-6)
 
 
-@pytest.mark.parametrize("name", ["map", "recip_rank", "P_5", "recall_5", "Rprec", "ndcg", "ndcg_cut_5", "success_5"])
-def test_condensed_lists_lack_the_unjudged(name):
+CONDENSED = {
+    "map": "map",
+    "recip_rank": "mrr",
+    "P_5": "precision@5",
+    "recall_5": "recall@5",
+    "Rprec": "rprecision",
+    "ndcg": "ndcg",
+    "ndcg_cut_5": "ndcg@5",
+    "success_5": "hitrate@5",
+}
+
+
+def test_condensed_lists_lack_the_unjudged():
     # trec_eval -J removes them from the run, and so does this.
-    label = {"recip_rank": "mrr", "Rprec": "rprecision", "ndcg_cut_5": "ndcg@5", "P_5": "precision@5"}
-    label = {**label, "recall_5": "recall@5", "success_5": "hitrate@5"}.get(name, name)
     qrels, run = collection(4)
     left = {q: {d: s for d, s in documents.items() if qrels[q].get(d, -2) >= 0} for q, documents in run.items()}
     assert any(not documents for documents in left.values())
-    names = {name if name in pytrec_eval.supported_measures else ".".join(name.rsplit("_", 1))}
+    names = {".".join(name.rsplit("_", 1)) if name.endswith("_5") else name for name in CONDENSED}
     found = pytrec_eval.RelevanceEvaluator(qrels, names).evaluate({q: x for q, x in left.items() if x})
-    want = [found[q][name] if left[q] else 0.0 for q in qrels]
-    metric = tr.parse(label, unjudged="condensed")
-    got = metric.score(tr.Ranking.from_run(qrels, run))
-    torch.testing.assert_close(got, tensor(want, dtype=torch.float64), rtol=0, atol=1e-9)
-
-
-def test_binary_preference_worked_out():
-    scores = tensor([[0.9, 0.8, 0.7, 0.6, 0.5, 0.4]])
-    target = tensor([[0, 1, -1, 0, 1, 0]])
-    # R = 2, N = 3: one irrelevant before the first, two before the second
-    assert tr.Bpref().score(scores, target).item() == (1 - 1 / 2 + 1 - 2 / 2) / 2
-    nothing = tensor([[1, -1, 1, -1, -1, -2]])
-    assert tr.Bpref().score(scores, nothing).item() == 1  # nothing judged irrelevant: ranx has NaN here
-    # the one relevant of a tie with two irrelevant ones has 0, 1 or 2 of them before it, of which R = 1 count
-    tied = tr.Bpref().score(torch.zeros(1, 4), tensor([[1, 0, 0, -1]]))
-    assert tied.item() == pytest.approx(1 / 3)
-
-
-def test_the_share_of_judged_candidates():
-    scores = tensor([[0.9, 0.8, 0.7, -INF], [0.5, 0.5, -INF, -INF], [-INF, -INF, -INF, -INF]])
-    target = tensor([[0, -1, 2, 1], [-2, 1, 0, 0], [1, 1, 1, 1]])
-    assert tr.Judged(top_k=2).score(scores, target).tolist() == [0.5, 0.5, 0]
-    assert tr.Judged(top_k=4).score(scores, target).tolist() == [
-        pytest.approx(2 / 3),
-        0.5,
-        0,
-    ]  # of the retrieved candidates
-    assert tr.Judged(top_k=1, empty_target_action="skip").score(scores, target)[1].item() == 0.5
-    assert tr.Judged().score(scores[:1], -torch.ones(1, 4)).item() == 0
+    ranking = tr.Ranking.from_run(qrels, run)
+    for theirs, ours in CONDENSED.items():
+        want = [found[q][theirs] if left[q] else 0.0 for q in qrels]
+        got = tr.parse(ours, unjudged="condensed").score(ranking)
+        torch.testing.assert_close(got, tensor(want, dtype=torch.float64), rtol=0, atol=1e-9, msg=ours)
 
 
 def in_every_layout():
@@ -192,9 +177,9 @@ def judged_in_all_ways(scores, target, worth):
 @pytest.mark.parametrize("name", BOUNDED)
 def test_bounds_at_a_cutoff_are_the_extremes_of_all_judgments_to_the_bits_of_all_choices(name, monkeypatch):
     cls, generator = tr.RankingMetric.registry[name], torch.Generator().manual_seed(3)
-    target = torch.randint(-2, 3, (12, 6), generator=generator)
-    target[:4] = -target[:4].abs()  # nothing is judged relevant
-    scores = torch.rand(12, 6, generator=generator)
+    target = torch.randint(-2, 3, (8, 6), generator=generator)
+    target[:3] = -target[:3].abs()  # nothing is judged relevant
+    scores = torch.rand(8, 6, generator=generator)
     scores[::2] = scores[::2].mul(5).round()  # ties
     scores[target.roll(1, -1) == 2] = -INF
     ranking = tr.Ranking.from_scores(scores, target)
@@ -295,7 +280,7 @@ def test_bounds_that_cannot_be_had():
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_a_level_is_reached_in_the_dtype_of_the_grades(dtype):
     scores = tensor([[0.9, 0.8]])
-    for level in (0.1, 0.7, 1.1, 1.3, 2.3):
+    for level in (0.1, 0.7, 1.3):
         grades = tensor([[level, 0.0]], dtype=dtype)
         for cls in (tr.Precision, tr.RBP, tr.CWL, tr.PIA, tr.AlphaDCG):
             found = cls(1, relevance_level=level).score(scores, grades)
@@ -320,17 +305,6 @@ def test_the_pool_is_the_same_beside_other_members_of_a_collection():
         beside = tr.RankingCollection([tr.InfAP(), tr.MRR(unjudged="upper")])
         alone = tr.InfAP().score(preds, target).item()
         assert beside.score(preds, target)["infap"].item() == alone == pytest.approx(0.5, abs=1e-4)
-
-
-def test_a_mean_of_bounds_over_batches_with_weights():
-    generator = torch.Generator().manual_seed(2)
-    scores, target = torch.rand(6, 5, generator=generator), torch.randint(-1, 2, (6, 5), generator=generator)
-    weights = tensor([1.0, 0, 2, 0.5, 1, 3])
-    metric = tr.NDCG(top_k=3, unjudged="upper")
-    for part in (slice(0, 2), slice(2, 6)):
-        metric.update(scores[part], target[part], weights=weights[part])
-    values = metric.score(scores, target)
-    assert metric.compute().item() == pytest.approx(((values * weights).sum() / weights.sum()).item(), rel=1e-6)
 
 
 @pytest.mark.parametrize("at_once", [1, 20, 2**16])

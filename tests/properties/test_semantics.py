@@ -407,16 +407,3 @@ def test_under_autocast_scores_are_compared_as_they_are(dtype, autocast):
 
 def test_an_empty_list_of_ids_may_have_any_dtype():
     assert score("recall", tensor([[0.9, 0.1]] * 2), [tensor([0]), tensor([])]) == [1, 0]
-
-
-# ---- aggregation and weights -----------------------------------------------------------------------------------
-
-
-def test_weights_of_zero_are_as_if_the_query_were_not_there():
-    scores, target, weights = torch.rand(6, 4), torch.randint(2, (6, 4)), tensor([1.0, 0, 1, 0, 1, 1])
-    for aggregation in ("mean", "median", "min", "max"):
-        weighted, without = tr.MAP(aggregation=aggregation), tr.MAP(aggregation=aggregation)
-        weighted.update(scores, target, weights=weights)
-        without.update(scores[weights > 0], target[weights > 0])
-        assert weighted.compute() == without.compute()
-        assert weighted.num_queries == without.num_queries == 4

@@ -25,7 +25,6 @@ from tests.support.brute_force_ranks import (
     pairs_of,
     places,
     some_scores,
-    standing,
 )
 from tests.support.cases import cases
 from tests.support.sharded_catalogues import CATALOGUES, shared
@@ -33,7 +32,6 @@ from tests.support.unread import Elsewhere, leave_values_unread
 from torchrank.engine import rank as rank_blocks
 from torchrank.engine import streams
 from torchrank.engine.judged import Counting
-from torchrank.hardware import costs
 from torchrank.layouts.arrange import _chunk, arrange
 from torchrank.layouts.canonical import BLOCK, EmbeddedLayout, rectangles
 
@@ -76,16 +74,20 @@ def engine(request, assume):
     return request.param
 
 
+def with_engines(name, values):
+    """Each value with one engine in turn; every engine meets all in `test_costs.py`."""
+    pairs = [(value, ENGINES[number % len(ENGINES)]) for number, value in enumerate(values)]
+    return pytest.mark.parametrize((name, "engine"), pairs, ids=str, indirect=["engine"])
+
+
 # ---- embeddings, some items at a time ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@with_engines("kind", KINDS)
 def test_embeddings_in_chunks_are_ranked_by_the_products_of_their_chunks(engine, kind):
-    # Every engine meets every kind, dtype, size of chunks and cutoff; every kind meets every engine, dtype and cutoff.
-    shift, turn = KINDS.index(kind), ENGINES.index(engine)
-    dtype, chunk = DTYPES[(shift + turn) % 4], (1, 7, 50, 110, 1000)[(2 * shift + turn) % 5]
-    k = (1, 5, 300)[(shift + turn) % 3]
-    g = torch.Generator().manual_seed(shift)
+    turn = KINDS.index(kind)
+    dtype, chunk, k = DTYPES[(turn + 1) % 4], (1, 7, 50, 110, 1000)[turn], (1, 5, 300)[turn % 3]
+    g = torch.Generator().manual_seed(turn)
     queries, items = torch.randn(20, 8, generator=g).to(dtype), torch.randn(110, 8, generator=g).to(dtype)
     relevant, exclude = relevant_items(kind, 20, 110), pairs_of((20, 110), 450, seed=2)
     scores = torch.cat(products(queries, items, chunk), dim=-1)
@@ -118,14 +120,13 @@ def exact_batch(name, number=0):
     return queries, items, {"similarity": "hamming"}, torch.from_numpy(8 * dimension - differing)
 
 
-@pytest.mark.parametrize("name", EXACT)
+@with_engines("name", EXACT)
 def test_embeddings_of_integers_have_the_ranks_of_exact_products(engine, name):
-    turn = [*EXACT].index(name) + ENGINES.index(engine)
-    kind = KINDS[turn % 5]  # every engine meets every kind, and every name four of them
+    turn = [*EXACT].index(name)
+    kind, chunk = KINDS[turn], (50, 7, 33, 1, 110)[turn]
     queries, items, more, scores = exact_batch(name, turn)
     relevant, groups = relevant_items(kind, 20, 110), torch.arange(110) // 3 * 7
-    chunk = (50, 7, 33, 1, 110, 1000)[turn % 6]
-    for given in ({}, [{"exclude": pairs_of((20, 110), 450, seed=2)}, {"groups": groups}][turn % 2]):
+    for given in ({}, {"exclude": pairs_of((20, 110), 450, seed=2)}, {"groups": groups}):
         want = places(from_scores(scores.double(), relevant, **given))
         options = {**more, **given, "chunk_size": chunk}
         assert_stands(tr.Ranking.from_embeddings(queries, items, relevant, **options), want)
@@ -170,39 +171,6 @@ def test_a_copy_of_integer_items_is_no_larger_than_their_scores_may_be(monkeypat
     assert 2**9 < max(sizes) <= 2**10
 
 
-WAYS = [{"similarity": "cosine"}, {"chunk_size": 64, "top_k": 4}, {"chunk_size": 50}]
-
-
-@pytest.mark.parametrize("more", WAYS, ids=str)
-def test_blocks_of_queries_are_ranked_as_all_are(engine, more):
-    g = torch.Generator().manual_seed(3)
-    queries, items = (torch.randint(-3, 4, (n, 4), generator=g).float() for n in (40, 300))
-    given = {"exclude": pairs_of((40, 300), 500, seed=4), **more}
-    if "similarity" in more:  # lengths whose inverse is exact
-        queries, items = (torch.eye(4)[torch.randint(4, (n,), generator=g)] * 2 for n in (40, 300))
-    # Two kinds each: every engine and every option meets all five.
-    shift = WAYS.index(more) + ENGINES.index(engine)
-    for kind in (KINDS[shift % 5], KINDS[(shift + 2) % 5]):
-        relevant = relevant_items(kind, 40, 300)
-        want = tr.Ranking.from_embeddings(queries, items, relevant, **given)
-        with costs.assumed(product=1200 if "similarity" in more else 700):
-            ranking = tr.Ranking.from_embeddings(queries, items, relevant, **given)
-        assert_stands(ranking, places(want), more.get("top_k"))
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_a_reach_of_some_blocks_is_the_reach_of_all(assume, order):
-    g = torch.Generator().manual_seed(5)
-    queries, items = torch.randn(8, 4, generator=g), torch.randn(3000, 4, generator=g)
-    relevant = [torch.randperm(3000, generator=g)[:number] for number in [1, 1, 1, 1, 200, 200, 200, 200][::order]]
-    assume(product=4 * 3000)
-    ranking = tr.Ranking.from_embeddings(queries, items, relevant, top_k=5)
-    scores = torch.cat(products(queries, items, 3000), dim=-1)
-    torch.testing.assert_close(tr.Recall(top_k=5).score(ranking), tr.Recall(top_k=5).score(scores, relevant))
-    with pytest.raises(ValueError, match="top_k=5"):
-        tr.MR().score(ranking)
-
-
 GUESSES = {
     "a bit more": lambda own: torch.nextafter(own, tensor(INF)),
     "a bit less, for some": lambda own: torch.where(torch.arange(len(own))[:, None] % 3 == 0, own - 1e-6, own),
@@ -214,10 +182,8 @@ GUESSES = {
 }
 
 
-@pytest.mark.parametrize("engine", [Counting.COUNT, Counting.SORT], ids=str)
-@pytest.mark.parametrize("guess", GUESSES)
-def test_a_wrong_guess_changes_nothing(monkeypatch, assume, guess, engine):
-    assume(**FORCED[engine])
+@with_engines("guess", GUESSES)
+def test_a_wrong_guess_changes_nothing(monkeypatch, guess, engine):
     asked = []
     monkeypatch.setattr(streams, "_guess", lambda lists, *of: asked.append(lists) or GUESSES[guess](right).flatten())
     g = torch.Generator().manual_seed(6)
@@ -265,8 +231,7 @@ def test_a_positive_never_outranks_itself(dtype):
     assert ((default.first - ranking.first).abs() <= ranking.tied + 5).all()
 
 
-@pytest.mark.parametrize("similarity", ["dot", "cosine"])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("dtype", "similarity"), zip(DTYPES, ["dot", "cosine", "cosine", "dot"]), ids=str)
 def test_under_autocast_scores_stay_as_precise_as_the_embeddings(dtype, similarity):
     autocast = torch.float16 if dtype in (torch.bfloat16, torch.float64) else torch.bfloat16
     g = torch.Generator().manual_seed(10)
@@ -278,8 +243,8 @@ def test_under_autocast_scores_stay_as_precise_as_the_embeddings(dtype, similari
             assert_same(tr.Ranking.from_embeddings(queries, items, label, similarity=similarity, **given), want)
 
 
-@pytest.mark.parametrize("bad", [NAN, INF, -INF, 1e30])
-@pytest.mark.parametrize("of", ["queries", "items"])
+@cases("bad", [NAN, INF, -INF, 1e30])
+@cases("of", ["queries", "items"])
 def test_embeddings_whose_products_may_not_be_finite(engine, bad, of):
     g = torch.Generator().manual_seed(3)
     embeddings = {name: torch.randn(n, 8, generator=g) for name, n in (("queries", 20), ("items", 90))}
@@ -319,19 +284,6 @@ def test_progress_without_tqdm_names_the_missing_package(monkeypatch):
     with pytest.raises(ImportError, match="`pip install tqdm`, or pass progress=False"):
         tr.Ranking.from_embeddings(*arguments, progress=True)
     tr.Ranking.from_embeddings(*arguments)
-
-
-def test_a_catalogue_without_items_or_queries():
-    for queries, items in ((3, 0), (0, 5), (0, 0)):
-        for given in ({}, {"top_k": 2}, {"chunk_size": 2, "top_k": 2}):
-            label = torch.full((queries,), -1)
-            ranking = tr.Ranking.from_embeddings(torch.randn(queries, 4), torch.randn(items, 4), label, **given)
-            assert_stands(ranking, no_places(queries, items))
-    with pytest.raises(ValueError, match="3 labels"):
-        tr.MRR().score(tr.Ranking.from_embeddings(torch.randn(3, 4), torch.randn(0, 4), torch.arange(3)))
-    none = tensor([], dtype=torch.int64)
-    ranking = tr.Ranking.from_embeddings(torch.randn(3, 4), torch.randn(0, 4), torch.full((3,), -1), groups=none)
-    assert_stands(ranking, no_places(3, 0))
 
 
 @pytest.mark.parametrize(("queries", "items"), [(1, 700), (40, 5000), (300, 100_000), (5000, 100), (0, 0)])
@@ -377,49 +329,24 @@ FORMS = {
     "function": lambda blocks: lambda: blocks,
     "function of an iterator": lambda blocks: lambda: (block for block in blocks),
 }
-WIDTHS = [(), (0,), (1, 0, 13, 20), (5, 5, 5, 5, 5, 5), (49, 1), (0, 0, 30, 0)]
+WIDTHS = [(), (49, 1), (1, 0, 13, 20), (5, 5, 5, 5, 5, 5), (0, 0, 30, 0)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_blocks_of_scores_are_ranked_as_one_matrix(engine, kind):
-    # Every engine meets every kind, dtype, form and cutoff, and so does every kind.
-    dtype = DTYPES[(KINDS.index(kind) + ENGINES.index(engine)) % 4]
-    scores = some_scores(20, 50, dtype, seed=11)
-    relevant, exclude = relevant_items(kind, 20, 50), pairs_of((20, 50), 200, seed=12)
-    shift = KINDS.index(kind) + 2 * ENGINES.index(engine)
-    blocks = cut(scores, WIDTHS[shift % len(WIDTHS)])
-    form = list(FORMS.values())[shift % len(FORMS)]
+@with_engines("form", FORMS)
+def test_blocks_of_scores_are_ranked_as_one_matrix(engine, form):
+    turn = [*FORMS].index(form)
+    scores, form = some_scores(20, 50, DTYPES[turn % 4], seed=11), FORMS[form]
+    relevant, exclude = relevant_items(KINDS[turn], 20, 50), pairs_of((20, 50), 200, seed=12)
+    blocks = cut(scores, WIDTHS[turn])
     for given in ({}, {"exclude": exclude}):
         want = from_scores(scores, relevant, **given)
         assert_stands(tr.Ranking.from_score_blocks(form(blocks), relevant, **given), places(want))
         nears = (form(blocks), iter(blocks), (block for block in blocks))
         for number, near in enumerate(nears):
-            k = (1, 4, 60)[(number + shift) % 3]
+            k = (1, 4, 60)[(number + turn) % 3]
             ranking = tr.Ranking.from_score_blocks(near, relevant, top_k=k, **given)
             assert_stands(ranking, places(want), k)
             assert torch.equal(ranking.errors, want.errors)
-
-
-def test_pairs_in_any_column_are_excluded_from_blocks():
-    scores, relevant = some_scores(3, 200, torch.float32, seed=13), tensor([5, 199, 70])
-    exclude = tensor([0, 0, 1, 2]), tensor([199, 100, 63, 128])
-    want = from_scores(scores, relevant, exclude=exclude)
-    found = tr.Ranking.from_score_blocks(cut(scores, (120, 80)), relevant, exclude=exclude)
-    assert found.num_candidates.tolist() == want.num_candidates.tolist()
-    assert found.num_candidates[0] == 198
-    assert_stands(found, places(want))
-
-
-def test_blocks_stand_as_they_are_counted(engine):
-    scores = some_scores(20, 50, seed=13)
-    query, item, grade = relevant_items("triples", 20, 50)
-    judged = [dict(zip(item[query == q].tolist(), grade[query == q].tolist())) for q in range(20)]
-    exclude = pairs_of((20, 50), 200, seed=14)
-    want = standing(scores, judged, exclude=exclude)
-    for form in FORMS.values():
-        blocks = form(cut(scores, (3, 30, 1)))
-        ranking = tr.Ranking.from_score_blocks(blocks, (query, item, grade), exclude=exclude)
-        assert_stands(ranking, want)
 
 
 def test_a_function_is_called_twice_and_a_reading_is_saved_where_one_is_enough():
@@ -441,46 +368,58 @@ def test_a_function_is_called_twice_and_a_reading_is_saved_where_one_is_enough()
         assert sum(calls) <= 3 * 2 + 1
 
 
-def test_a_one_shot_iterator_needs_a_top_k():
-    with pytest.raises(ValueError, match=r"twice.*top_k.*generator"):
-        tr.Ranking.from_score_blocks((torch.rand(2, 3) for _ in range(2)), tensor([0, 5]))
+GOOD, LABELS = torch.rand(2, 3), tensor([0, 1])
 
 
-@pytest.mark.parametrize("blocks", [[], (), lambda: iter(()), list], ids=["list", "tuple", "iterator", "function"])
-def test_no_blocks_are_refused(blocks):
-    with pytest.raises(ValueError, match="at least one block"):
-        tr.Ranking.from_score_blocks(blocks, tensor([0, 5]))
-
-
-GOOD = torch.rand(2, 3)
-
-
-@cases("top_k", [None, 2])
 @cases(
     ("blocks", "error", "match"),
     [
+        ([], ValueError, "at least one block"),
+        (lambda: iter(()), ValueError, "at least one block"),
         ([GOOD, torch.rand(3, 3)], ValueError, r"\[3, 3\].*after \[2, 3\]"),
         ([GOOD, GOOD.double()], ValueError, r"float64 after .*float32"),
         ([GOOD, GOOD[0]], ValueError, r"\[3\]"),
-        ([GOOD[0]], ValueError, r"\[3\]"),
         (GOOD, ValueError, r"\[3\]"),
         ([GOOD, GOOD.long()], TypeError, "int64"),
         ([GOOD.long()], TypeError, "int64"),
         (["scores"], TypeError, "str"),
         (7, TypeError, "int"),
     ],
-    ids=["queries", "dtype", "dimensions", "row", "matrix", "later ids", "ids", "text", "number"],
 )
-def test_blocks_that_do_not_fit_are_refused(blocks, error, match, top_k):
-    with pytest.raises(error, match=match):
-        tr.Ranking.from_score_blocks(blocks, tensor([0, 1]), top_k=top_k)
+def test_blocks_that_do_not_fit_are_refused(blocks, error, match):
+    for top_k in (None, 2):
+        with pytest.raises(error, match=match):
+            tr.Ranking.from_score_blocks(blocks, LABELS, top_k=top_k)
 
 
-@pytest.mark.parametrize("top_k", [0, -1, 1.5, True])
-def test_a_top_k_that_is_no_rank_is_refused(top_k):
-    for rank in (tr.Ranking.from_score_blocks, lambda *args, **more: tr.Ranking.from_embeddings(GOOD, *args, **more)):
+def test_a_one_shot_iterator_needs_a_top_k_which_is_a_rank():
+    with pytest.raises(ValueError, match=r"twice.*top_k.*generator"):
+        tr.Ranking.from_score_blocks((block for block in [GOOD, GOOD]), LABELS)
+    for top_k in (0, -1, 1.5, True):
         with pytest.raises(ValueError, match=f"top_k.*{top_k}"):
-            rank([GOOD] if rank == tr.Ranking.from_score_blocks else GOOD, tensor([0, 1]), top_k=top_k)
+            tr.Ranking.from_score_blocks([GOOD], LABELS, top_k=top_k)
+        with pytest.raises(ValueError, match=f"top_k.*{top_k}"):
+            tr.Ranking.from_embeddings(GOOD, GOOD, LABELS, top_k=top_k)
+
+
+@pytest.mark.parametrize("read", [True, False], ids=["", "no value is read"])
+def test_catalogues_without_queries_or_items(monkeypatch, read):
+    if not read:
+        leave_values_unread(monkeypatch)
+    for queries, items in ((3, 0), (0, 5), (0, 0)):
+        label = torch.full((queries,), -1)
+        for given in ({}, {"top_k": 2}):
+            ranking = tr.Ranking.from_embeddings(
+                torch.rand(queries, 4), torch.rand(items, 4), label, chunk_size=2, **given
+            )
+            assert_stands(ranking, no_places(queries, items))
+            ranking = tr.Ranking.from_score_blocks([torch.rand(queries, items)] * 2, label, **given)
+            assert_stands(ranking, no_places(queries, 2 * items))
+    none = tensor([], dtype=torch.int64)
+    ranking = tr.Ranking.from_embeddings(torch.rand(3, 4), torch.rand(0, 4), torch.full((3,), -1), groups=none)
+    assert_stands(ranking, no_places(3, 0))
+    with pytest.raises(ValueError, match="3 labels"):
+        tr.MRR().score(tr.Ranking.from_embeddings(torch.rand(3, 4), torch.rand(0, 4), torch.arange(3)))
 
 
 def test_bad_values_in_blocks_are_counted_as_in_one_matrix(engine):
@@ -496,23 +435,6 @@ def test_bad_values_in_blocks_are_counted_as_in_one_matrix(engine):
             assert torch.equal(ranking.errors, want.errors)
             with pytest.raises(ValueError, match="3 queries with NaN"):
                 tr.Recall(top_k=4).score(ranking)
-
-
-def test_blocks_without_queries_or_items():
-    for queries, items in ((0, 5000), (3, 0)):
-        block = torch.rand(queries, items)
-        for blocks, top_k in (([block, block], None), ([block, block], 3), (iter([block, block]), 3)):
-            ranking = tr.Ranking.from_score_blocks(blocks, torch.full((queries,), -1), top_k=top_k)
-            assert_stands(ranking, no_places(queries, 2 * items))
-
-
-@pytest.mark.parametrize("read", [True, False], ids=["", "no value is read"])
-def test_embeddings_without_queries(monkeypatch, read):
-    if not read:
-        leave_values_unread(monkeypatch)
-    labels = torch.zeros(0, dtype=torch.int64)
-    ranking = tr.Ranking.from_embeddings(torch.rand(0, 4), torch.rand(9, 4), labels, chunk_size=4)
-    assert_stands(ranking, no_places(0, 9))
 
 
 # ---- a catalogue spread over workers -----------------------------------------------------------------------------

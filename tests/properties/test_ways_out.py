@@ -1,6 +1,5 @@
 """Each way out that a message names is taken, in the function that gave the message, and works."""
 
-import gzip
 import io
 import json
 import math
@@ -85,24 +84,6 @@ def test_other_tuples_are_numbered_or_get_a_score():
     assert tr.read_run(five, columns={"query": 0, "item": 2, "score": 4}).to_dict() == {"q": {"a": 0.5}}
 
 
-@every_join
-def test_gzip_files_of_many_times_their_size_are_read_as_the_message_says(join, tmp_path, monkeypatch):
-    monkeypatch.setattr("torchrank.tables.files.EXPANDED", 2**20)
-    for name, text in {
-        "qrels": b"q 0 a 1\np 0 b 1\n",
-        "run": b"q Q0 a 1 0.5 t\np Q0 a 1 0.5 t\np Q0 b 2 0.1 t\n",
-    }.items():
-        (tmp_path / name).write_bytes(gzip.compress(text + b"\n" * 2**21, 9))
-    with pytest.raises(tr.ReadingError, match=r"read it by tr.read_qrels\(source, expansion=1100\)"):
-        join(tmp_path / "qrels", RUN)
-    with pytest.raises(tr.ReadingError, match=r"read it by tr.read_run\(source, expansion=1100\)"):
-        join(QRELS, tmp_path / "run")
-    qrels, run = (
-        read(tmp_path / name, expansion=1100) for read, name in ((tr.read_qrels, "qrels"), (tr.read_run, "run"))
-    )
-    assert join(qrels, run) == 0.75
-
-
 # ---- duplicates ------------------------------------------------------------------------------------------------------
 
 
@@ -172,11 +153,6 @@ def test_of_several_documents_with_one_rank_the_second_is_named():
         tr.read_run(io.StringIO("q\ta\t1\nq\tb\t2\nq\tc\t1\nq\td\t1\n"))
 
 
-def test_a_table_of_a_number_for_a_query_is_refused():
-    with pytest.raises(tr.ReadingError, match=r"Expected {query: {document: score}}, got int for query 'q'"):
-        tr.Run.of_dict({"p": {"a": 0.5}, "q": 3})
-
-
 @pytest.mark.filterwarnings("ignore:The judgments <dict> have no grades")
 @pytest.mark.parametrize(
     ("item", "score", "message"),
@@ -197,12 +173,6 @@ def test_the_way_out_of_a_wrong_value_depends_on_its_type(item, score, message):
     if item != "d":  # rows without a score
         with pytest.raises(tr.ReadingError, match=re.escape(f"row 2: Expected {message}") + '"$'):
             tr.read_qrels({"query": columns["query"], "item": columns["item"]})
-
-
-def test_a_number_that_cannot_be_converted_is_named_by_its_row():
-    for value in ([1, 2], None, "1", 10**400, np.zeros(2)):
-        with pytest.raises(tr.ReadingError, match="row 2: Expected score to be a number, got "):
-            tr.read_run([("q", "a", 0.5), ("q", "b", value)])
 
 
 @pytest.mark.parametrize(
@@ -249,13 +219,6 @@ def test_a_subset_of_predictions_is_chosen_as_the_message_says(join, tmp_path):
     assert join(QRELS, tr.read_run(tmp_path / "a.json", subset="en")) == 0.75
     with pytest.raises(tr.ReadingError, match="grade to be a finite number, got"):
         join(tmp_path / "a.json", RUN)
-
-
-def test_what_is_no_frame_is_given_as_columns():
-    with pytest.raises(TypeError, match="a data frame or a dictionary of columns, got list"):
-        tr.Ranking.from_table([(1, 2, 0.5, 1)])
-    columns = dict(zip(("user", "item", "score", "label"), [[1], [2], [0.5], [1]]))
-    assert tr.MRR()(tr.Ranking.from_table(columns)).item() == 1
 
 
 def test_exchanged_tables_are_exchanged():

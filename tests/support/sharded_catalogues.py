@@ -62,12 +62,9 @@ class Catalogue(NamedTuple):
 
 CATALOGUES = {
     "one": Catalogue(1),
-    "one, few items": Catalogue(1, items=40, more={"chunk_size": 7}),
     "one, excluding": Catalogue(1, exclude=True, more={"chunk_size": 100}),
-    "one, bf16": Catalogue(1, dtype=torch.bfloat16, more={"chunk_size": 499}),
     "one, int8": Catalogue(1, dtype=torch.int8, more={"chunk_size": 499}),
     "one, on a device": Catalogue(1, elsewhere=True, more={"chunk_size": 64}),
-    "few": Catalogue(3, more={"chunk_size": 1000}),
     "few, on a device, excluding": Catalogue(3, elsewhere=True, exclude=True, more={"chunk_size": 100}),
     "few, in blocks of queries": Catalogue(3, product=8000, more={"chunk_size": 1000}),
     "few, packed bits, excluding": Catalogue(3, dtype=torch.uint8, exclude=True, more={"similarity": "hamming"}),
@@ -75,9 +72,7 @@ CATALOGUES = {
     "few, top_k": Catalogue(3, more={"top_k": 5, "chunk_size": 999}),
     "more than a slice, top_k": Catalogue(70, more={"top_k": 80, "chunk_size": 450}),
     "many, top_k": Catalogue(60, more={"top_k": 5, "chunk_size": 800}),
-    "many, top_k, in blocks of queries": Catalogue(60, product=8000, more={"top_k": 5, "chunk_size": 1000}),
     "many, top_k, excluding, bf16": Catalogue(60, dtype=torch.bfloat16, exclude=True, more={"top_k": 20}),
-    "very many": Catalogue(150, dtype=torch.float64, more={"chunk_size": 640}),
     "very many, excluding": Catalogue(150, exclude=True),
 }
 
