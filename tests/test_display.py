@@ -221,29 +221,6 @@ def test_up_to_8_cutoffs_are_ticks_of_a_logarithmic_axis(count):
     assert texts == ["5", "12,000", "999,999", "1e+06", "1.5e+06"]
 
 
-def test_values_and_the_ends_of_their_lines_are_found_by_their_keys():
-    results = {"mrr": 0.5, "mrr/low": 0.25, "mrr/high": 0.75, "map": 0.3, "map/low": 0.2, "map/high": 0.35}
-    figure, axes = drawing.plot_ends(None, results, ["mrr", "map"], ("", "/low", "/high"), "90 % interval")
-    assert axes.get_xlabel() == "90 % interval"
-    assert axes.lines[0].get_xydata().tolist() == [[0.5, 0], [0.3, 1]]
-    assert [segment[:, 0].tolist() for segment in axes.collections[0].get_segments()] == [[0.25, 0.75], [0.2, 0.35]]
-    assert drawing.plot_ends(axes, results, ["mrr"], ("", "/low", "/high"), "") == (figure, axes)
-    pyplot.close(figure)
-
-
-def test_new_axes_have_their_size_and_pyplot_knows_only_managed_ones():
-    pyplot.close("all")
-    own = drawing.axes_of(None)
-    assert own.figure.get_size_inches().tolist() == [6.4, 4.2]
-    assert drawing.axes_of(own, 1, 1, managed=True) is own
-    assert not pyplot.get_fignums()
-    managed = drawing.axes_of(None, 3, 2, managed=True)
-    assert managed.figure.get_size_inches().tolist() == [3, 2]
-    assert [pyplot.figure(number) for number in pyplot.get_fignums()] == [managed.figure]
-    assert all(axes.figure.get_constrained_layout() for axes in (own, managed))
-    pyplot.close("all")
-
-
 def test_rows_of_intervals_are_from_top_to_bottom_and_hollow_where_they_are_not_filled():
     axes = pyplot.Figure().add_subplot()
     drawing.draw_intervals(axes, ["$a", "b", "c"], [0.1, 0.2, 0.3], [0, 0.1, 0.2], [0.2, 0.3, 0.4], [True, False, True])

@@ -241,9 +241,6 @@ def test_a_batch_is_ranked_once(monkeypatch):
 
 
 def test_foreign_metrics_beside():
-    def flat(preds, target):
-        return preds.flatten(), target.flatten() > 0
-
     suite = tr.RankingCollection(["ndcg@3", MeanAbsoluteError(), "mrr", MeanSquaredError()])
     absolute, square = MeanAbsoluteError(), MeanSquaredError()
     for arguments in BATCHES:
@@ -259,19 +256,6 @@ def test_foreign_metrics_beside():
     same(suite.compute(), expected)
     assert list(suite.score(*BATCHES[0])) == ["ndcg@3", "mrr"]
     same(copy.deepcopy(suite).compute(), expected)
-
-    suite = tr.RankingCollection(["mrr", RetrievalMRR(), BinaryAccuracy(), "ndcg"])
-    indexes = [torch.arange(len(preds)).repeat_interleave(9) + 100 for preds, _ in BATCHES]
-    retrieval, accuracy = RetrievalMRR(), BinaryAccuracy()
-    for arguments, index in zip(BATCHES, indexes):
-        preds, target = flat(*arguments)
-        suite.update(preds / 9, target, indexes=index)
-        retrieval.update(preds / 9, target, indexes=index)
-        accuracy.update(preds / 9, target)
-    values = suite.compute()
-    assert torch.equal(values["RetrievalMRR"], retrieval.compute())
-    assert torch.equal(values["BinaryAccuracy"], accuracy.compute())
-    assert torch.equal(values["mrr"], alone("mrr"))
 
 
 def test_a_foreign_metric_may_give_several_values():
@@ -773,16 +757,6 @@ def test_a_checkpoint_fits_collections_of_any_spelling():
         assert list(twin.compute().values()) == list(suite.compute().values())
 
 
-def test_collections_of_different_spellings_merge():
-    first, second = build("plain"), build("label")
-    for one in (first, second):
-        one.update(*BATCH)
-    before = first.compute()
-    first.merge_state(second)
-    assert first.compute() == before
-    assert first["ndcg@10"].num_queries == 4
-
-
 @pytest.mark.parametrize("style", ["plain", "identifier"])
 def test_two_keys_with_one_spelling_are_refused_by_name(style):
     with pytest.raises(ValueError, match=r"'ndcg@10' and 'ndcg_at_10', both 'ndcg_at_10'"):
@@ -976,14 +950,6 @@ def test_excluded_candidates_are_hidden_as_by_a_mask_unless_they_are_relevant(li
     with pytest.raises(ValueError, match="a value for each score, with exclude for BinaryAccuracy"):
         both.update(SCORES, torch.tensor([1, 0]), exclude=exclude)
     assert both["mrr"].num_queries == 2
-
-
-def test_a_batch_without_queries_excludes_nothing():
-    suite, nothing = tr.RankingCollection("mrr, mae"), torch.zeros(0, dtype=torch.int64)
-    suite.update(SCORES, TARGET)
-    before = suite.compute()
-    suite.update(SCORES[:0], TARGET[:0], exclude=(nothing, nothing))
-    assert suite.compute() == before
 
 
 def test_excluded_pairs_outside_of_the_batch_raise_in_compute_only():

@@ -39,7 +39,7 @@ def test_equal_to_plain_python_however_the_lists_are_split(name, k, monkeypatch)
         monkeypatch.setattr("torchrank.metrics.item_lists.BLOCK", 100)
     lists, wanted = draw(k or 0)
     want = expected(name, lists, wanted, k)
-    for sizes in ([USERS], [7, 0, 20, 13], *([[1] * 9 + [USERS - 9]] if k is None else [])):
+    for sizes in ([7, 0, 20, 13], *([[USERS], [1] * 9 + [USERS - 9]] if k is None else [])):
         metric, start = of(name, k), 0
         for size in sizes:
             part = slice(start, start + size)
@@ -157,7 +157,7 @@ def test_score_and_aggregation():
 # ---- peers -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("k", [2, 5, 10])
+@pytest.mark.parametrize("k", [2, 10])
 def test_equal_to_pyg(k):
     pyg = pytest.importorskip("torch_geometric.metrics")
     ids = torch.stack([torch.randperm(ITEMS)[:10] for _ in range(30)])

@@ -81,16 +81,6 @@ def test_time_biased_gain_by_hand(k):
     assert_equal(other, lambda *of: time_biased_gain(*of, 2, 50, (0.9, 0.1), 0.5, (2, 0.1, 3)))
 
 
-def test_time_biased_gain_refuses_negative_times_and_what_is_no_probability():
-    lengths = torch.tensor(LENGTHS)
-    seconds, chances = ("summary", "word", "item"), ("click_relevant", "click_other", "save")
-    for name in (*(f"seconds_per_{kind}" for kind in seconds), *chances):
-        tr.TBG(lengths=lengths, **{name: 0})
-        for wrong in (-0.5, 1.5) if name in chances else (-0.5,):
-            with pytest.raises(ValueError, match=f"Expected {name} to be a number"):
-                tr.TBG(lengths=lengths, **{name: wrong})
-
-
 @pytest.mark.parametrize("k", CUTS)
 def test_u_measure_by_hand(k):
     lengths = torch.tensor(LENGTHS)
@@ -224,15 +214,11 @@ def test_wrong_arguments_of_costs_and_composition_are_refused():
             "either relevance_level or max_grade",
             lambda: tr.CWLCost(costs=numbers, max_grade=2, relevance_level=2),
         ),
-        (ValueError, "half_life", lambda: tr.TBG(lengths=numbers, half_life=0)),
-        (ValueError, "click_other", lambda: tr.TBG(lengths=numbers, click_other=1.5)),
         (ValueError, "Expected target", lambda: tr.TBG(lengths=numbers).update(torch.tensor([[1]]))),
         (TypeError, "scores.topk", lambda: tr.TBG(lengths=numbers).update(torch.rand(1, 2), torch.tensor([1]))),
-        (ValueError, "tail", lambda: tr.TailPercentage(interactions=numbers, tail=0)),
         (ValueError, "interactions", lambda: tr.TailPercentage(interactions=torch.ones(2, 2))),
         (TypeError, "categories", lambda: tr.CategoryEntropy(categories=numbers)),
         (TypeError, "categories", lambda: tr.CategoryEntropy(categories=torch.zeros(3, 2, dtype=torch.int64))),
-        (ValueError, "patience", lambda: tr.CategoryEntropy(categories=torch.tensor(KINDS), patience=1)),
     ]
     for error, message, call in wrong:
         with pytest.raises(error, match=message):

@@ -264,18 +264,6 @@ def test_a_population_can_leave_out_a_group_without_items():
     assert metric.score(lists).tolist() == two.score(lists).tolist()
 
 
-def test_the_jensen_shannon_divergence_is_that_of_scipy():
-    distance = pytest.importorskip("scipy.spatial.distance")
-    lists, _ = draw(7)
-    lists = [found for found in lists if found]
-    ids = tensors(lists, [])[0]
-    values = tr.AWRF(groups=SHARES, population=WANTED).score(ids)
-    for value, found in zip(values.tolist(), lists):
-        attention = amounts(found, SHARES, clipped)
-        want = 1 - distance.jensenshannon(attention, WANTED.tolist()) ** 2 if any(attention) else math.nan
-        close(value, want)
-
-
 @pytest.mark.parametrize("count", [1, 3])
 def test_equal_to_fairranktune(count):
     pandas, peer = pytest.importorskip("pandas"), pytest.importorskip("FairRankTune")

@@ -5,7 +5,6 @@ import math
 import re
 import statistics
 import string
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -330,17 +329,6 @@ def stats_holm(p):
     return [min(1.0, max((len(p) - i) * q for i, q in enumerate(ordered) if q <= own)) for own in p]
 
 
-def test_the_corrected_p_decides():
-    systems = named(60, 4, step=0.0125, seed=6)
-    rows = compare(systems).table.rows
-    unclear = [row for row in rows if row["p"] <= 0.05 < row["p_corrected"]]
-    assert unclear
-    assert all(row["winner"] is None for row in unclear)
-    alone = [row["winner"] for row in compare(systems, correction="none").table.rows if row["p"] <= 0.05]
-    assert len(alone) >= len(unclear)
-    assert None not in alone
-
-
 def test_a_baseline_is_compared_with_each_other_system():
     compared = compare(named(), baseline="b")
     assert list(zip(compared.table["a"], compared.table["b"])) == [("b", "a"), ("b", "c")]
@@ -470,14 +458,6 @@ def test_the_forest_plot_has_an_interval_for_each_row_and_the_band_of_the_margin
     assert 0 < len(white) < len(compared.table.rows)
     assert compared.forest(axes) == (figure, axes)
     pyplot.close(figure)
-
-
-def test_missing_matplotlib_is_named(monkeypatch):
-    compared = compare(named())
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match=r"pip install matplotlib` .*'plot'"):
-        compared.forest()
 
 
 def test_one_entry_is_a_new_column_of_tables_the_report_and_the_help(monkeypatch, capsys):
@@ -782,8 +762,8 @@ def simulated(expected, runs=150, queries=150, own=0.2, seed=0):
 
 @pytest.mark.parametrize(
     ("expected", "error"),
-    [([0.5] * EPOCHS, 0.1), (np.linspace(0.3, 0.5, EPOCHS).tolist(), 0.5), ([0.4] * 15 + [0.5] * 5, 0.25)],
-    ids=["all equal", "rising", "a plateau"],
+    [([0.5] * EPOCHS, 0.1), (np.linspace(0.3, 0.5, EPOCHS).tolist(), 0.5)],
+    ids=["all equal", "rising"],
 )
 def test_the_bias_is_what_the_choice_adds_and_the_interval_is_honest(expected, error):
     luck, bias, inside = simulated(expected)

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import sys
 from fractions import Fraction
 
 import numpy as np
@@ -203,13 +202,6 @@ def test_unknown_names_are_errors_with_the_nearest_known_one():
         Drawing(zeros="wilcox")
     with pytest.raises(ValueError, match="replicates to be an integer >= 1"):
         Drawing(replicates=0)
-
-
-@pytest.mark.parametrize("test", ["wilcoxon", "sign"])
-def test_missing_scipy_is_named_with_the_way_out(monkeypatch, test):
-    monkeypatch.setitem(sys.modules, "scipy", None)
-    with pytest.raises(ImportError, match=r"pip install scipy` .*'stats'.*, or use test='t'"):
-        paired_p(differences(), test)
 
 
 def test_runs_without_a_spread_or_without_queries_have_no_degrees_of_their_own():

@@ -311,9 +311,8 @@ def bad_values_of_one_worker_raise_in_all_statistics(rank, world):
             add(metric, kind, [BAD])
         messages.append(errors_of(metric.compute))
         assert "1 query with NaN" in messages[-1], messages[-1]
-        for call in (getattr(metric, name, None) for name in ("summary", "intervals", "worst", "replicates")):
-            if call is not None:
-                assert "1 query with NaN" in errors_of(call)
+        if hasattr(metric, "summary"):
+            assert "1 query with NaN" in errors_of(metric.summary)
         if rank == world - 1:
             for name, value in keep.items():
                 setattr(metric, name, value)
@@ -365,7 +364,7 @@ def other_statistics_on_one_worker_raise_on_all(rank, world):
 def a_group_of_one_worker_has_its_own_statistics(rank, world):
     group = dist.new_group([0])
     if rank == 0:
-        for kind in KINDS:
+        for kind in (sliced, kept):
             assert plain(shown(add(kind(process_group=group), kind, BATCHES).compute())) == alone(kind)
         leave(group)
 

@@ -306,19 +306,6 @@ def test_the_table_has_the_numbers_of_the_formula_for_any_split(cuts, opposite):
     assert all((row["weight"] < 0) == opposite for row in table)
 
 
-def test_the_variance_of_other_numbers_of_people_is_that_of_the_formula():
-    scores, people, model = batch_judged()
-    metric = tr.Rectified("ndcg@5")
-    metric.update(scores, model, human=people, judged=torch.arange(400) < 40)
-    ((_, _, found),) = metric._by_subject(1)
-    y, f = (by_query(scores, grades, "ndcg@5") for grades in (people, model))
-    of_y, of_f = statistics.variance(y[:40]), max(statistics.variance(f[:40]), statistics.variance(f))
-    r = statistics.covariance(y[:40], f[:40]) / math.sqrt(of_y * of_f)
-    for n in (20, 40, 100, 399, 400):
-        variance = of_y / n * (1 - (1 - n / 400) * (r * n / (n + 4)) ** 2)
-        assert found.variance_with(torch.tensor([float(n)])).item() == pytest.approx(variance, rel=1e-6)
-
-
 def hits(by_query):
     """Labels of queries whose first candidate is relevant, or not."""
     return 1 - torch.tensor(by_query)
@@ -390,16 +377,6 @@ def test_a_judge_without_use_leaves_the_interval_of_people(of_model):
         for column in columns:
             assert found[column] == (pytest.approx(wanted[column]) if column != "measure" else wanted[column])
         assert (found["effective"], found["weight"]) == (pytest.approx(30), 0)
-
-
-def test_all_queries_judged_by_people_are_the_mean_of_people():
-    scores, people, model = batch_judged()
-    metric, alone = tr.Rectified(NAMES_JUDGED), tr.RankingCollection(NAMES_JUDGED)
-    metric.update(scores, model, human=people)
-    alone.update(scores, people)
-    for found, wanted in zip(metric.summary(), alone.summary()):
-        for column in ("value", "standard error", "low", "high"):
-            assert found[column] == pytest.approx(wanted[column])
 
 
 def test_strata_are_weighted_by_their_shares_and_sampled_at_any_rate():

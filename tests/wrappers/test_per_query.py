@@ -737,9 +737,3 @@ def test_a_number_and_its_text_are_two_slices_and_missing_ones_are_none():
     assert "3 clusters" in table.summary(clusters={1: 1, 2: "1", 3: 2, 4: 2}).notes[1]
     (row,) = tr.compare({"a": table, "b": table}, clusters={1: 1, 2: "1", 3: 2, 4: 2}).rows
     assert row.pair.n == 4
-
-
-@pytest.mark.parametrize("slices", [{0: "a", 1: "b"}, {0: None, 1: None}])
-def test_a_level_is_refused_before_the_slices_are_read(slices):
-    with pytest.raises(ValueError, match="level to be a number between 0 and 1"):
-        tr.QueryTable(np.arange(2), {"mrr": np.ones(2)}).by(slices, level=2)

@@ -3,7 +3,6 @@
 import itertools
 import math
 import pickle
-import statistics
 import warnings
 
 import pytest
@@ -104,24 +103,6 @@ def test_queries_without_a_retrieved_positive_keep_their_policy():
     strict.update(sampled)
     with pytest.raises(ValueError, match="1 query with nothing to measure"):
         strict.compute()
-
-
-def test_update_takes_a_sampled_ranking_as_any_other():
-    ranks, weights = torch.tensor([1, 40, 7, 7, 100]), torch.tensor([1.0, 2.0, 0.0, 3.0, 1.0])
-    sampled = tr.Ranking.from_ranks(ranks, num_candidates=100).sampled(10)
-    suite = tr.RankingCollection(["hitrate@2", "mrr", tr.MRR(aggregation="median"), tr.PRCurve(3)])
-    suite.update(sampled, weights=weights)
-    found, values = suite.compute(), tr.RankingCollection("hitrate@2 mrr").score(sampled)
-    for key in ("hitrate@2", "mrr"):
-        assert float(found[key]) == pytest.approx(float((values[key] * weights).sum() / weights.sum()), abs=1e-6)
-    mean = statistics.fmean(values["mrr"].tolist())
-    metric = tr.MRR()
-    metric.update(sampled)
-    assert float(metric.standard_error) == pytest.approx(stats.sem(values["mrr"]), abs=1e-6)
-    assert float(metric.compute()) == pytest.approx(mean, abs=1e-6)
-    recall = tr.Recall(top_k=3).score(sampled)
-    curve = found["prcurve@3"][1]
-    assert float(curve[2]) == pytest.approx(float((recall * weights).sum() / weights.sum()), abs=1e-6)
 
 
 def test_the_grade_of_relevant_candidates_counts():
