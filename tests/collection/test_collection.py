@@ -23,6 +23,7 @@ from torchmetrics.retrieval import RetrievalMRR
 
 import torchrank as tr
 from tests.support.metric_kinds import variants
+from tests.support.workers import batch
 from torchrank.collection.collection import RankingCollection
 from torchrank.engine import rank
 from torchrank.retrieval import RetrievalMRR as Drop
@@ -44,15 +45,7 @@ NAMES = [
 ]
 
 
-def batch(seed: int, queries: int = 5):
-    generator = torch.Generator().manual_seed(seed)
-    scores = torch.randint(0, 12, (queries, 9), generator=generator) / 2
-    target = torch.randint(0, 4, (queries, 9), generator=generator) * (torch.rand(9, generator=generator) < 0.5)
-    target[1:2] = 0
-    return scores, target
-
-
-BATCHES = [batch(1), batch(2, 1), batch(3, 4)]
+BATCHES = [batch(1, 5), batch(2, 1), batch(3, 4)]
 
 
 def power(exponent):
@@ -648,7 +641,7 @@ def test_a_score_has_the_value_of_each_of_very_many_queries(monkeypatch):
 
 def test_intervals_and_confidence_sequences_of_a_collection_are_those_of_its_members():
     suite = tr.RankingCollection(["mrr", "hitrate@1"])
-    suite.update(*batch(seed=5)[:2])
+    suite.update(*batch(5, 5))
     sequences = suite.confidence_sequences(0.9)
     assert sequences == {key: metric.confidence_sequence(0.9) for key, metric in suite.items()}
     assert suite.intervals(0.9) == {key: metric.interval(0.9) for key, metric in suite.items()}
