@@ -8,7 +8,6 @@ place within the group.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 
@@ -26,12 +25,13 @@ LONG = 2**14
 TINY = 1e-16
 
 
-class Reader:
-    """A reader of a ranking, who stops at each candidate with some probability. Cutoffs share its sums.
+def stopped(ranking: Ranking, chance: Tensor, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
+    """Expected discount of the rank at which a reader stops; 0 for a reader who passes the first ``top_k`` ranks.
 
-    Let S_i be the probability that the reader passes the first i ranks. The decisions at different candidates are
-    independent, so S_i is a product of q. Within a tie group S_i is the mean over all orders of the group: the first j
-    places hold a random j-subset of it.
+    Let S_i be the probability that the reader passes the first i ranks. The result is the sum over i <= ``top_k`` of
+    discount(i) (S_{i-1} - S_i): float64 [query]. The decisions at different candidates are independent, so S_i is a
+    product of q. Within a tie group S_i is the mean over all orders of the group: the first j places hold a random
+    j-subset of it.
 
     Long tie groups are computed from the distribution of the number of candidates that would stop the reader. Its
     tails, with less than :data:`TINY` of the probability to stop, are left out.
@@ -40,93 +40,69 @@ class Reader:
         ranking: the ranking, with tie groups as intervals or with resolved ties.
         chance: float64 [query, entry], 1 - q of each entry.
         discount: function from ranks, float64, to discounts.
+        top_k: the last rank that counts; None = all count.
     """
+    stops = ranking.valid & (ranking.tied > 0) & (chance > 0)
+    chance = only(stops, chance)
+    go, width = 1 - chance, chance.shape[1]
+    # The probability to reach the tie group, at the first entry of each group: the product over a whole group does not
+    # depend on its order, so it is exact there.
+    reached = torch.nn.functional.pad(go.cumprod(-1), (1, 0), value=1.0)[:, :-1]
+    # Candidates without a tie have one rank, which leaves nothing to average.
+    alone = only(ranking.tied == 1, reached * chance)
+    total = (alone * ranking.mean_discount(discount, top_k)).sum(-1)
+    if ranking.untied or not len(total):
+        return total
+    # The tables have a column for each rank, so the last rank of a tie group that matters bounds their size.
+    in_tie = stops & (ranking.tied > 1)
+    depth = greatest(only(in_tie, ranking.first - 1 + ranking.tied), ranking.depth, width)
+    ranks = depth if top_k is None else min(top_k, depth)
+    if not ranks:
+        return total
+    start, stop = run_bounds(run_starts(ranking.first))
+    if greatest((ranking.tied > 1).sum(-1), 0, width) * ranks > LONG:
+        return total + _stopped_in_long_groups(ranking, in_tie, chance, reached, start, discount, top_k)
+    discounts = discount(torch.arange(1, ranks + 1, dtype=go.dtype, device=go.device))
+    fields = (ranking.first, ranking.tied, start, stop, reached, go)
+    parts = zip(*(x.split(max(1, BLOCK // 4 // ranks)) for x in fields))
+    return total + torch.cat([running_sum(_stopped_in_groups(ranks, *part) * discounts)[:, -1] for part in parts])
 
-    def __init__(self, ranking: Ranking, chance: Tensor, discount: Callable[[Tensor], Tensor]) -> None:
-        self.ranking, self.discount = ranking, discount
-        self.stops = ranking.valid & (ranking.tied > 0) & (chance > 0)
-        self.chance = only(self.stops, chance)
-        self.go = 1 - self.chance
-        # The product over a whole tie group does not depend on its order, so it is exact at the start of each group.
-        passed = torch.nn.functional.pad(self.go.cumprod(-1), (1, 0), value=1.0)
-        #: float64 [query, entry]: probability to reach the tie group, at the first entry of each group
-        self.reached = passed[:, :-1]
-        # Candidates without a tie have one rank, which leaves nothing to average.
-        self.alone = only(ranking.tied == 1, self.reached * self.chance)
-        self._table = self.go[:, :0]
 
-    def stopped(self, top_k: int | None) -> Tensor:
-        """Expected discount of the rank at which the reader stops; 0 for a reader who passes the first ``top_k`` ranks.
+def _stopped_in_long_groups(
+    ranking: Ranking,
+    in_tie: Tensor,
+    chance: Tensor,
+    reached: Tensor,
+    start: Tensor,
+    discount: Callable[[Tensor], Tensor],
+    top_k: int | None,
+) -> Tensor:
+    """Expected discount of stopping within tie groups: float64 [query].
 
-        The sum over i <= ``top_k`` of discount(i) (S_{i-1} - S_i): float64 [query].
-        """
-        ranking = self.ranking
-        total = (self.alone * ranking.mean_discount(self.discount, top_k)).sum(-1)
-        if ranking.untied or not len(total):
-            return total
-        # The tables have a column for each rank, so the last rank of a tie group that matters bounds their size.
-        depth, most = self._sizes
-        ranks = depth if top_k is None else min(top_k, depth)
-        if most * ranks > LONG:
-            return total + self._stopped_in_long_groups(top_k)
-        return total + self._in_groups(ranks)
-
-    @functools.cached_property
-    def _sizes(self) -> tuple[int, int]:
-        """The last rank of ties that may stop the reader, and the most tied entries of a query; or a bound, and 0."""
-        first, tied, width = self.ranking.first, self.ranking.tied, self.go.shape[1]
-        last = only(self.stops & (tied > 1), first - 1 + tied)
-        return greatest(last, self.ranking.depth, width), greatest((tied > 1).sum(-1), 0, width)
-
-    @functools.cached_property
-    def _columns(self) -> Tensor:
-        """Where the tie group of each entry starts and stops."""
-        return run_bounds(run_starts(self.ranking.first))
-
-    def _in_groups(self, ranks: int) -> Tensor:
-        """Expected discount of stopping within tie groups, at the first ranks: float64 [query]."""
-        if not ranks or self._table.shape[1] >= ranks:
-            return self._table[:, :ranks][:, -1:].sum(-1)
-        size, step = len(self.go), max(1, BLOCK // 4 // ranks)
-        discounts = self.discount(torch.arange(1, ranks + 1, dtype=self.go.dtype, device=self.go.device))
-        fields = (self.ranking.first, self.ranking.tied, *self._columns, self.reached, self.go)
-        parts = []
-        for start in range(0, size, step):
-            rows = (x[start : start + step] for x in fields)
-            parts.append(running_sum(_stopped_in_groups(ranks, *rows) * discounts))
-            # A small table is kept for smaller cutoffs.
-            parts[-1] = parts[-1] if size * ranks <= BLOCK else parts[-1][:, -1:]
-        table = torch.cat(parts)
-        self._table = table if table.shape[1] == ranks else self._table
-        return table[:, -1]
-
-    def _stopped_in_long_groups(self, top_k: int | None) -> Tensor:
-        """Expected discount of stopping within tie groups: float64 [query].
-
-        Draw for each candidate whether it would stop the reader, with probability 1 - q. If k of the n candidates of a
-        group would, then all k-subsets of its places are equally likely. The reader stops at the first place of the
-        subset.
-        """
-        ranking, width = self.ranking, self.go.shape[1]
-        row, entry = (self.stops & (ranking.tied > 1)).nonzero(as_tuple=True)
-        starts, group = (row * width + self._columns[0][row, entry]).unique(return_inverse=True)
-        place = starts // width, starts % width
-        above, n, arrive = ranking.first[place] - 1, ranking.tied[place], self.reached[place]
-        # Count the candidates of each group that have equal probabilities, a kind. Few grades make few kinds.
-        pairs = torch.stack([group.to(n.dtype), self.chance[row, entry]], -1)
-        pairs, number = pairs.unique(dim=0, return_counts=True)
-        chance, kinds = pairs[:, 1], torch.bincount(pairs[:, 0].long(), minlength=len(starts))
-        start = kinds.cumsum(0) - kinds
-        # Each group has a place of its own, because the sum of an index_add_ of floats would depend on the run.
-        values = torch.zeros_like(self.reached)
-        for members, _ in buckets(n.long(), BLOCK // 16, BLOCK // 4):
-            kind = torch.arange(int(kinds[members].max()), device=kinds.device)
-            valid = kind < kinds[members].unsqueeze(-1)
-            which = only(valid, start[members].unsqueeze(-1) + kind)
-            stoppers = _how_many(only(valid, chance[which]), only(valid, number[which].to(n.dtype)))
-            value = _first_of(stoppers, above[members], n[members], self.discount, top_k)
-            values[place[0][members], place[1][members]] = arrive[members] * value
-        return values.sum(-1)
+    Draw for each candidate whether it would stop the reader, with probability 1 - q. If k of the n candidates of a
+    group would, then all k-subsets of its places are equally likely. The reader stops at the first place of the
+    subset. The candidates ``in_tie`` may stop the reader, and their groups ``start`` at some columns.
+    """
+    width = chance.shape[1]
+    row, entry = in_tie.nonzero(as_tuple=True)
+    starts, group = (row * width + start[row, entry]).unique(return_inverse=True)
+    place = starts // width, starts % width
+    above, n, arrive = ranking.first[place] - 1, ranking.tied[place], reached[place]
+    # Count the candidates of each group that have equal probabilities, a kind. Few grades make few kinds.
+    pairs = torch.stack([group.to(n.dtype), chance[row, entry]], -1)
+    pairs, number = pairs.unique(dim=0, return_counts=True)
+    of_kind, kinds = pairs[:, 1], torch.bincount(pairs[:, 0].long(), minlength=len(starts))
+    first_kind = kinds.cumsum(0) - kinds
+    # Each group has a place of its own, because the sum of an index_add_ of floats would depend on the run.
+    values = torch.zeros_like(reached)
+    for members, _ in buckets(n.long(), BLOCK // 16, BLOCK // 4):
+        kind = torch.arange(int(kinds[members].max()), device=kinds.device)
+        valid = kind < kinds[members].unsqueeze(-1)
+        which = only(valid, first_kind[members].unsqueeze(-1) + kind)
+        stoppers = _how_many(only(valid, of_kind[which]), only(valid, number[which].to(n.dtype)))
+        value = _first_of(stoppers, above[members], n[members], discount, top_k)
+        values[place[0][members], place[1][members]] = arrive[members] * value
+    return values.sum(-1)
 
 
 def _stopped_in_groups(

@@ -81,12 +81,7 @@ def check_version(driver: str, worker: str) -> None:
 
 
 def frame_arguments(
-    names: Sequence[str],
-    lists: Container[str],
-    score: Scores,
-    by: Any,
-    baseline: str | None,
-    **columns: str | None,
+    names: Sequence[str], lists: Container[str], score: Scores, by: Any, baseline: str | None, **columns: str | None
 ) -> dict[str, Any]:
     """The arguments of :func:`torchrank.partial` that name the columns of a frame with grades in the rows.
 

@@ -215,12 +215,8 @@ def arrange_batch(batch: Batch, validate: bool = True, scores: bool = False, all
         if groups is not None and repeats == "hold":
             raise ValueError("Expected repeats='error' or 'first' with groups, each of which has one rank, got 'hold'")
         scored, graded = checks.shape_of(batch.preds), checks.shape_of(batch.target)
-        if (
-            groups is not None
-            and len(scored) == len(graded) == 2
-            and batch.preds.is_floating_point()
-            and scored != graded
-        ):
+        differ = scored != graded and len(scored) == len(graded) == 2
+        if groups is not None and differ and batch.preds.is_floating_point():
             raise ValueError(
                 f"Expected target of shape {scored}, got {graded}; if grades are of groups, pass target[:, groups]"
             )

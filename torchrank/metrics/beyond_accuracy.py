@@ -568,9 +568,8 @@ class CategoricalDiversity(PerUserMetric):
 
     def describe(self, categories: Tensor) -> tuple[Catalogue, int]:
         # Only their equality matters. Numbers from 0 leave negative ones for padding.
-        return {"categories": item_categories(categories, several=False).unique(return_inverse=True)[1]}, len(
-            categories
-        )
+        _, numbers = item_categories(categories, several=False).unique(return_inverse=True)
+        return {"categories": numbers}, len(categories)
 
     def measure(self, lists: Recommended) -> Tensor:
         k = lists.length if self.adaptive_k or self.top_k is None else self.top_k

@@ -558,12 +558,9 @@ class Utility(ConfusionMetric):
 
     @property
     def nonlinear_reason(self) -> str:
-        linear = not self.rejection and self.empty_target_action == "neg"
-        return (
-            ""
-            if linear
-            else ("whose lists matter beyond their sums unless rejection is 0 and empty_target_action is 'neg'")
-        )
+        if not self.rejection and self.empty_target_action == "neg":
+            return ""
+        return "whose lists matter beyond their sums unless rejection is 0 and empty_target_action is 'neg'"
 
     def empty(self, ranking: Ranking) -> Tensor:
         return super().empty(ranking) & (ranking.num_candidates == 0)

@@ -21,16 +21,7 @@ from torchrank.metrics.binary import BinaryMetric, Precision, nothing_irrelevant
 from torchrank.names.arguments import number as check_number
 from torchrank.names.parameters import integer, number, one_of, parameter
 from torchrank.names.types import Described, EmptyAction, GainOption, call_of
-from torchrank.ranking.ranking import (
-    Gain,
-    Ranking,
-    cached,
-    marked_rows,
-    only,
-    ratio,
-    run_bounds,
-    run_starts,
-)
+from torchrank.ranking.ranking import Gain, Ranking, cached, marked_rows, only, ratio, run_bounds, run_starts
 from torchrank.state.scoring import FILLS, Status, Values
 from torchrank.state.sums import SIZE, Sum
 

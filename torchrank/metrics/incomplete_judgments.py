@@ -247,12 +247,8 @@ class Hole(RetrievedMetric):
         return Need(self.top_k)
 
     def measure(self, ranking: Ranking) -> Tensor:
-        length = ranking.num_candidates
-        judged = judged_within(ranking, self.top_k)
-        return ratio(
-            ranking.num_within(self.top_k) - judged,
-            length if self.top_k is None else torch.full_like(length, self.top_k),
-        )
+        unjudged = ranking.num_within(self.top_k) - judged_within(ranking, self.top_k)
+        return unjudged / self.top_k if self.top_k else ratio(unjudged, ranking.num_candidates)
 
 
 def _mean_reciprocal(ranking: Ranking, judged: Tensor, slot: Tensor, beside: Tensor, rest: Tensor) -> Tensor:
@@ -801,12 +797,7 @@ def inverse_propensity(target: Target, propensities: Array) -> Tensor | tuple[Te
     if isinstance(target, Tensor) and target.dim() == 2 and target.shape[1] == items:
         # Zeros are set, not multiplied, because an inverse may be infinite. Negative grades mean unjudged and stay.
         return torch.where(target == 0, 0.0, target * torch.where(target < 0, 1.0, inverse))
-    if (
-        isinstance(target, Tensor)
-        and target.shape == propensities.shape
-        and items > 2
-        and bool((target // 2 == 0).all())
-    ):
+    if isinstance(target, Tensor) and target.shape == propensities.shape and items > 2 and not (target // 2).any():
         warn(
             "Read target as the relevant item of each query, got only 0 and 1, one for each propensity; if these are"
             " clicks in flat rows, pass target / propensities to the metric"
@@ -834,10 +825,8 @@ def _triples(target: Any, device: torch.device) -> tuple[Tensor, Tensor, Tensor]
     elif isinstance(target, list) and all(isinstance(x, Tensor) and x.dim() == 1 for x in target):
         sizes = torch.tensor([len(x) for x in target], dtype=torch.int64, device=device)
         query = torch.arange(len(target), device=device).repeat_interleave(sizes)
-        pairs = (
-            query,
-            torch.cat([torch.empty(0, dtype=torch.int64, device=device), *(x.to(device) for x in target)]).long(),
-        )
+        item = torch.cat([torch.empty(0, dtype=torch.int64, device=device), *(x.to(device) for x in target)])
+        pairs = (query, item.long())
     elif isinstance(target, tuple) and len(target) in (2, 3) and all(isinstance(x, Tensor) for x in target):
         pairs = tuple(x.to(device) for x in target)
     else:

@@ -431,12 +431,9 @@ class ExposureMetric(ListMetric):
 
 def _labels(target: object, preds: Tensor) -> bool:
     """Whether a target has one label for each list. A label of -100 excludes its list."""
-    return (
-        isinstance(target, Tensor)
-        and not target.is_nested
-        and target.shape == preds.shape[:1]
-        and not target.is_floating_point()
-    )
+    if not isinstance(target, Tensor) or target.is_nested:
+        return False
+    return target.shape == preds.shape[:1] and not target.is_floating_point()
 
 
 def digest(*data: Tensor | int | None) -> str:

@@ -553,29 +553,21 @@ def two_lists(ranking: Ranking) -> tuple[RankedList, RankedList]:
     first, tied, grade = (x.gather(-1, both.entry) for x in (ranking.first, ranking.tied, ranking.grade))
     graded = both.there & (grade > -math.inf) if grade.is_floating_point() else both.there
     by_score = RankedList(first, torch.where(both.there, tied, 0), ranking.num_candidates)
-    by_grade = RankedList(
-        (both.other_above + 1).to(first.dtype),
-        torch.where(graded, both.other_beside, 0).to(first.dtype),
-        graded.sum(-1).to(first.dtype),
-    )
-    return by_score, by_grade
+    by_grade = (both.other_above + 1, torch.where(graded, both.other_beside, 0), graded.sum(-1))
+    return by_score, RankedList(*(x.to(first.dtype) for x in by_grade))
 
 
 def longer_first(first: RankedList, second: RankedList) -> tuple[RankedList, RankedList]:
     """The longer and the shorter list of each query."""
     swap = (second.length > first.length).unsqueeze(-1)
     # torch.maximum rather than torch.where for the lengths, so that an unknown length (NaN) makes both unknown.
-    longer = RankedList(
-        torch.where(swap, second.first, first.first),
-        torch.where(swap, second.tied, first.tied),
-        torch.maximum(first.length, second.length),
-    )
-    shorter = RankedList(
-        torch.where(swap, first.first, second.first),
-        torch.where(swap, first.tied, second.tied),
-        torch.minimum(first.length, second.length),
-    )
-    return longer, shorter
+
+    def chosen(from_second: Tensor, length: Tensor) -> RankedList:
+        first_rank = torch.where(from_second, second.first, first.first)
+        return RankedList(first_rank, torch.where(from_second, second.tied, first.tied), length)
+
+    longest, shortest = (extreme(first.length, second.length) for extreme in (torch.maximum, torch.minimum))
+    return chosen(swap, longest), chosen(~swap, shortest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -634,11 +626,8 @@ def _shares_in_other(ranked: RankedList, other_list: RankedList, above: Tensor, 
     other_first = other_list.first + lag
     other_end = other_first + other_list.tied
     # Ranks of the entry's tie group, [ranked.first, end): its share begins to rise, stops rising, and is 1 there.
-    rise, stop, full = (
-        torch.maximum(ranked.first, other_first),
-        torch.minimum(end, other_end),
-        torch.maximum(ranked.first, other_end),
-    )
+    rise, full = (torch.maximum(ranked.first, x) for x in (other_first, other_end))
+    stop = torch.minimum(end, other_end)
     rises, fills = in_both & (rise < stop), in_both & (full < end)
     step = torch.where(rises, 1 / other_list.tied, 0.0)
     start, full_share = step * (ranked.first - other_first + 1), fills.to(ranked.first.dtype)

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from torchrank.formulas.cascades import Reader, best_first
+from torchrank.formulas.cascades import best_first, stopped
 from torchrank.formulas.gains import RECIPROCAL, AtLeast, Geometric, Satisfying, discount_of
 from torchrank.formulas.random_ranking import hit
 from torchrank.metrics.binary import MAP, BinaryMetric, Precision
@@ -182,7 +182,7 @@ class FadingMetric(IntentMetric):
             return (gains * rows.mean_discount(self.discount_function, self.top_k)).sum(-1)
         # Let R be the rank at which a reader stops who stops at each candidate with probability a * w. R = i has the
         # probability a * w_i * prod_{j < i} (1 - a * w_j), so the sum equals E[d(R)] / a.
-        return Reader(rows, self.fading * gains, self.discount_function).stopped(self.top_k) / self.fading
+        return stopped(rows, self.fading * gains, self.discount_function, self.top_k) / self.fading
 
     def ideal(self, ranking: Ranking) -> Tensor:
         """The sum over subtopics for the greedy order of all judged candidates, retrieved or not: float64 [query]."""
@@ -196,14 +196,11 @@ class FadingMetric(IntentMetric):
         """The value to a subtopic of ``top_k`` candidates that all have the worth ``most``."""
         assert self.top_k is not None
         # On the CPU: the result is a Python number, and reading it from an accelerator would wait.
-        return float(
-            sum_over_ranks(
-                lambda rank: most * (1 - self.fading * most) ** (rank - 1) * self.discount_function(rank),
-                self.top_k,
-                torch.float64,
-                torch.device("cpu"),
-            )
-        )
+
+        def worth(rank: Tensor) -> Tensor:
+            return most * (1 - self.fading * most) ** (rank - 1) * self.discount_function(rank)
+
+        return float(sum_over_ranks(worth, self.top_k, torch.float64, torch.device("cpu")))
 
 
 class BoundedMetric(FadingMetric):

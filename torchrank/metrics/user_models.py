@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.sorting import descending
-from torchrank.formulas.cascades import Reader
+from torchrank.formulas.cascades import stopped
 from torchrank.formulas.gains import (
     LINEAR,
     POSITIVE,
@@ -87,13 +87,7 @@ class ERR(RankingMetric):
     def measure(self, ranking: Ranking) -> Tensor:
         if ranking.untied:
             return ranking.sum_up_to(self.top_k, _stopping, self.gain_function, self.discount_function)
-        return _reader(ranking, self.gain_function, self.discount_function).stopped(self.top_k)
-
-
-@cached
-def _reader(ranking: Ranking, gain: Gain, discount: Callable[[Tensor], Tensor]) -> Reader:
-    """A reader of a ranking with ties."""
-    return Reader(ranking, ranking.gains(gain), discount)
+        return stopped(ranking, ranking.gains(self.gain_function), self.discount_function, self.top_k)
 
 
 @cached
@@ -729,29 +723,6 @@ class IdealRanks:
     #: log of the probability that the candidates of the class up to this entry have the first ranks of the tie group
     log_first: Tensor
 
-    @classmethod
-    def of(cls, ranking: Ranking) -> IdealRanks:
-        """The ideal ranks of all entries of a ranking. Entries without a positive grade follow all others."""
-        grade, order, starts = descending(ranking.gains(LINEAR))
-        judged = ranking.judged_gains(LINEAR)
-        higher = judged.shape[1] - torch.searchsorted(judged.sort(dim=-1).values, grade, right=True)
-        begin = run_bounds(starts)[0]
-        start, stop = run_bounds(starts | run_starts(ranking.first.gather(-1, order)))
-        position = torch.arange(grade.shape[1], device=grade.device)
-        tied, size = ranking.tied.gather(-1, order), (stop - start).to(grade.dtype)
-        # Candidate h of the r in the class is in the next of the n places with probability (r - h) / (n - h).
-        number = (position - start).to(grade.dtype)
-        log = torch.where(tied > number, ((size - number) / (tied - number)).log(), 0.0)
-        sums = torch.nn.functional.pad(running_sum(log), (1, 0))
-        log_first = sums[:, 1:] - sums.gather(-1, start)
-
-        def by_entry(x: Tensor) -> Tensor:
-            return torch.empty_like(grade).scatter_(-1, order, x.to(grade.dtype))
-
-        above = higher + start - begin
-        fields = (above + position - start + 1, above, size, log_first)
-        return cls(ranking.first, ranking.tied, *(by_entry(x) for x in fields))
-
     def take(self, entries: Tensor) -> IdealRanks:
         """Some entries of all queries, given by their numbers, int64 [entry]: fields [entry]."""
         return IdealRanks(*(x.flatten()[entries] for x in vars(self).values()))
@@ -759,7 +730,26 @@ class IdealRanks:
 
 @cached
 def ideal_ranks(ranking: Ranking) -> IdealRanks:
-    return IdealRanks.of(ranking)
+    """The ideal ranks of all entries of a ranking. Entries without a positive grade follow all others."""
+    grade, order, starts = descending(ranking.gains(LINEAR))
+    judged = ranking.judged_gains(LINEAR)
+    higher = judged.shape[1] - torch.searchsorted(judged.sort(dim=-1).values, grade, right=True)
+    begin = run_bounds(starts)[0]
+    start, stop = run_bounds(starts | run_starts(ranking.first.gather(-1, order)))
+    position = torch.arange(grade.shape[1], device=grade.device)
+    tied, size = ranking.tied.gather(-1, order), (stop - start).to(grade.dtype)
+    # Candidate h of the r in the class is in the next of the n places with probability (r - h) / (n - h).
+    number = (position - start).to(grade.dtype)
+    log = torch.where(tied > number, ((size - number) / (tied - number)).log(), 0.0)
+    sums = torch.nn.functional.pad(running_sum(log), (1, 0))
+    log_first = sums[:, 1:] - sums.gather(-1, start)
+
+    def by_entry(x: Tensor) -> Tensor:
+        return torch.empty_like(grade).scatter_(-1, order, x.to(grade.dtype))
+
+    above = higher + start - begin
+    fields = (above + position - start + 1, above, size, log_first)
+    return IdealRanks(ranking.first, ranking.tied, *(by_entry(x) for x in fields))
 
 
 class Compat(RankingMetric):
