@@ -13,7 +13,7 @@ from torchrank.evaluation.evaluate import evaluate
 from torchrank.evaluation.evaluation import Evaluation
 from torchrank.evaluation.nuggets import evaluate_nuggets, nugget_scores, read_nuggets
 from torchrank.evaluation.partial import PartialEvaluation, merge, partial
-from torchrank.evaluation.spans import evaluate_spans
+from torchrank.evaluation.spans import evaluate_spans, judge_spans
 from torchrank.formulas.random_ranking import expected_median_rank
 from torchrank.integrations.workers import UnpaddedSampler
 from torchrank.metrics import public
@@ -27,7 +27,6 @@ from torchrank.statistics.comparison import Comparison, best_of, compare
 from torchrank.statistics.intervals import queries_needed
 from torchrank.tables.pair_tables import Qrels, ReadingError, Run
 from torchrank.tables.sources import read_chunks, read_qrels, read_run
-from torchrank.tables.spans import judge_spans
 from torchrank.wrappers.abstention import Abstention
 from torchrank.wrappers.compared import Compared, Rectified
 from torchrank.wrappers.grouped import Grouped

@@ -94,14 +94,6 @@ def test_training_lifts_every_measure(trained):
 
 
 @together
-def test_loaded_weights_print_the_same(trained, capsys):
-    table, folder = trained
-    assert main(["demo", "--epochs", "0", "--load", str(folder / "weights.pt")]) == 0
-    (row,) = read(of_output(capsys.readouterr().out))
-    assert {**row, "epoch": 3} == read(table)[-1]
-
-
-@together
 def test_numbers_are_those_of_scikit_learn(trained):
     from torchrank.cli.demo import Digits, Encoder
 
@@ -164,7 +156,6 @@ def test_usage(capsys):
         ["--plot", "no/such/folder/x.png"],
         ["--plot", "x.txt"],
         ["--save", "no/such/folder/x.pt"],
-        ["--load", "missing.pt"],
     ],
 )
 def test_files_are_refused_before_the_work(options, capsys):

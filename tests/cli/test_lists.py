@@ -6,10 +6,10 @@ import re
 import pytest
 
 import torchrank as tr
-from tests.support.descriptions import describe
+from tests.support.descriptions import describe, formula_text
 from torchrank import preset
 from torchrank.cli import main
-from torchrank.cli.lists import BY_LABEL, formula
+from torchrank.cli.lists import BY_LABEL
 from torchrank.names.parse import ALWAYS, LIBRARIES
 
 
@@ -49,12 +49,12 @@ def test_a_docstring_without_a_formula_or_a_source_is_an_error():
     ],
 )  # fmt: skip
 def test_a_formula_is_shown_as_text(latex, text):
-    assert formula(latex) == text
+    assert formula_text(latex) == text
 
 
 def test_a_formula_without_its_closing_brace_is_an_error():
     with pytest.raises(ValueError, match=r"a closing brace for .\{x"):
-        formula(r"\sqrt{x")
+        formula_text(r"\sqrt{x")
 
 
 def test_spellings_of_one_measure_are_its_lines_of_the_list(capsys):

@@ -8,6 +8,7 @@ import pytest
 import torchrank as tr
 from torchrank import cli
 from torchrank.statistics.comparison import COLUMNS
+from torchrank.tables.files import WRITERS
 
 #: the arguments of each command that are not optional, in a folder with these files
 CALLS = {
@@ -55,7 +56,7 @@ def test_options_that_are_not_given_have_the_defaults_of_the_library():
         },
         "power": {**files, **defaults(tr.Comparison.queries_needed, power="power", alpha="alpha")},
         "convert": reading,
-        "demo": {"epochs": 15, "workers": 1, "seed": 0, "plot": None, "save": None, "load": None},
+        "demo": {"epochs": 15, "workers": 1, "seed": 0, "plot": None, "save": None},
     }
     for command, values in wanted.items():
         found = vars(options(command))
@@ -113,7 +114,6 @@ FILES = {
     ("compare", "--html"): ("new.html new.htm", "new.txt new none/new.html sub"),
     ("demo", "--plot"): ("new.png new.svg new.pdf", "new.jpg new none/new.png sub"),
     ("demo", "--save"): ("new.pt old.pt", "none/new.pt sub"),
-    ("demo", "--load"): ("old.pt", "new.pt sub none/old.pt"),
 }
 
 
@@ -148,6 +148,13 @@ def test_choices_are_those_of_the_help_and_no_others(capsys):
             options(command, option, "other")
     for text, value in (("--ignore-identical-ids", True), ("--no-ignore-identical-ids", False)):
         assert options("eval", text).ignore_identical_ids is value
+
+
+def test_the_help_of_convert_has_all_endings(capsys):
+    with pytest.raises(SystemExit):
+        cli._parser().parse_args(["convert", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"write it as {', '.join(WRITERS)}, or these with .gz" in text
 
 
 def test_the_help_of_compare_explains_the_columns_that_are_printed(capsys):

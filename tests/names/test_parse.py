@@ -14,11 +14,12 @@ import torch
 
 import torchrank as tr
 from tests.support.cases import cases
-from torchrank.cli.lists import read_here, read_there, spelling_table
+from tests.support.descriptions import also_in, read_here, read_there
+from torchrank.cli.lists import spelling_table
 from torchrank.names.arguments import did_you_mean, imported
 from torchrank.names.labels import quantity_of, read
 from torchrank.names.parse import parse_all, resolve
-from torchrank.names.registry import also_in, known, measures, without_optional
+from torchrank.names.registry import known, measures, without_optional
 
 # The spellings of each label, by all libraries, and with a cutoff, k or the level in the name.
 SPELLINGS = {

@@ -1,6 +1,7 @@
 """Every measure has all its pieces; the test that fails says which ones are forgotten, and where they belong."""
 
 import doctest
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -14,11 +15,11 @@ import torchrank as tr
 import torchrank.metrics
 from docs.measure_list import page
 from tests.support import usual_bounds
-from tests.support.descriptions import describe
+from tests.support.descriptions import also_in, describe, spellings
 from tests.support.oracles import ORACLES
 from torchrank.metrics import ComparingMetric
 from torchrank.names.parse import parse_all
-from torchrank.names.registry import DATA, KINDS, PARSE, TITLES, also_in, described, known, without_optional
+from torchrank.names.registry import DATA, KINDS, PARSE, TITLES, described, known, stored, without_optional
 
 MEASURES = [cls for kind in KINDS for cls in kind.values() if cls.__module__.startswith("torchrank.metrics.")]
 RANKED = [cls for cls in MEASURES if cls in tr.RankingMetric.registry.values()]  # not curves
@@ -96,6 +97,8 @@ def names_elsewhere(measure: type) -> Iterator[str]:
 def description(measure: type) -> Iterator[str]:
     if measure.name not in described() or asdict(described()[measure.name]) != asdict(describe(measure)):
         yield f"write the description of {measure.__name__} with python tests/support/pages.py"
+    if json.dumps(stored("spellings").get(measure.name)) != json.dumps(spellings(measure)):
+        yield f"write the spellings of {measure.__name__} with python tests/support/pages.py"
 
 
 @cache

@@ -21,7 +21,7 @@ import torchrank as tr
 from tests.support.awkward_ids import IDS
 from tests.support.optional import pandas
 from torchrank.tables import files
-from torchrank.tables.files import FORMATS, WRITERS, Format, Text
+from torchrank.tables.files import FORMATS, WRITERS, Format
 from torchrank.tables.pair_tables import shorten
 
 RUN = "q1 Q0 d2 1 0.75 tag\nq1 Q0 d1 2 0.5 tag\nq2 Q0 d1 1 -1e-3 tag\n"
@@ -129,8 +129,10 @@ def test_rows_in_a_list_of_json_are_read_as_in_python():
     assert run_of("[]") == {}
     with pytest.raises(tr.ReadingError, match="row 2: Expected 3 fields, as in the first row"):
         run_of('[["q", "d", 1], ["q", "e"]]')
-    with pytest.raises(tr.ReadingError, match="row 2: Expected the keys 'qid', 'docid', 'score'"):
+    with pytest.raises(tr.ReadingError, match="row 2: Expected score to be a number, got None: \"'q', 'e', None\""):
         run_of('[{"qid": "q", "docid": "d", "score": 1}, {"qid": "q", "docid": "e"}]')
+    with pytest.raises(tr.ReadingError, match=r"row 2: Expected a dictionary in each row: \['q', 'e', 2\]"):
+        run_of('[{"qid": "q", "docid": "d", "score": 1}, ["q", "e", 2]]')
 
 
 BLANKED = ["a", "b 1", "0", "x  y", "1 0 d", "q 0"]
@@ -302,7 +304,8 @@ RECORD = '{"qid": "a", "docid": "b", "score": 1}\n'
         ("\tq d 1\n", 1, "got 3; read it by tr.read_run(source, columns="),
         ("q\td\t1\nq\te\t1\n", 2, "the third field to be a rank"),
         ("p\td\t1\nq\td\t1\nq\te\t1\n", 3, "the third field to be a rank"),
-        (RECORD + '{"qid": "a", "docid": "c"}\n', 2, "Expected the keys 'qid', 'docid', 'score'"),
+        (RECORD + '{"qid": "a", "docid": "c"}\n', 2, "Expected score to be a number, got None"),
+        (RECORD + '{"qid": "a", "score": 1}\n', 2, "Expected document ids to be text, got None; leave out missing ids"),
         (RECORD + '{"qid": 1, "docid": "c", "score": 1}\n', 2, "query ids to be text, got 1 of type int"),
         (RECORD + '{"qid": "a", "docid": "c", "score": NaN}\n', 2, "score to be a number, got NaN"),
         (RECORD + '{"qid": "a", "doc\n', 2, "Expected JSON, got"),
@@ -535,12 +538,13 @@ def test_types_and_docstrings_name_every_format():
 # ---- lines and fields beside plain Python: all texts of a few pieces, cut as a whole and in small pieces -------------
 
 
-@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\0\0"])
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\nq Q0 b 1 1 t"])
 @pytest.mark.parametrize("size", [5, 5000])
 def test_an_error_shows_the_beginning_of_its_line(size, end):
-    line = "b" * size
-    error = Text.of(f"a\n\n# no row\n{line}{end}".encode(), "file", first_line=7).error_of_row("wrong", 1)
-    assert (error.line, error.text) == (10, shorten(line))
+    line = f"q Q0 {'b' * size} 1 wrong t"
+    with pytest.raises(tr.ReadingError, match="Expected score to be a number, got 'wrong'") as refused:
+        run_of(f"q Q0 a 1 1 t\n\n# no row\n{line}{end}")
+    assert (refused.value.line, refused.value.text) == (4, shorten(line))
 
 
 def test_ranks_may_begin_at_0(tmp_path):

@@ -219,7 +219,12 @@ def test_a_query_that_returns_is_an_error_with_file_and_line(tmp_path, size, com
         ("trec", "q1 Q0 a 1 3 t\nq2 Q0 b 1 2 t\nq3 Q0 c 1\n", 3, "Expected 6 fields.* as in the first line"),
         ("trec", "q1 Q0 a 1 3 t\nq2 Q0 b 1 x t\n", 2, "score to be a number"),
         ("tsv", "qid\tdocid\tscore\nq1\ta\t1\nq2\tb\t\n", 3, "got an empty one"),
-        ("jsonl", '{"qid": "q", "docid": "a", "score": 1}\n{"qid": "q"}\n', 2, "Expected the keys"),
+        (
+            "jsonl",
+            '{"qid": "q", "docid": "a", "score": 1}\n{"qid": "q"}\n',
+            2,
+            "Expected score to be a number, got None",
+        ),
     ],
 )
 def test_errors_name_the_line_of_the_file(tmp_path, kind, text, line, message):

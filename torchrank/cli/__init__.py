@@ -9,6 +9,7 @@ import math
 import os
 import re
 import sys
+import tomllib
 import traceback
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -26,6 +27,10 @@ UNJUDGED = ("irrelevant", "condensed", "lower", "upper")
 
 #: tests of `compare`
 TESTS = ("t", "randomization", "wilcoxon", "sign", "bootstrap", "anytime", "tukey", "randomized-tukey")
+
+#: the texts of the help: examples of each command, and what each option does
+TEXTS = Path(__file__).parent / "help"
+HELP: dict[str, str] = tomllib.loads((TEXTS / "options.toml").read_text(encoding="utf-8"))
 
 #: the exit status of errors that nobody has foreseen
 UNFORESEEN = 70
@@ -136,7 +141,6 @@ def _parser() -> argparse.ArgumentParser:
     about = "draw the curves: .png, .svg, .pdf"
     demo.add_argument("--plot", type=_new_file(".png", ".svg", ".pdf"), metavar="FILE", help=about)
     demo.add_argument("--save", type=_new_file(), metavar="FILE", help="write the weights of the encoder when done")
-    demo.add_argument("--load", type=_old_file, metavar="FILE", help="begin with weights that --save has written")
     demo.set_defaults(run=_demo)
     return parser
 
@@ -165,126 +169,105 @@ def _add_evaluations(commands: Any) -> None:
         parser.set_defaults(run=run)
         return parser
 
-    reading = argparse.ArgumentParser(add_help=False)
-    about = "the line of a document that a query has twice (default: error)"
-    reading.add_argument("--duplicates", choices=("error", "first", "best"), default="error", help=about)
-    about = (
-        "refuse compressed, Parquet and Arrow files of more than 64 MB and N times their size in memory (default: 100)"
-    )
-    reading.add_argument("--expansion", type=_least(1), default=100, metavar="N", help=about)
-    printing = argparse.ArgumentParser(add_help=False)
-    about = "names of measures, one or several (default: ndcg@10 map mrr recall@100, or all of --preset)"
-    printing.add_argument(*("-m", "--measures"), type=_text, action="append", metavar="NAME", help=about)
-    printing.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
-    printing.add_argument("--wide", action="store_true", help="print all columns of tables, also in a narrow terminal")
+    reading, printing = argparse.ArgumentParser(add_help=False), argparse.ArgumentParser(add_help=False)
+    _add(reading, "--duplicates", choices=("error", "first", "best"), default="error")
+    _add(reading, "--expansion", type=_least(1), default=100, metavar="N")
+    _add(printing, "-m", "--measures", type=_text, action="append", metavar="NAME")
+    _add(printing, "--format", choices=FORMATS, default="table")
+    _add(printing, "--wide", action="store_true")
+
     files = argparse.ArgumentParser(add_help=False, parents=[reading, printing])
-    about = "file of judgments (TREC, BEIR, JSON, ...; also gzip, bz2, xz, zstd, lz4; - = standard input)"
-    files.add_argument("qrels", metavar="QRELS", help=about)
-    about = "file of a run, folder of runs, pattern such as 'runs/*.zst', or name=file"
-    files.add_argument("runs", nargs="+", metavar="RUN", help=about)
-    about = f"the measures and options of {', '.join(OPTIONS)}"
-    files.add_argument("--preset", choices=tuple(OPTIONS), metavar="TOOL", help=about)
-    files.add_argument("--queries", choices=("judged", "both"), help="the queries of means (default: judged)")
-    files.add_argument("--precision", choices=("double", "single"), help="single as in pytrec_eval (default: double)")
-    about = "order of equal scores (default: document)"
-    files.add_argument("--ties", choices=("document", "rows", "expected"), help=about)
-    about = "leave out documents whose id is that of their query"
-    files.add_argument("--ignore-identical-ids", action=argparse.BooleanOptionalAction, help=about)
-    about = "what separates a document from its chunk in ids, as # in doc#chunk"
-    files.add_argument("--parent", type=_text, metavar="TEXT", help=about)
-    about = "leave out pairs of query and document, as seen ones: lines of both, or a file of judgments"
-    files.add_argument("--exclude", type=_text, metavar="FILE", help=about)
-    files.add_argument("--depth", type=_least(1), metavar="K", help="keep the first K documents of each query")
-    about = "lowest relevant grade of measures that do not use grades, as map and mrr (default: 1)"
-    files.add_argument("--relevance-level", type=_grade, metavar="GRADE", help=about)
-    files.add_argument("--unjudged", choices=UNJUDGED, help="treatment of unjudged documents (default: irrelevant)")
+    _add(files, "qrels", metavar="QRELS")
+    _add(files, "runs", nargs="+", metavar="RUN")
+    _add(files, "--preset", choices=tuple(OPTIONS), metavar="TOOL")
+    _add(files, "--queries", choices=("judged", "both"))
+    _add(files, "--precision", choices=("double", "single"))
+    _add(files, "--ties", choices=("document", "rows", "expected"))
+    _add(files, "--ignore-identical-ids", action=argparse.BooleanOptionalAction)
+    _add(files, "--parent", type=_text, metavar="TEXT")
+    _add(files, "--exclude", type=_text, metavar="FILE")
+    _add(files, "--depth", type=_least(1), metavar="K")
+    _add(files, "--relevance-level", type=_grade, metavar="GRADE")
+    _add(files, "--unjudged", choices=UNJUDGED)
 
     results = argparse.ArgumentParser(add_help=False, parents=[files])
-    about = "write the values of all queries; - = print them"
-    results.add_argument("-q", "--per-query", type=_new_file(), metavar="FILE", help=about)
-    about = "also print slices: a file with a query and its slice in each line"
-    results.add_argument("--by", type=_text, metavar="FILE", help=about)
-    about = "one value for each group of queries; TEXT separates the group from the rest of the id, as _ in group_1"
-    results.add_argument("--group", type=_text, metavar="TEXT", help=about)
-    about = "with --group: the value of a group (default: min)"
-    results.add_argument("--reduce", choices=("min", "max", "mean", "all"), help=about)
-    about = "human judgments of a random sample of the queries; QRELS are then those of a model"
-    results.add_argument("--human", type=_text, metavar="FILE", help=about)
-    about = "with --human: a file with a query and its stratum in each line"
-    results.add_argument("--strata", type=_text, metavar="FILE", help=about)
-    about = "draw the means, or the differences"
-    results.add_argument("--plot", type=_new_file(".png", ".svg", ".pdf"), metavar="FILE", help=about)
-    results.add_argument("--html", type=_new_file(".html", ".htm"), metavar="FILE", help="write a report for a browser")
+    _add(results, "-q", "--per-query", type=_new_file(), metavar="FILE")
+    _add(results, "--by", type=_text, metavar="FILE")
+    _add(results, "--group", type=_text, metavar="TEXT")
+    _add(results, "--reduce", choices=("min", "max", "mean", "all"))
+    _add(results, "--human", type=_text, metavar="FILE")
+    _add(results, "--strata", type=_text, metavar="FILE")
+    _add(results, "--plot", type=_new_file(".png", ".svg", ".pdf"), metavar="FILE")
+    _add(results, "--html", type=_new_file(".html", ".htm"), metavar="FILE")
 
     evaluate = command(
         "eval", "QRELS RUN [RUN ...]", [results], "print the measures of runs, with intervals",
         "Print the measures of one or several runs with confidence intervals, and how judgments and runs fit together.",
     )  # fmt: skip
-    about = "of intervals (default: %(default)s)"
-    evaluate.add_argument("--interval", type=_share, default=0.95, metavar="LEVEL", help=about)
-    about = "with --human: print how many queries people have to judge for an interval of this width"
-    evaluate.add_argument("--width", type=_difference, metavar="W", help=about)
+    _add(evaluate, "--interval", type=_share, default=0.95, metavar="LEVEL")
+    _add(evaluate, "--width", type=_difference, metavar="W")
 
     compare = command(
         "compare", "QRELS RUN RUN [RUN ...]", [results], "print the differences of runs, with tests and gates",
         "Compare runs query by query.",
     )  # fmt: skip
-    about = "a row for each pair, or the table of a paper: runs x measures, with letters (default: %(default)s)"
-    compare.add_argument("--table", choices=("pairs", "paper"), default="pairs", help=about)
-    about = "compare each run with this one; default: all pairs"
-    compare.add_argument("--baseline", type=_text, metavar="NAME", help=about)
+    _add(compare, "--table", choices=("pairs", "paper"), default="pairs")
+    _add(compare, "--baseline", type=_text, metavar="NAME")
     tests = compare.add_mutually_exclusive_group()
-    tests.add_argument("--test", default="t", metavar="TEST", choices=TESTS, help=f"{', '.join(TESTS)} (default: t)")
-    about = "test and gates hold at all looks together, e.g. if queries are added until a gate is met"
-    tests.add_argument("--anytime", dest="test", action="store_const", const="anytime", help=about)
-    compare.add_argument("--correction", choices=("holm", "bh", "none"), help="default: holm")
-    about = "correct over the pairs of each measure, or over all (default: measure)"
-    compare.add_argument("--family", choices=("measure", "all"), default="measure", help=about)
-    compare.add_argument("--alpha", type=_share, default=0.05, help="error rate of tests (default: %(default)s)")
-    compare.add_argument("--seed", type=_least(0), default=0, help="of tests that draw (default: %(default)s)")
-    about = "print the N queries with the largest losses in the first measure"
-    compare.add_argument("--worst", type=_least(1), metavar="N", help=about)
-    about = "'ndcg@10 < -0.005': fail if this is significant"
-    compare.add_argument("--fail-if", action="append", default=[], metavar="COND", help=about)
-    about = "'ndcg@10 > -0.01': pass only if significant"
-    compare.add_argument("--require", action="append", default=[], metavar="COND", help=about)
-    compare.texts = _about_compare
+    _add(tests, "--test", default="t", metavar="TEST", choices=TESTS)
+    _add(tests, "--anytime", dest="test", action="store_const", const="anytime")
+    _add(compare, "--correction", choices=("holm", "bh", "none"))
+    _add(compare, "--family", choices=("measure", "all"), default="measure")
+    _add(compare, "--alpha", type=_share, default=0.05)
+    _add(compare, "--seed", type=_least(0), default=0)
+    _add(compare, "--worst", type=_least(1), metavar="N")
+    _add(compare, "--fail-if", action="append", default=[], metavar="COND")
+    _add(compare, "--require", action="append", default=[], metavar="COND")
 
-    convert = command("convert", "IN OUT", [reading], "write a run in another format")
-    convert.add_argument("source", metavar="IN", help="file of a run; - = standard input")
-    convert.add_argument("out", type=_new_file(), metavar="OUT", help="file to write; its ending selects the format")
-    convert.texts = _about_convert
+    convert = command(
+        "convert", "IN OUT", [reading], "write a run in another format",
+        "Read a run in any format and write it as .run, .trec, .txt, .tsv, .json, .jsonl, or these with .gz.",
+    )  # fmt: skip
+    _add(convert, "source", metavar="IN")
+    _add(convert, "out", type=_new_file(), metavar="OUT")
 
     power = command(
         "power", "--delta DELTA QRELS RUN RUN [RUN ...]", [files], "print how many queries show a difference",
         "Print the number of queries that show a difference of two runs, and the differences that the queries at hand"
         " show.",
     )  # fmt: skip
-    power.add_argument("--delta", type=_difference, required=True, help="the difference that matters")
-    power.add_argument("--power", type=_share, default=0.8, help="probability to show it (default: %(default)s)")
-    power.add_argument("--alpha", type=_share, default=0.05, help="error rate of tests (default: %(default)s)")
+    _add(power, "--delta", type=_difference, required=True)
+    _add(power, "--power", type=_share, default=0.8)
+    _add(power, "--alpha", type=_share, default=0.05)
 
     agree = command(
         "agree", "QRELS QRELS [QRELS ...] [--runs RUN RUN [RUN ...]]", [reading, printing],
         "print how far judges agree", "Print how far two or more judges agree on documents, and on the order of runs.",
     )  # fmt: skip
-    agree.add_argument("judgments", nargs="+", metavar="QRELS", help="file of judgments, or name=file")
-    agree.add_argument("--runs", nargs="+", metavar="RUN", help="files of runs, or name=file")
+    _add(agree, "judgments", nargs="+", metavar="QRELS")
+    _add(agree, "--runs", nargs="+", metavar="RUN")
+
+
+def _add(parser: Any, *names: str, **options: Any) -> None:
+    """Add an argument, whose text of the help is in ``help/options.toml``."""
+    parser.add_argument(*names, help=HELP[names[-1]], **options)
 
 
 def _examples(command: str) -> str:
     """The end of the help of a command: examples, in lines of at most 80 characters."""
-    return (Path(__file__).parent / "help" / f"{command}.txt").read_text(encoding="utf-8")
+    return (TEXTS / f"{command}.txt").read_text(encoding="utf-8")
 
 
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors show arguments without the characters that command a terminal."""
 
-    #: makes further texts of the help when it is shown, because it imports NumPy
-    texts: Callable[[], dict[str, str]] = dict
-
     def format_help(self) -> str:
-        vars(self).update(self.texts())
+        if "COLUMNS" in (self.epilog or ""):
+            from torchrank.statistics.comparison import COLUMNS  # imports NumPy
+
+            printed = (column for column in COLUMNS if column.printed and not column.margin)
+            columns = "\n".join(f"  {column.name:13}{column.about}" for column in printed)
+            self.epilog = str(self.epilog).replace("COLUMNS", columns)
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
@@ -305,21 +288,6 @@ class _Help(argparse.HelpFormatter):
         return text if "\n" in text else super()._fill_text(text, width, indent)
 
 
-def _about_convert() -> dict[str, str]:
-    from torchrank.tables.files import WRITERS
-
-    endings = ", ".join(WRITERS)
-    return {"description": f"Read a run in any format and write it as {endings}, or these with .gz."}
-
-
-def _about_compare() -> dict[str, str]:
-    from torchrank.statistics.comparison import COLUMNS
-
-    printed = (column for column in COLUMNS if column.printed and not column.margin)
-    columns = "\n".join(f"  {column.name:13}{column.about}" for column in printed)
-    return {"epilog": _examples("compare").replace("COLUMNS", columns)}
-
-
 def _demo(options: argparse.Namespace) -> int:
     missing = [package for name, package in DEMO.items() if find_spec(name) is None]
     if missing:
@@ -327,7 +295,7 @@ def _demo(options: argparse.Namespace) -> int:
         return refused("demo", ImportError(f"Expected {' and '.join(missing)} to be installed; {way_out}"), 2)
     from torchrank.cli.demo import run  # importing Lightning takes seconds, which `torchrank --help` does not need
 
-    return run(options.epochs, options.workers, options.seed, options.plot, options.save, options.load)
+    return run(options.epochs, options.workers, options.seed, options.plot, options.save)
 
 
 def _list(command: str, options: argparse.Namespace) -> int:
@@ -360,12 +328,6 @@ def _new_file(*endings: str) -> Callable[[str], str]:
 def _text(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError(f"Expected a text, got {text!r}; leave the option out")
-    return text
-
-
-def _old_file(text: str) -> str:
-    if not Path(text).is_file():
-        raise argparse.ArgumentTypeError(f"Expected a file that exists, got {text}")
     return text
 
 

@@ -29,7 +29,7 @@ import numpy as np
 from torchrank.cli import formats
 from torchrank.display import Table, printable
 from torchrank.statistics.comparison import Comparison, Gate, Verdict, WrongDataError
-from torchrank.tables.files import WRITERS, progress
+from torchrank.tables.files import WRITERS
 from torchrank.tables.pair_tables import NothingInCommonError, Qrels, ReadingError, decode, encode
 from torchrank.tables.sources import chunks_of_large, named_runs, one_of_several, read_qrels, read_run
 from torchrank.version import __version__
@@ -362,7 +362,7 @@ def _plot(evaluation: Evaluation, comparison: Comparison | None, options: argpar
 
 @contextlib.contextmanager
 def _patiently(what: str, watched: bool) -> Iterator[None]:
-    """After two seconds a line on a terminal says what is read, how much of it, and for how long."""
+    """After two seconds a line on a terminal says what is read, and for how long."""
     done = threading.Event()
 
     def watch() -> None:
@@ -370,7 +370,7 @@ def _patiently(what: str, watched: bool) -> Iterator[None]:
         pause = PATIENCE
         while not done.wait(pause):
             seconds = f"{time.monotonic() - start:.0f} s"
-            print(f"\r\x1b[K{_bar() or f'reading {what}'}: {seconds}", end="", file=sys.stderr, flush=True)
+            print(f"\r\x1b[Kreading {what}: {seconds}", end="", file=sys.stderr, flush=True)
             pause = 0.5
 
     thread = threading.Thread(target=watch, daemon=True)
@@ -383,15 +383,6 @@ def _patiently(what: str, watched: bool) -> Iterator[None]:
         if watched:
             thread.join()
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-
-def _bar() -> str:
-    """The file that is read, with a bar of its bytes; "" if none is read as a whole, as files larger than memory."""
-    for name, done, size in progress:
-        if not Path(name).is_file() or size >= Path(name).stat().st_size:
-            share = done / size
-            return f"reading {printable(name)} [{'#' * int(20 * share):<20}] {share:.0%} of {size / 1e6:.0f} MB"
-    return ""
 
 
 def _read(options: argparse.Namespace) -> tuple[Qrels, dict[str, Any]]:

@@ -164,19 +164,16 @@ def quiet_trainer(epochs: int, workers: int = 1, **options: Any) -> L.Trainer:
     )  # fmt: skip
 
 
-def run(epochs: int, workers: int, seed: int, plot_file: str | None, save: str | None, load: str | None) -> int:
+def run(epochs: int, workers: int, seed: int, plot_file: str | None, save: str | None) -> int:
     """Run the demo. Under DDP every worker runs it, and the first one prints."""
     start = time.perf_counter()
     L.seed_everything(seed, verbose=False)
     torch.set_num_threads(1)  # tensors are tiny: threads would wait for each other, on a busy machine for minutes
     data, model, table = Digits(seed), DigitSearch(Encoder()), Table()
-    if load:
-        model.encoder.load_state_dict(torch.load(load, weights_only=True))
     trainer = quiet_trainer(epochs, workers, callbacks=[table])
     if trainer.is_global_zero:
-        first = "the weights loaded" if load else "untrained"
         task = f"Each of {len(data.held_out)} held-out digits searches the others for the same digit."
-        print(f"{task} Epoch 0 is {first}.\n")
+        print(f"{task} Epoch 0 is untrained.\n")
 
     trainer.validate(model, data, verbose=False)
     if epochs:

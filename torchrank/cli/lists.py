@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import re
 import textwrap
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from torchrank.display import Table
 from torchrank.names.arguments import MOST, did_you_mean
-from torchrank.names.labels import Label, read, split, write
+from torchrank.names.labels import split, write
 from torchrank.names.parse import ALWAYS, EXCEPT, LIBRARIES, Cell, parse_all, resolve
 from torchrank.names.parse import rows as table_rows
-from torchrank.names.registry import PARSE, TITLES, Known, described, known, plain, without_optional
+from torchrank.names.registry import described, plain, stored
 
 WIDTH = 100
 #: longer names do not widen the first column of a list
 LONGEST = 24
-
-# LaTeX commands in formulas, and their text in a terminal.
-SYMBOLS = {
-    "sum": "Σ", "prod": "Π", "le": "≤", "ge": "≥", "ne": "≠", "in": "∈", "notin": "∉", "cap": "∩", "bigcup": "∪",  # noqa: RUF001
-    "exists": "∃", "cdot": "·", "alpha": "α", "beta": "β", "tau": "τ", "choose": " choose ", "left": "", "right": "",  # noqa: RUF001
-    "text": "", ",": " ", "{": "{", "}": "}",
-}  # fmt: skip
 
 
 def rows(pairs: Iterable[tuple[str, str]], indent: int = 2) -> list[str]:
@@ -48,42 +39,14 @@ def listed(pairs: Iterable[tuple[str, str]], width: float, example: str = "") ->
     return "\n".join([*cut, *([f"\n`{example}` describes one of them."] if example else [])])
 
 
-def formula(latex: str) -> str:
-    """A LaTeX formula as plain text."""
-    # Unbrace simple indexes first, so that the braces that remain belong to fractions, roots and groups.
-    latex = re.sub(r"([_^])\{(\w+)\}", r"\1\2", latex)
-    while match := re.search(r"\\frac(?={)", latex):
-        above, after = _group(latex, match.end())
-        below, after = _group(latex, after)
-        over = "/" if re.fullmatch(r"\w+", above) and re.fullmatch(r"\w+", below) else " / "
-        latex = f"{latex[: match.start()]}{_factor(above)}{over}{_factor(below)}{latex[after:]}"
-    while match := re.search(r"\\sqrt(?={)", latex):
-        inside, after = _group(latex, match.end())
-        latex = f"{latex[: match.start()]}√({inside}){latex[after:]}"
-    latex = re.sub(r"(?<!\\)\{", "(", re.sub(r"(?<!\\)\}", ")", latex))
-    return " ".join(re.sub(r"\\([a-z]+|.)", lambda command: SYMBOLS.get(command[1], command[1]), latex).split())
-
-
-def _group(text: str, start: int) -> tuple[str, int]:
-    """The inside of a group that begins with a brace at ``start``, and the position after the group."""
-    depth = 0
-    for position in range(start, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[position], 0) * (text[position - 1] != "\\")
-        if not depth:
-            return text[start + 1 : position], position + 1
-    raise ValueError(f"Expected a closing brace for {text[start:]!r}, got none")
-
-
-def _factor(text: str) -> str:
-    return text if re.fullmatch(r"\w+", text) else f"({text})"
-
-
 # Markdown ends a cell at a bar, and drops the backslash before a punctuation mark; these commands mean the same.
 IN_MARKDOWN = {"|": r"\vert ", r"\,": r"\thinspace ", r"\{": r"\lbrace ", r"\}": r"\rbrace "}
 
 MEASURE_HEAD = ("label", "meaning", "formula", "range", "source", "also in")
 
 
+#: the spellings of each measure, by its name: labels with their spellings, and names that mean something else elsewhere
+SPELLINGS: dict[str, Any] = stored("spellings")
 #: all measures by name, and in the order of their labels
 MEASURES = described()
 BY_LABEL = sorted(MEASURES.values(), key=lambda one: one.label)
@@ -141,7 +104,7 @@ def classes_of(spelling: str) -> dict[str, list[str]]:
 def _page(name: str, spelling: str, labels: list[str]) -> str:
     about = MEASURES[name]
     cells = [
-        ("formula", formula(about.formula)),
+        ("formula", about.formula_text),
         ("range", about.range),
         ("parameters", ", ".join(f"{key}={value}" for key, value in about.parameters.items())),
         ("source", about.source.replace("`", "")),
@@ -213,10 +176,6 @@ def preset_pages(spelling: str) -> list[str]:
     return ["\n".join([*head, *rows([("there", "here"), *plain]), *differing])]
 
 
-#: numbers in place of the names in braces
-_NUMBERS: dict[str, Any] = defaultdict(lambda: 0.5, k=10, root=math.sqrt(0.5))
-
-
 OTHERS = "Names that mean something else in a library: name, here, there"
 
 
@@ -250,40 +209,12 @@ def spelling_table() -> str:
 
 def _spellings(names: Collection[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str, str]]]:
     """Labels of measures with their spellings; and names with another meaning in their library, and both meanings."""
-    spellings: dict[str, dict[str, None]] = {}
-    others: dict[tuple[str, str], dict[str, None]] = {}
-    for name in names:
-        for entry in known(MEASURES[name]):
-            theirs = without_optional(entry.theirs)
-            label = ", ".join(name + without_optional(setting) for setting in entry.settings)
-            here = read_here(name, entry) if theirs else []
-            if entry.same and here == read_there(name, entry):
-                if theirs != name:
-                    spellings.setdefault(label, {})[f"`{theirs}`"] = None
-            elif here and entry.library != PARSE:
-                row = (f"`{theirs}`", f"`{', '.join(write(it.name, it.parameters, None) for it in here)}`")
-                remark = f"`{label}`" if entry.same else entry.remark
-                others.setdefault(row, {})[f"{TITLES[entry.library]}: {remark}"] = None
-    same = [(f"`{label}`", ", ".join(spellings[label])) for label in sorted(spellings)]
+    chosen, others = [SPELLINGS[name] for name in names], dict[tuple[str, str], dict[str, None]]()
+    for one in chosen:
+        for theirs, here, there in one["others"]:
+            others.setdefault((f"`{theirs}`", f"`{here}`"), {})[there] = None
+    same = [(f"`{label}`", theirs) for label, theirs in sorted(pair for one in chosen for pair in one["same"])]
     return same, [(*row, "; ".join(others[row])) for row in sorted(others, key=lambda row: row[0].lower())]
-
-
-def read_there(name: str, entry: Known, cut: str = "") -> list[Label]:
-    """The labels of a measure's name as its library means it, with numbers in braces."""
-    return [read(name + without_optional(setting).format_map(_NUMBERS) + cut) for setting in entry.settings]
-
-
-def read_here(name: str, entry: Known) -> list[Label]:
-    """The labels of a name as it is read here, alone or before a cutoff; none if it is refused."""
-    labels: list[Label] = []
-    for cut in ("", "@10"):
-        try:
-            labels = resolve(without_optional(entry.theirs).format_map(_NUMBERS) + cut, MEASURES)
-            if labels == read_there(name, entry, cut):
-                return read_there(name, entry)
-        except ValueError:
-            pass
-    return labels
 
 
 #: for each command the pages of a name, the table in Markdown, and the lines of all

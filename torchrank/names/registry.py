@@ -52,12 +52,15 @@ class Description:
     parses: bool
     #: first sentence of the docstring, without its formula
     summary: str
-    #: first formula of the docstring, LaTeX
+    #: first formula of the docstring, in LaTeX and as text for a terminal
     formula: str
+    formula_text: str
     #: smallest and largest value, and the better direction
     range: str
     #: publication that defines it
     source: str
+    #: other libraries that have it, with their names for it
+    also_in: str
     #: as of the class
     known_as: Mapping[str, Any]
 
@@ -70,17 +73,17 @@ class Description:
         """The name in labels, with "@k" if it takes a cutoff."""
         return self.name + "@k" * self.takes_top_k
 
-    @property
-    def also_in(self) -> str:
-        """Other libraries that have it, with their names for it."""
-        return also_in(self)
+
+def stored(name: str) -> Any:
+    """The content of ``measures.json`` or ``spellings.json``, which ``tests/support/pages.py`` writes."""
+    return json.loads((Path(__file__).parent / f"{name}.json").read_text(encoding="utf-8"))
 
 
 @functools.cache
 def described() -> dict[str, Description]:
-    """The measures of this package by name, from ``measures.json``, which ``tests/support/pages.py`` writes."""
-    entries = json.loads((Path(__file__).parent / "measures.json").read_text(encoding="utf-8"))
-    return {one["name"]: Description(**one, known_as=DATA["measures"].get(one["name"], {})) for one in entries}
+    """The measures of this package by name, from ``measures.json``."""
+    measures = stored("measures")
+    return {one["name"]: Description(**one, known_as=DATA["measures"].get(one["name"], {})) for one in measures}
 
 
 # ---- names in other libraries ----------------------------------------------------------------------------------------
@@ -130,34 +133,6 @@ def _read(known_as: Mapping[str, Any]) -> Iterator[Known]:
             assert first is not None
             for name in theirs.split() or [""]:
                 yield Known(library, name, settings, first["remark"], not first["other"])
-
-
-def also_in(measure: type | Description) -> str:
-    """The libraries that have a measure, as one line of text. Libraries that need no setting come first."""
-    # Libraries with the same setting and remark share an entry of the line.
-    groups: dict[tuple[bool, str, str], dict[str, list[str]]] = {}
-    entries = [entry for entry in known(measure) if entry.library != PARSE]
-    for entry in entries:
-        title = TITLES.get(entry.library, entry.library)
-        if entry.library in BOTH and all(entry._replace(library=version) in entries for version in BOTH):
-            if entry.library == BOTH[1]:  # both versions are one entry
-                continue
-            title = " and ".join(TITLES[version] for version in BOTH)
-        setting = plain(re.sub(r"\[?@.*", "", entry.settings[0])[1:-1].replace("{root}", "√x"))
-        names = groups.setdefault((not entry.same, setting, entry.remark), {}).setdefault(title, [])
-        names += [f"`{plain(without_optional(entry.theirs))}`"] if entry.theirs else []
-    texts: dict[str, list[str]] = {}  # those of one library alone together
-    for (differs, setting, remark), libraries in sorted(groups.items(), key=lambda group: group[0] != (False, "", "")):
-        if setting and not remark and len(libraries) == 1 and all(libraries.values()):
-            ((title, names),) = libraries.items()
-            texts.setdefault(title, []).append(f"{', '.join(names)} with `{setting}`")
-            continue
-        text = ", ".join(title + (f" ({', '.join(names)})" if names else "") for title, names in libraries.items())
-        text = f"with `{setting}` {text}" if setting else text
-        text += f" differs: {remark}" if differs else f", {remark}" if remark else ""
-        texts[text] = []
-    lines = [f"{text} ({', '.join(names)})" if names else text for text, names in texts.items()]
-    return "; ".join(lines) + "." if lines else "none of the libraries compared."
 
 
 def without_optional(text: str) -> str:

@@ -403,7 +403,9 @@ def rows_of_tuples(tuples: Iterable[Any], value: str, chosen: Columns, source: s
         rows = _objects(rows).tolist()
     first = rows[0]
     if isinstance(first, Mapping):
-        return rows_of_dictionaries(rows, value, chosen, source)
+        if (row := next((n for n, entry in enumerate(rows) if not isinstance(entry, Mapping)), None)) is not None:
+            raise ReadingError("Expected a dictionary in each row", source, row + 1, shown(rows[row]), "row")
+        return rows_of_frame(rows, value, chosen, source)
     fields = getattr(first, "_fields", None)
     of_frame_or_tensors = (
         "pass one frame with a query, a score and a grade in each row, as tr.evaluate(frame, 'ndcg@10'), or tensors"
@@ -546,22 +548,6 @@ def rows_of_columns(
     return Rows(queries, codes, items, values, source, error, subtopics_of(codes, subtopics))
 
 
-def rows_of_dictionaries(
-    rows: list[Any], value: str, chosen: Columns, source: str, error: RowError | None = None
-) -> Rows:
-    """Rows that are dictionaries with the same keys, as in JSON lines."""
-    keys = list(rows[0])
-    numbers = find_columns(chosen, keys, value, source, has_lists=lambda number: has_lists([rows[0][keys[number]]]))
-    wanted = {name: keys[number] for name, number in numbers.items()}
-    for row, values in enumerate(rows):
-        if not isinstance(values, Mapping) or any(key not in values for key in wanted.values()):
-            message = f"Expected the keys {', '.join(map(repr, wanted.values()))}"
-            raise error(message, row) if error else ReadingError(message, source, row + 1, shown(values), "row")
-    return rows_of_columns(
-        {name: [values[key] for values in rows] for name, key in wanted.items()}, value, source, error
-    )
-
-
 #: libraries whose objects are data frames
 LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf", "duckdb", "dask", "pyspark")
 
@@ -661,11 +647,13 @@ def frame_of(source: Any, name: str) -> Frame:
     return frame
 
 
-def rows_of_frame(source: Any, value: str, chosen: Columns, name: str, before: int = 0) -> Rows:
-    """Rows of a data frame with the columns query, document and value; ``before`` rows of the source are before it."""
+def rows_of_frame(
+    source: Any, value: str, chosen: Columns, name: str, error: RowError | None = None, before: int = 0
+) -> Rows:
+    """Rows of a data frame with the columns query, document and value: arguments of :func:`rows_of_columns`."""
     frame = frame_of(source, name)
     numbers = find_columns(chosen, frame.labels, value, name, has_lists=frame.has_lists)
-    return rows_of_columns({name: frame[number] for name, number in numbers.items()}, value, name, before=before)
+    return rows_of_columns({name: frame[number] for name, number in numbers.items()}, value, name, error, before)
 
 
 def rows_of_dictionary(

@@ -54,8 +54,6 @@ NEWLINE, TAB, SPACE, HASH = b"\n\t #"
 PARQUET, ARROW, ARROW_STREAM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
 # Longest number that is parsed with others in one array.
 WIDE = 32
-#: the text whose fields are read: its name, the bytes before the last of them, and its size; for a progress bar
-progress: list[tuple[str, int, int]] = []
 # Fields between tabs may have blanks around a number.
 _NUMBER = re.compile(rb"\s*[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|inf|infinity)\s*", re.IGNORECASE)
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f]")
@@ -120,11 +118,6 @@ class Text:
         """The bytes of the source."""
         return self.padded[:-PADDING]
 
-    @property
-    def first_word(self) -> int:
-        """The place of the first byte that is not white space; the end if there is none."""
-        return _BLANK.match(self.padded, 0, self.end).end()  # type: ignore[union-attr]
-
     def starts_with(self, *marks: bytes) -> bool:
         """Whether the first bytes after white space are one of some marks."""
         return self.padded[: min(1000, self.end)].lstrip().startswith(marks)
@@ -150,19 +143,10 @@ class Text:
             raise self.too_long(self.first_line, self.padded)
         return self.padded[: self.end if stop < 0 else stop].removesuffix(b"\r")
 
-    def after_first_line(self) -> Text:
-        """The text without its first line."""
-        return self.from_place(self.padded.find(b"\n", 0, self.end) + 1 or self.end)
-
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """The number and the bytes of each line."""
         for number, line in enumerate(io.BytesIO(self.data), self.first_line):
             yield number, line.removesuffix(b"\n")
-
-    def error_of_row(self, message: str, row: int, tabs: bool = False) -> ReadingError:
-        """The error of a row: a line that is neither blank nor a comment."""
-        rows = (found for found in self.lines() if _fields_of(found[1], tabs))
-        return self.error(message, *next(islice(rows, row, None)))
 
     def error(self, message: str, line: int, text: bytes) -> ReadingError:
         """The error of a line."""
@@ -194,7 +178,6 @@ def fields(text: Text, layout: Layout) -> dict[str, TextIds]:
     more, place = list[Array](), len(buffer)  # the text is followed by copies of pieces that are not regular
     begin, line = 0, text.first_line
     while begin < end:
-        progress[:] = [(text.name, begin, end)]
         stop = text.padded.rfind(b"\n", begin, min(begin + PIECE, end)) + 1
         stop = stop or text.padded.find(b"\n", begin, end) + 1 or end
         length, first = _lengths(buffer[begin:stop], layout), begin
@@ -212,7 +195,6 @@ def fields(text: Text, layout: Layout) -> dict[str, TextIds]:
         for name, number in layout.columns.items():
             columns[name].append((start[:, number].astype(dtype), length[:, number].astype(np.int32)))
         begin, line = stop, line + text.padded.count(b"\n", begin, stop)
-    progress.clear()
     if more:
         buffer = np.concatenate([buffer, *more, np.zeros(PADDING, np.uint8)])
     return {name: TextIds(buffer, *map(np.concatenate, zip(*parts))) for name, parts in columns.items()}
@@ -397,7 +379,8 @@ def without_mark(data: bytes, name: str, first_line: int = 1) -> Text:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise ReadingError("Expected text in UTF-8, got UTF-16; convert the file", name)
     text = Text.of(data.removeprefix(b"\xef\xbb\xbf"), name, first_line)
-    if (first := text.first_word) == text.end:
+    first = _BLANK.match(text.padded, 0, text.end).end()  # type: ignore[union-attr]
+    if first == text.end:
         raise ReadingError("Expected lines of text, got an empty file", name)
     return text.from_place(text.padded.rfind(b"\n", 0, first) + 1)
 
@@ -423,7 +406,7 @@ def delimited(text: Text, reading: Reading, tabs: bool | None = None) -> Rows:
     layout = reading.layout or layout_of(text, reading, tabs)
     text = text.from_first_row
     if layout.header and reading.layout is None:
-        text = text.after_first_line()
+        text = text.from_place(text.padded.find(b"\n", 0, text.end) + 1 or text.end)
     try:
         cut = fields(text, layout)
     except ReadingError:
@@ -433,7 +416,8 @@ def delimited(text: Text, reading: Reading, tabs: bool | None = None) -> Rows:
         cut = fields(text, layout)
 
     def error(message: str, row: int) -> ReadingError:
-        return text.error_of_row(message, row, layout.tabs)
+        rows = (found for found in text.lines() if _fields_of(found[1], layout.tabs))
+        return text.error(message, *next(islice(rows, row, None)))
 
     value, (codes, queries) = reading.value, factorise(cut["query"])
     item, subtopic = cut["item"], subtopics_of(codes, cut.get("subtopic"))
@@ -633,7 +617,7 @@ def json_lines(text: Text, reading: Reading) -> Rows:
     for row, values in enumerate(rows):
         if not isinstance(values, dict):
             raise error("Expected a dictionary in each line", row)
-    return names.rows_of_dictionaries(rows, reading.value, reading.columns, text.name, error)
+    return names.rows_of_frame(rows, reading.value, reading.columns, text.name, error)
 
 
 def json_tables(text: Text, reading: Reading) -> Content:

@@ -777,19 +777,11 @@ class Run(PairTable):
 
     def first(self, depth: int) -> Run:
         """The first documents of each query; equal scores are cut by id, or by row."""
-        lists = self.lists
-        length = np.diff(lists.start)
-        if not (length > depth).any():
+        if not (self.lists.retrieved > depth).any():
             return self
-        rows = lists.row(np.arange(len(self)))
-        # Tie groups that the cut divides are ordered.
-        cut = (lists.start[:-1] + depth)[length > depth]
-        cut = cut[lists.scores[cut] == lists.scores[cut - 1]]
-        query = self.query[rows[cut]].astype(np.int64)
-        above, tied = lists.tie(query, lists.scores[cut])
-        places, ordered = lists.ordered(self.columns, lists.start[query] + above, tied)
-        rows[places] = ordered
-        place = np.arange(len(self)) - np.repeat(lists.start[:-1], length)
+        rows = self.ranked
+        query = self.query[rows]
+        place = np.arange(len(rows)) - np.searchsorted(query, query)
         return self.columns.with_rows(np.sort(rows[place < depth]))
 
     @property

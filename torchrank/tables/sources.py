@@ -373,7 +373,7 @@ def _frames(path: Path, lines: int, reading: files.Reading) -> Iterator[Rows]:
     """The rows of pieces of a Parquet or an Arrow file."""
     before, kind = 0, files.columnar_format(path) or "auto"
     for frame in files.frames(path, kind, str(path), reading, lines):
-        yield rows_of_frame(frame, reading.value, reading.columns, str(path), before)
+        yield rows_of_frame(frame, reading.value, reading.columns, str(path), before=before)
         before += len(frame)
 
 

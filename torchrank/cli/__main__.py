@@ -1,6 +1,0 @@
-"""``python -m torchrank.cli``."""
-
-from torchrank.cli import main
-
-if __name__ == "__main__":
-    raise SystemExit(main())
