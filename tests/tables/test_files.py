@@ -131,7 +131,7 @@ def test_rows_in_a_list_of_json_are_read_as_in_python():
         run_of('[["q", "d", 1], ["q", "e"]]')
     with pytest.raises(tr.ReadingError, match="row 2: Expected score to be a number, got None: \"'q', 'e', None\""):
         run_of('[{"qid": "q", "docid": "d", "score": 1}, {"qid": "q", "docid": "e"}]')
-    with pytest.raises(tr.ReadingError, match=r"row 2: Expected a dictionary in each row: \['q', 'e', 2\]"):
+    with pytest.raises(tr.ReadingError, match=r"row 2: Expected a dictionary in each row: .\['q', 'e', 2\]"):
         run_of('[{"qid": "q", "docid": "d", "score": 1}, ["q", "e", 2]]')
 
 
