@@ -174,7 +174,7 @@ def keyed(metrics: Metrics, *more: Member, options: Mapping[str, Any] | None = N
     options = options or {}
     if isinstance(metrics, Mapping) and not isinstance(metrics, MetricCollection):
         for key, value in metrics.items():
-            pairs = _metrics(value, options)
+            pairs = metrics_of(value, options)
             if len(pairs) != 1 and not isinstance(value, MetricCollection):
                 raise ValueError(f"Expected one metric for key {key!r}, got {len(pairs)}: {value!r}")
             for name, metric in pairs:
@@ -185,7 +185,7 @@ def keyed(metrics: Metrics, *more: Member, options: Mapping[str, Any] | None = N
         arguments = (*metrics, *more) if several(metrics) else (metrics, *more)
         check_one_library(arguments)
     for value in arguments:
-        yield from _metrics(value, options)
+        yield from metrics_of(value, options)
 
 
 def check_one_library(elements: Iterable[Any]) -> None:
@@ -206,13 +206,13 @@ def check_one_library(elements: Iterable[Any]) -> None:
                 )
 
 
-def _metrics(value: Any, options: Mapping[str, Any]) -> list[tuple[str, Metric]]:
+def metrics_of(value: Any, options: Mapping[str, Any]) -> list[tuple[str, Metric]]:
     """The keys and metrics of one element of a collection."""
     if isinstance(value, str):
         if value.lower() in POINTWISE:
             return [(value.lower(), POINTWISE[value.lower()](**options))]
         if len(names := split(value)) > 1:
-            return [pair for name in names for pair in _metrics(name, options)]
+            return [pair for name in names for pair in metrics_of(name, options)]
         return [(metric.label, metric) for metric in parse_all(value, **options)]
     if isinstance(value, MetricCollection):
         pairs = [(str(key), metric) for key, metric in value.items(keep_base=False)]

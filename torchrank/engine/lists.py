@@ -62,11 +62,13 @@ def rank_lists(layout: DenseLayout, reach: int | None) -> Iterator[Ranking]:
         place = slice(start, min(start + step, len(scores)))
         part: Any = layout if step >= len(scores) else layout.rows(place.start, place.stop)
         kept, columns, counts = mask if mask is None else mask[place], order[place], lengths[place]
+        first, tied = _ranks(begins[place], retrieved if retrieved is None else retrieved[place], counts, untied)
         yield Ranking(
-            *_ranks(begins[place], retrieved if retrieved is None else retrieved[place], counts, untied),
+            first,
+            tied,
             part.grade.gather(-1, columns),
             order.new_ones((), dtype=torch.bool).expand(columns.shape) if kept is None else kept.gather(-1, columns),
-            counts.to(widest_float(order.device)),
+            counts.to(first.dtype),
             errors if start == 0 else torch.zeros_like(errors),
             depth=1 if untied else order.shape[1],
             reach=reach,
@@ -88,12 +90,9 @@ def _sorted(scores: Tensor, tie_break: Tensor | None, reach: int | None, finite:
         if not (best[:, reach - 1] == best[:, reach]).any():  # no tie at the cutoff
             return Descending(best[:, :reach], order[:, :reach], run_starts(best[:, :reach]))
     values, order, begins = descending(scores, finite=finite)
-    width = reach
-    if not every(begins):
-        # Add columns for the longest tie group at rank ``reach``. torch sums rows of int8 faster than it searches
-        # columns.
-        tied = values[:, reach:] == values[:, reach - 1, None]
-        width += int(tied.view(torch.int8).sum(-1, dtype=torch.int32).numpy().max(initial=0))
+    # Add columns for the longest tie group at rank ``reach``. torch sums rows of int8 faster than it searches columns.
+    tied = values[:, reach:] == values[:, reach - 1, None]
+    width = reach + int(tied.view(torch.int8).sum(-1, dtype=torch.int32).numpy().max(initial=0))
     return Descending(values[:, :width], order[:, :width], begins[:, :width])
 
 

@@ -73,8 +73,8 @@ def plan(layout: Layout, need: Need) -> tuple[str, Iterator[Ranking]]:
     only_relevant = need.relevant and layout.errors.is_cpu
     if isinstance(layout, DenseLayout):
         only_relevant = only_relevant and layout.subtopics is None
-        judged = relevant_as_judged(layout) if only_relevant else None
-        if judged is not None:
+        long = layout.scores.shape[1] >= costs.now.long
+        if only_relevant and long and (judged := relevant_as_judged(layout)) is not None:
             how, rankings = plan(judged, need)
             return f"the relevant candidates are judged items; {how}", rankings
     cuts = chunks(layout, need)
@@ -133,7 +133,7 @@ def as_matrix(layout: FlatRows, longest: int) -> DenseLayout | None:
 def relevant_as_judged(layout: DenseLayout) -> CatalogueLayout | None:
     """A dense layout with its relevant candidates as judged items, if these are few in long lists; reads values."""
     queries, candidates = layout.grade.shape
-    if not queries or candidates < costs.now.long:
+    if not queries:
         return None
     parts = layout.grade.split(max(1, 8 * costs.now.block // candidates))  # temporaries have one byte per element
     # torch sums rows of int8 faster than bools.

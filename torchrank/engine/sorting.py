@@ -9,7 +9,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import ascending, by_numpy, every, scalar
+from torchrank.hardware.devices import ascending, by_numpy, every
 from torchrank.ranking.ranking import run_bounds, run_starts
 
 # Dtypes that are sorted by integer keys.
@@ -54,24 +54,20 @@ def descending(x: Tensor, tie_break: Tensor | None = None, finite: bool = False)
     key.numpy().sort(axis=-1)
     order = key.bitwise_and_((1 << low) - 1)
     values = x.gather(-1, order)
-    begins = _falls(values)
-    if every(begins):
-        return Descending(values, order, scalar(True, torch.bool, x.device).expand(x.shape))
+    # Whether each element is smaller than the one before it, or the first of its row, by one fast comparison. It also
+    # compares the first element of a row with the row before.
+    floats = values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+    flat, falls = floats.numpy().reshape(-1), numpy.ones(values.shape, dtype=bool)
+    numpy.less(flat[1:], flat[:-1], out=falls.reshape(-1)[1:])
+    falls[:, 0] = True
+    if falls.all():
+        return Descending(values, order, values.new_ones((), dtype=torch.bool).expand(values.shape))
+    begins = torch.from_numpy(falls)
     if x.dtype == torch.float64:  # elements that differ in the lower bits only may be in the wrong order
         rows = (values[:, 1:] > values[:, :-1]).any(-1).nonzero().squeeze(-1)
         if len(rows):
             values[rows], order[rows], begins[rows] = _again(x[rows])
     return Descending(values, order, run_starts(values) if has_nan else begins)
-
-
-def _falls(values: Tensor) -> Tensor:
-    """Whether each element is smaller than the one before it, or is the first of its row, by one fast comparison."""
-    flat = (values.float() if values.dtype.itemsize == 2 and values.is_floating_point() else values).numpy().reshape(-1)
-    falls = numpy.ones(values.shape, dtype=bool)
-    # It compares the first element of a row with the row before.
-    numpy.less(flat[1:], flat[:-1], out=falls.reshape(-1)[1:])
-    falls[:, 0] = True
-    return torch.from_numpy(falls)
 
 
 def _fits(x: Tensor) -> bool:

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from torchrank.collection.collection import check_one_library, keyed, several
+from torchrank.collection.collection import check_one_library, keyed, metrics_of, several
 from torchrank.evaluation.evaluation import Evaluation
 from torchrank.layouts.arrange import progress_bar
 from torchrank.metrics.subtopics import IntentMetric
@@ -174,8 +174,8 @@ def metrics_by_key(measures: Suite, **parameters: Any) -> Mapping[str, Any]:
         suite = {}
         for measure in every:
             for part in split(measure) if isinstance(measure, str) else [measure]:
-                found: dict[str, Any] = dict(keyed(part))
-                suite |= dict(zip([part], found.values())) if isinstance(part, str) and len(found) == 1 else found
+                found = metrics_of(part, {})
+                suite |= {part: found[0][1]} if isinstance(part, str) and len(found) == 1 else dict(found)
         if all(isinstance(measure, str) for measure in every):
             return suite  # of no user, so it needs no copy
     return dict(collection_of(suite).items())

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.names.arguments import number, one_of
-from torchrank.ranking.ranking import Gain, as_gain
+from torchrank.ranking.ranking import Gain, PlainGain
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,9 @@ def gain_of(gain: str | Callable[[Tensor], Tensor] | Mapping[float, float]) -> G
     """The function from grades to gains that the argument ``gain`` of a measure stands for."""
     if isinstance(gain, Mapping):
         return GainTable(tuple(gain.items()))
-    return as_gain(gain) if callable(gain) else GAINS[gain]
+    if isinstance(gain, str):
+        return GAINS[gain]
+    return gain if isinstance(gain, Gain) else PlainGain(gain)
 
 
 def checked_weighing(gain: object) -> object:

@@ -335,7 +335,7 @@ class RNDCG(GradedMetric):
         best = ranking.ideal_order(gain, None)
         # DCG and ideal DCG at every rank; the ranks R_j are selected below.
         ranks = torch.arange(1, best.shape[1] + 1, dtype=best.dtype, device=best.device)
-        ideal = running_sum(best * discount(ranks))
+        ideal = ranking.ideal_by_rank(gain, discount)
         reached = running_sum(ranking.gains_by_rank(gain, best.shape[1]) * discount(ranks))
         # R_j are the ranks after which the ideal order has a smaller gain.
         fall = best - torch.nn.functional.pad(best[:, 1:], (0, 1))
@@ -382,7 +382,7 @@ class NDCGRel(GradedMetric):
         width = best.shape[1]
         discounts = discount(torch.arange(1, width + 1, dtype=best.dtype, device=best.device))
         sums = torch.nn.functional.pad(running_sum(discounts), (1, 0))
-        ideal = running_sum(best * discounts)
+        ideal = ranking.ideal_by_rank(gain, discount)
         gains = ranking.gains(gain)
         has_gain, reached = gains > 0, gains * ranking.mean_discount(discount, None)
         # A tie group has n candidates, r of them relevant, and the gains S. ``above`` is the expected DCG before it,

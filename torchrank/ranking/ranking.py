@@ -236,11 +236,6 @@ class PlainGain(Gain):
         return self.function(grade.clone())
 
 
-def as_gain(gain: Callable[[Tensor], Tensor]) -> Gain:
-    """Convert a function to a gain; return a gain unchanged."""
-    return gain if isinstance(gain, Gain) else PlainGain(gain)
-
-
 @dataclass(frozen=True, eq=False)
 class QueryNames:
     """The id of each query, and its group if there are groups.
@@ -1337,13 +1332,12 @@ class Ranking:
         """bool [query]: no candidate is relevant."""
         return self.num_relevant(level) == 0
 
-    @property
-    @cached
+    @functools.cached_property
     def in_columns(self) -> bool:
         """Whether every entry is known to be retrieved without ties: then its rank is its column, counted from 1."""
         return self.complete and self.untied and not any(self.tied.stride())
 
-    @property
+    @functools.cached_property
     def untied(self) -> bool:
         """True if ``depth`` guarantees that no two candidates are tied."""
         return self.depth <= 1
@@ -1451,11 +1445,11 @@ class Ranking:
         missing = (self.num_candidates + 1).unsqueeze(-1)
         return torch.where(self.retrieved(), torch.add(self.first, self.tied - 1, alpha=0.5), missing)
 
-    @cached
     def mean_discount(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: (expected) ``discount(rank)``, 0 beyond ``top_k`` and if not retrieved."""
         if self.in_columns:  # all queries have the ranks 1, 2, ...
-            return self._discounts(discount, top_k, self.first.shape[1]).expand(self.first.shape)
+            first = self.first
+            return first_discounts(discount, top_k, first.shape[1], first.dtype, first.device).expand(first.shape)
         total = self.discount_sum(discount, top_k)
         return total if self.untied else total / self.tied.clamp_min(1)
 
@@ -1485,15 +1479,12 @@ class Ranking:
             bounds = bounds.clamp(0, limit)
         of_group = prefix_differences(discount, limit, bounds, first.dtype)
         if self.complete:  # no rank is beyond the columns
-            alone = self._discounts(discount, top_k, self.first.shape[1] + 1).take(bounds[0])
+            width = self.first.shape[1] + 1
+            alone = first_discounts(discount, top_k, width, first.dtype, first.device).take(bounds[0])
         else:
             alone = discount(first.clamp_min(1))
             alone = alone if top_k is None else only(first <= top_k, alone)
         return torch.where(tied == 1, alone, of_group)
-
-    def _discounts(self, discount: Callable[[Tensor], Tensor], top_k: int | None, number: int) -> Tensor:
-        """The discounts of the ranks 1 ... ``number``, 0 beyond ``top_k``: float64 [number]."""
-        return first_discounts(discount, top_k, number, self.first.dtype, self.first.device)
 
     # ---- gains ----
 
@@ -1502,7 +1493,6 @@ class Ranking:
         """float64 [query, entry]: gain of each entry; 0 if unjudged or padding, and for most gains at grade 0."""
         return gains_of(self.grade, self.valid, gain, self.first.dtype)
 
-    @cached
     def discounted_gains(
         self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
     ) -> Tensor:
@@ -1535,28 +1525,28 @@ class Ranking:
     ) -> Tensor:
         """float64 [query]: the largest sum of discounted gains over all orders of the judged candidates."""
         if self.first.is_cpu:  # all cutoffs share the running sums
-            return self._running(Ranking.ideal_gains, gain, discount, None)[:, :top_k][:, -1]
-        return self.ideal_gains(gain, discount, top_k).sum(-1)
-
-    def ideal_gains(
-        self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
-    ) -> Tensor:
-        """float64 [query, rank]: :meth:`ideal_order` times the discounts."""
+            return self.ideal_by_rank(gain, discount)[:, :top_k][:, -1]
         best = self.ideal_order(gain, top_k)
-        return best * self._discounts(discount, None, best.shape[1])
+        return (best * first_discounts(discount, None, best.shape[1], best.dtype, best.device)).sum(-1)
+
+    @cached
+    def ideal_by_rank(self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor]) -> Tensor:
+        """float64 [query, rank]: :meth:`ideal` for ``top_k`` = 1, 2, ..., up to ``reach``."""
+        best = self.ideal_order(gain, None)
+        return running_sum(best * first_discounts(discount, None, best.shape[1], best.dtype, best.device))
 
     def ideal_order(self, gain: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, rank]: gains of all judged candidates in descending order, up to ``top_k``."""
-        return self._best(as_gain(gain))[:, :top_k]
+        return self._best(gain)[:, :top_k]
 
     @cached_for_judgments
-    def _best(self, gain: Gain) -> Tensor:
+    def _best(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
         """Gains of all judged candidates in descending order, up to ``reach``: float64 [query, rank].
 
         Negative gains are replaced by 0: in the ideal order such candidates rank after all others, and layouts differ
         in how many of the others are entries.
         """
-        if self.pool is not None and gain.monotone and not self.pool.is_floating_point():
+        if self.pool is not None and not self.pool.is_floating_point() and isinstance(gain, Gain) and gain.monotone:
             best = largest(self.pool, self.pool[:, : self.reach].shape[1])  # so that few grades become gains
             return gains_of(best, None, gain, self.first.dtype).clamp_min(0)
         width = self.first.shape[1] if self.pool is None else self.pool[:, : self.reach].shape[1]
@@ -1856,7 +1846,7 @@ def at_least(grade: Tensor, level: float) -> Tensor:
 
 def gains_of(grade: Tensor, valid: Tensor | None, gain: Callable[[Tensor], Tensor], dtype: torch.dtype) -> Tensor:
     """Gains of grades in a floating dtype, 0 where ``valid`` is False; for most gains 0 at grade 0, and below it."""
-    gain = as_gain(gain)
+    gain = gain if isinstance(gain, Gain) else PlainGain(gain)
     gaining = grade >= 0 if gain.of_zero else grade > 0
     gaining = gaining if valid is None else gaining & valid
     wide = only(gaining, grade).to(dtype)

@@ -52,9 +52,8 @@ def nothing(device: torch.device, num_extra: int = 0) -> Tensor:
     float64 [SIZE + num_extra]. On a device without float64 it is float32 [2, SIZE + num_extra]: each sum, and the
     rounding error that it has accumulated.
     """
-    size = SIZE + num_extra
-    wide = widest_float(device) == torch.float64
-    return torch.zeros(size if wide else (2, size), dtype=widest_float(device), device=device)
+    size, dtype = SIZE + num_extra, widest_float(device)
+    return torch.zeros(size if dtype == torch.float64 else (2, size), dtype=dtype, device=device)
 
 
 def add(total: Tensor, extra: Tensor) -> Tensor:
@@ -260,7 +259,7 @@ def is_mean(how: object) -> TypeGuard[str]:
 
 def from_sums(how: object) -> bool:
     """Whether an aggregation is computed from sums alone."""
-    return is_mean(how) or (isinstance(how, str) and how == "sum")
+    return isinstance(how, str) and (how in MEANS or how == "sum")
 
 
 # The share of the weight below each quantile.
