@@ -110,9 +110,9 @@ def test_a_compressed_file_is_read_as_its_text_whole_and_in_chunks_or_refused(pa
     path.write_bytes(module.compress(text + b"\n" * 2**22))
     with pytest.raises(tr.ReadingError, match=r"run: Expected a .* file of at most 1,\d*,\d* bytes, decompressed, got"):
         tr.read_run(path, expansion=10)
-    if "." in package:
+    if package in ("lz4.frame", "backports.zstd"):
         monkeypatch.setitem(sys.modules, package, None)
-        with pytest.raises(tr.ReadingError, match="Expected text or gzip, got another compression; decompress it with"):
+        with pytest.raises(tr.ReadingError, match=r"decompress it with \w+ -d, or install the package (lz4|backports)"):
             tr.read_run(path)
 
 
