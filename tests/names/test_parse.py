@@ -13,9 +13,9 @@ import pytest
 import torch
 
 import torchrank as tr
+from docs.spelling_list import tables
 from tests.support.cases import cases
 from tests.support.descriptions import also_in, read_here, read_there
-from torchrank.cli.lists import spelling_table
 from torchrank.names.arguments import did_you_mean, imported
 from torchrank.names.labels import quantity_of, read
 from torchrank.names.parse import parse_all, resolve
@@ -301,7 +301,7 @@ def test_a_name_that_one_library_has_is_read_as_there_or_refused():
 
 
 def test_the_page_of_spellings_promises_what_is_read():
-    page, others = spelling_table().split("Names that mean something else in a library:")
+    page, others = tables().split("Names that mean something else in a library:")
     rows = [re.findall(r"`([^`]*)`", line) for line in page.splitlines() if line.startswith("| `")]
     assert len(rows) > 150
     numbers = {"k": 10, "x": 0.5, "root": math.sqrt(0.5)}

@@ -74,7 +74,6 @@ def printed(capsys, *arguments):
         ("eval qrels a.run -q none/values.tsv", 2, "Expected a file in a folder that exists, got none/values.tsv"),
         ("eval qrels a.run -q .", 2, "Expected a file, got the folder ."),
         ("convert a.run none/b.run", 2, "Expected a file in a folder that exists, got none/b.run"),
-        ("demo --load none", 2, "Expected a file that exists"),
     ],
 )
 def test_wrong_calls_and_files_have_a_message_and_a_status_that_no_gate_has(

@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 from tests.support import descriptions
-from torchrank.cli import main
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -23,8 +22,8 @@ BLOCKS = [
     ("benchmarks/README.md", "benchmarks", "python -m benchmarks --table"),
     ("benchmarks/ACCELERATORS.md", "measured", "python -m benchmarks --visit --table --device cuda"),
     ("torchrank/metrics/README.md", "measures", "python -m docs.measure_list"),
-    ("torchrank/names/README.md", "presets", "torchrank presets --markdown"),
-    ("torchrank/names/README.md", "spellings", "torchrank spellings --markdown"),
+    ("torchrank/names/README.md", "presets", "python -m docs.preset_list"),
+    ("torchrank/names/README.md", "spellings", "python -m docs.spelling_list"),
     ("torchrank/tables/README.md", "hostile", "python -m tests.support.hostile_files"),
 ]
 PAGES = [ROOT / page for page in dict.fromkeys(page for page, _, _ in BLOCKS)]
@@ -34,11 +33,9 @@ GUIDES = [ROOT / f"torchrank/{room}/README.md" for room in ("evaluation", "stati
 
 def printed(command: str) -> str:
     """The output of a command of :data:`BLOCKS`, run in this clone and in this process, which has imported torch."""
-    program, *arguments = command.split()
+    _, *arguments = command.split()
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        if program == "torchrank":
-            main(arguments)
-        elif arguments[:2] == ["-m", "benchmarks"]:
+        if arguments[:2] == ["-m", "benchmarks"]:
             sys.path.insert(0, str(ROOT))
             try:
                 importlib.import_module("benchmarks.__main__").main(arguments[2:])

@@ -116,7 +116,6 @@ def _parser() -> argparse.ArgumentParser:
 
     lists = _Parser(add_help=False)
     lists.add_argument("--wide", action="store_true", help="print long lines whole")
-    lists.add_argument("--markdown", action="store_true", help="print a table in Markdown")
     for command, names, about in (
         ("measures", "NAME", "List all measures, or describe some: formula, range, source, names in other libraries."),
         ("presets", "LIBRARY", "List the libraries whose numbers can be reproduced, or the settings of some."),
@@ -301,12 +300,12 @@ def _demo(options: argparse.Namespace) -> int:
 def _list(command: str, options: argparse.Namespace) -> int:
     from torchrank.cli.lists import LISTS  # imports all measures
 
-    pages_of, table, lines = LISTS[command]
+    pages_of, lines = LISTS[command]
     try:
         pages = [page for name in options.names for page in pages_of(name)]
     except ValueError as error:
         return refused(command, error, 2)
-    show("\n\n".join(pages) if pages else table() if options.markdown else lines(width_of(options.wide)))
+    show("\n\n".join(pages) if pages else lines(width_of(options.wide)))
     return 0
 
 

@@ -7,12 +7,11 @@ import textwrap
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from torchrank.display import Table
 from torchrank.names.arguments import MOST, did_you_mean
 from torchrank.names.labels import split, write
-from torchrank.names.parse import ALWAYS, EXCEPT, LIBRARIES, Cell, parse_all, resolve
+from torchrank.names.parse import ALWAYS, EXCEPT, LIBRARIES, parse_all, resolve
 from torchrank.names.parse import rows as table_rows
-from torchrank.names.registry import described, plain, stored
+from torchrank.names.registry import described, stored
 
 WIDTH = 100
 #: longer names do not widen the first column of a list
@@ -39,12 +38,6 @@ def listed(pairs: Iterable[tuple[str, str]], width: float, example: str = "") ->
     return "\n".join([*cut, *([f"\n`{example}` describes one of them."] if example else [])])
 
 
-# Markdown ends a cell at a bar, and drops the backslash before a punctuation mark; these commands mean the same.
-IN_MARKDOWN = {"|": r"\vert ", r"\,": r"\thinspace ", r"\{": r"\lbrace ", r"\}": r"\rbrace "}
-
-MEASURE_HEAD = ("label", "meaning", "formula", "range", "source", "also in")
-
-
 #: the spellings of each measure, by its name: labels with their spellings, and names that mean something else elsewhere
 SPELLINGS: dict[str, Any] = stored("spellings")
 #: all measures by name, and in the order of their labels
@@ -55,17 +48,6 @@ BY_LABEL = sorted(MEASURES.values(), key=lambda one: one.label)
 def measure_lines(width: float) -> str:
     """All measures, a line for each: its label, and what it is."""
     return listed([(about.label, about.summary) for about in BY_LABEL], width, "torchrank measures ndcg")
-
-
-def measure_table() -> str:
-    """All measures as a table in Markdown."""
-    rows, special = [], "|".join(map(re.escape, IN_MARKDOWN))
-    for one in BY_LABEL:
-        latex = re.sub(special, lambda mark: IN_MARKDOWN[mark[0]], one.formula)
-        rows.append(
-            (f"`{one.label}` `{one.class_name}`", one.summary, f"${latex}$", one.range, one.source, one.also_in)
-        )
-    return Table(dict(zip(MEASURE_HEAD, zip(*rows)))).to_markdown()
 
 
 def classes_of(spelling: str) -> dict[str, list[str]]:
@@ -146,21 +128,8 @@ def preset_lines(width: float) -> str:
     return listed(titles, width, "torchrank presets beir")
 
 
-def preset_table() -> str:
-    """The measures of all libraries in Markdown. The first two rows are about all measures of a library."""
-
-    def shown(cell: Cell) -> str:
-        return plain(f"none: {cell.why}" if cell.ours is None else f"`{cell.ours}`")
-
-    lines = [["all of these", *(_always(name, "`{}`") for name in LIBRARIES)]]
-    lines.append(["except", *(EXCEPT.get(name, "") for name in LIBRARIES)])
-    for measure, row in table_rows(MEASURES).items():
-        lines.append([measure, *("; ".join(map(shown, row.get(name, []))) for name in LIBRARIES)])
-    return Table(dict(zip(["", *LIBRARIES.values()], zip(*lines)))).to_markdown()
-
-
-def _always(name: str, form: str = "{}") -> str:
-    return ", ".join(form.format(f"{key}={value}") for key, value in ALWAYS.get(name, {}).items())
+def _always(name: str) -> str:
+    return ", ".join(f"{key}={value}" for key, value in ALWAYS.get(name, {}).items())
 
 
 def preset_pages(spelling: str) -> list[str]:
@@ -195,19 +164,12 @@ def spelling_pages(text: str) -> list[str]:
 
 
 def _lists(names: Collection[str], show: Callable[[list[tuple[str, str]]], str]) -> str:
-    same, others = _spellings(names)
+    same, others = all_spellings(names)
     lists = [same, [(name, f"{here}; {there}") for name, here, there in others]]
     return f"\n\n{OTHERS}\n\n".join(show(pairs) for pairs in lists if pairs)
 
 
-def spelling_table() -> str:
-    """:func:`spelling_lines` as tables in Markdown."""
-    same, others = (list(zip(*rows)) for rows in _spellings(MEASURES))
-    first, second = Table(dict(zip(("label", "spellings"), same))), Table(dict(zip(("name", "here", "there"), others)))
-    return f"{first.to_markdown()}\n\nNames that mean something else in a library:\n\n{second.to_markdown()}"
-
-
-def _spellings(names: Collection[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str, str]]]:
+def all_spellings(names: Collection[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str, str]]]:
     """Labels of measures with their spellings; and names with another meaning in their library, and both meanings."""
     chosen, others = [SPELLINGS[name] for name in names], dict[tuple[str, str], dict[str, None]]()
     for one in chosen:
@@ -217,9 +179,9 @@ def _spellings(names: Collection[str]) -> tuple[list[tuple[str, str]], list[tupl
     return same, [(*row, "; ".join(others[row])) for row in sorted(others, key=lambda row: row[0].lower())]
 
 
-#: for each command the pages of a name, the table in Markdown, and the lines of all
+#: for each command the pages of a name, and the lines of all
 LISTS = {
-    "measures": (measure_pages, measure_table, measure_lines),
-    "presets": (preset_pages, preset_table, preset_lines),
-    "spellings": (spelling_pages, spelling_table, spelling_lines),
+    "measures": (measure_pages, measure_lines),
+    "presets": (preset_pages, preset_lines),
+    "spellings": (spelling_pages, spelling_lines),
 }
