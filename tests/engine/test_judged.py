@@ -105,7 +105,7 @@ def test_top_k_refuses_a_k_that_there_is_not(k):
         counting.top_k(torch.rand(2, 3), k)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES[::2], ids=str)
 def test_the_best_of_parts_know_the_candidates_around_a_score(assume, dtype):
     assume(group=3)
     assume(groups_per_rank=1)

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support import layout_cases, oracles
+from tests.support import layout_cases
 from tests.support.brute_force_ranks import (
     DTYPES,
     FORCED,
     some_scores,
 )
 from tests.support.cases import cases
-from tests.support.oracle_comparison import scored
+from tests.support.oracle_comparison import EACH, IN_TURN, scored
 from tests.support.unread import NothingRead, leave_values_unread
 from torchrank.engine import rank
 from torchrank.engine.judged import Counting
@@ -23,9 +23,6 @@ from torchrank.hardware import costs
 from torchrank.layouts.arrange import arrange, streamed
 from torchrank.layouts.canonical import DenseLayout, Need
 from torchrank.layouts.checks import no_errors
-
-OWN = {name: cls for name, cls in tr.RankingMetric.registry.items() if cls.__module__.startswith("torchrank.")}
-
 
 WAYS = {
     "as it comes": {},
@@ -76,27 +73,8 @@ def test_a_ranking_reaches_as_far_as_it_was_asked_to(assume, counting):
         assert tr.Ranking.from_score_blocks(blocks, label, top_k=reach).reach == reach
 
 
-def measures(k):
-    """Every measure cut at k, under every tie policy, and the parameters that change its need."""
-    found = []
-    for name, cls in OWN.items():
-        for ties in cls.policies:
-            found.append(layout_cases.config(name, ties=ties, **{"top_k": k} if cls.takes_top_k else {}))
-            more = {
-                "map": {"normalize": ("min", "retrieved")},
-                "mrr": {"filtered": (True,)},
-                "ndcg": {"log_base": (3,)},
-            }
-            more |= {"hitrate": {"filtered": (True,)}, "dcg": {"discount": ("reciprocal",)}, "recall": {}}
-            for parameter, values in more.get(name, {}).items():
-                found += [layout_cases.config(name, top_k=k, ties=ties, **{parameter: value}) for value in values]
-        if "relevance_level" in cls.definition() and cls.takes_top_k:
-            found.append(layout_cases.config(name, top_k=k, relevance_level=2))
-        if "gain" in cls.definition() and cls.takes_top_k:
-            others = {"err": ("linear",), "nerr": ("linear",), "pfound": ("exponential",)}
-            gains = others.get(name, ("exponential", oracles.squared))
-            found += [layout_cases.config(name, top_k=k, gain=gain) for gain in gains]
-    return found
+#: every combination of parameters with a cutoff
+REACHING = [config for config in EACH if config.metric().required.reach]
 
 
 @pytest.mark.parametrize(
@@ -130,14 +108,11 @@ def test_no_metric_looks_further_than_it_says(way, layout):
         order = torch.randperm(scores.numel(), generator=g)
         given = tuple(x.flatten()[order] for x in (scores, grade))
         more["indexes"] = torch.arange(25).repeat_interleave(60)[order]
-    tried = measures(1 if layout == "triples" else 4)
-    if (way, layout) != ("as it comes", "dense"):  # one metric of each measure
-        of_measure = {config.name: [other for other in tried if other.name == config.name] for config in tried}
-        tried = [several[seed % len(several)] for several in of_measure.values()]
-    if way == "all, the best":  # without a cutoff all are sorted
-        tried = [config for config in tried if config.metric().required.reach]
-    if (way, layout) != ("as it comes", "dense"):
-        tried = tried[seed % 2 :: 2]
+    tried = IN_TURN[seed % 4 :: 4]
+    if (way, layout) == ("as it comes", "dense"):
+        tried = REACHING
+    elif way == "all, the best":  # without a cutoff all are sorted
+        tried = REACHING[::4]
     metrics = [layout_cases.scoring(config) for config in tried]
     if layout in ("list", "pairs", "triples"):  # these name nothing but relevant candidates
         metrics = [metric for metric in metrics if metric.required.relevant]
@@ -249,17 +224,6 @@ def test_bad_values_of_a_batch_are_counted_once_whatever_its_chunks(assume):
     assert len(chunks(layout, Need(reach=1))) > 2
     assert layout.errors.sum() > 0
     assert torch.equal(sum(ranking.errors for ranking in rank(layout, Need(reach=1))), layout.errors)
-
-
-@pytest.mark.parametrize(
-    ("relevant", "alike", "unlike"), [(2, [12, 12], [10, 14]), (10, [8, 8, 8], [6, 6, 6, 6])], ids=str
-)
-def test_chunks_of_ids_have_room_to_compare_few_relevant_ids_and_to_look_up_many(assume, relevant, alike, unlike):
-    assume(block=400, compared=4)
-    ids, target = torch.arange(20).expand(24, -1), torch.arange(relevant).expand(24, -1)
-    for judged, sizes in ((target, alike), ([target[0], *target[1:, 1:]], unlike)):
-        cuts = chunks(arrange(ids, judged), Need(reach=1))
-        assert [stop - start for start, stop in cuts] == sizes
 
 
 def test_chunks_of_an_accelerator_are_a_multiple_of_those_of_a_cpu(assume, monkeypatch):

@@ -20,17 +20,6 @@ def theirs(qrels, run):
     return pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut", "map", "recip_rank", "recall"}).evaluate(run)
 
 
-def test_the_mean_over_the_other_queries_is_in_the_report():
-    qrels, runs = two_runs()
-    judged, both = (tr.evaluate(qrels, runs, "mrr", queries=queries) for queries in ("judged", "both"))
-    for one, other, where in ((judged, both, "on the 27 judged"), (both, judged, "on all 30 judged")):
-        note = next(note for note in one.summary().notes if note.startswith("bm25:"))
-        assert f"{where} queries" in note
-        assert f"mrr {other.means['bm25']['mrr']:.4f}" in note
-    complete = {name: {**{f"q{q}": {} for q in range(3)}, **run} for name, run in runs.items()}
-    assert len(tr.evaluate(qrels, complete, "mrr").summary().notes) == 1
-
-
 @pytest.mark.parametrize(
     ("measures", "level", "depth"),
     [
@@ -553,9 +542,6 @@ def test_a_column_of_one_frame_is_refused_beside_a_run_and_judgments_alone_are_r
         tr.evaluate(qrels, runs, "map", score="p", by="country")
     with pytest.raises(TypeError, match="got dict alone; pass the run as the second argument"):
         tr.evaluate({"q": {"a": 1}})
-    for call in ({"grade": "clicked"}, {}):
-        with pytest.raises(TypeError, match=r"got str alone; .* or, if a.parquet has .* as by polars.scan_parquet"):
-            tr.evaluate("a.parquet", *["map"] * bool(call), **call)
     with pytest.raises(tr.ReadingError, match="pass grade= with the name of its column"):
         tr.evaluate(frame, "map")
     assert tr.evaluate(frame, "map", grade="clicked").means == {"run": {"map": 1}}

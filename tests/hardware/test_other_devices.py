@@ -153,7 +153,7 @@ def numbers(name, metric):
     return values_of(metric) if name in COMPUTED else metric.metric_state
 
 
-#: A layout meets the suite, on the device without float64, or a third of the wrappers, on one of the two in turn.
+#: A layout meets the suite, on the device without float64, or some wrappers, on one of the two in turn.
 ALL = [*LAYOUTS, *FURTHER]
 
 
@@ -161,7 +161,7 @@ def tried_on(kind, layout):
     """The names of what meets a layout on a device."""
     number = ALL.index(layout)
     suite = ["suite"] if (kind == "mps" and number % 2) or layout == "dense_masked" else []
-    return suite + ([*METRICS][1 + number // 2 % 3 :: 3] if number % 4 == 2 * (kind == "cuda") else [])
+    return suite + ([*METRICS][1 + number // 2 % 5 :: 5] if number % 4 == 2 * (kind == "cuda") else [])
 
 
 PLACES = [(kind, layout) for kind in ("mps", "cuda") for layout in ALL if tried_on(kind, layout)]

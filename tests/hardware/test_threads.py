@@ -111,23 +111,6 @@ def test_the_classes_of_torchmetrics_have_one_thread(busy):
         assert torch.get_num_threads() == busy
 
 
-def test_measures_of_lists_and_a_bootstrap_have_one_thread(busy):
-    seen = []
-
-    class Seen(tr.IntraListDiversity):
-        name = "seenilds"
-
-        def measure(self, lists):
-            seen.append(torch.get_num_threads())
-            return super().measure(lists)
-
-    Seen(7, embeddings=torch.rand(23, 4)).score(BATCHES["ids"][0][0])
-    assert seen == [1]
-    booted = tr.Bootstrapped("mrr", replicates=50)
-    booted.update(*BATCHES["dense"][0], query_ids=torch.arange(37))
-    assert torch.get_num_threads() == busy
-
-
 def test_a_compiled_kernel_keeps_the_number_of_threads(busy):
     tr.use_compiled(True)
     try:

@@ -141,9 +141,7 @@ SUITES = {
     "kept values": lambda: tr.MAP(aggregation="median"),
     "collection": lambda: tr.RankingCollection("map, mrr"),
     "Sliced": lambda: tr.Sliced("map", ["a", "b"]),
-    "Bootstrapped": lambda: tr.Bootstrapped("map", replicates=5),
     "PerQuery": lambda: tr.PerQuery("map"),
-    "TieReport": lambda: tr.TieReport("map"),
     "Compared": lambda: tr.Compared("map", ["x", "y"]),
 }
 
@@ -151,7 +149,7 @@ SUITES = {
 def added(metric, indexes, call="update"):
     """Add flat rows of some queries."""
     queries = tensor(sorted(set(indexes)))
-    ids = {"query_ids": queries} if isinstance(metric, tr.PerQuery | tr.Bootstrapped) else {}
+    ids = {"query_ids": queries} if isinstance(metric, tr.PerQuery) else {}
     slices = {"slices": queries * 0} if isinstance(metric, tr.Sliced) else {}
     scores = random(len(indexes))
     preds = {"x": scores, "y": scores} if isinstance(metric, tr.Compared) else scores

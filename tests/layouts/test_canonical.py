@@ -14,14 +14,6 @@ from torchrank.layouts.canonical import Judged, Need, buckets
 from torchrank.layouts.conversions import found
 
 
-def test_queries_of_similar_sizes_share_a_rectangle():
-    sizes = tensor([9, 100, 1, 9, 2, 100, 0])
-    cut = [(rows.tolist(), width) for rows, width in buckets(sizes, 5, 1000)]
-    assert cut == [([1, 5], 100), ([0, 3], 9), ([2, 4, 6], 2)]
-    assert [(rows.tolist(), width) for rows, width in buckets(sizes, 1000, 700)] == [([*range(7)], 100)]
-    assert [rows.tolist() for rows, _ in buckets(sizes, 1000, 200)] == [[0, 1], [2, 3], [4, 5], [6]]
-
-
 @given(st.lists(st.integers(0, 60), max_size=30), st.integers(0, 200))
 @example([0, 1], 0)
 def test_a_rectangle_is_as_wide_as_its_longest_query_and_padding_costs_no_more_than_one_more(sizes, overhead):

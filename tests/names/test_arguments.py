@@ -30,9 +30,6 @@ HINTS = [
         (call, "exlude", "exclude", PAIRS)
         for call in (
             lambda **more: tr.NDCG(2).update(SCORES, GRADES, **more),
-            lambda **more: tr.NDCG(2).score(SCORES, GRADES, **more),
-            lambda **more: tr.NDCG(2)(SCORES, GRADES, **more),
-            lambda **more: tr.RankingCollection(SUITE).update(SCORES, GRADES, **more),
             lambda **more: tr.RankingCollection(SUITE).score(SCORES, GRADES, **more),
             lambda **more: tr.RankingCollection(SUITE)(SCORES, GRADES, **more),
             lambda **more: tr.Sliced(tr.RankingCollection(SUITE), ["a"]).update(SCORES, GRADES, slices=[0, 0], **more),

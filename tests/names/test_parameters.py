@@ -28,6 +28,15 @@ def test_a_declaration_has_a_type_and_one_of_has_values():
         Open(kind="b")
 
 
+def test_a_type_that_is_a_text_is_evaluated_and_one_of_an_unknown_name_stays_a_text():
+    class Own(tr.extend.BinaryMetric):  # annotations of this file are types, not texts
+        name = "ownwithtypes"
+        other: "float | None" = tr.extend.number(default=None)
+        unknown: "NotThere" = tr.extend.parameter(default=3)  # noqa: F821
+
+    assert [Own.declared[name].hint for name in ("other", "unknown")] == [float | None, "NotThere"]
+
+
 def test_a_fixed_parameter_is_refused_with_its_reason():
     fixed = [(cls, key) for cls in measures().values() for key, param in cls.declared.items() if param.why]
     assert fixed
@@ -71,6 +80,8 @@ def test_integers_are_taken_within_their_bounds():
     for value in (1, 2, 2**53, np.int64(7), np.int8(1)):
         found = arguments.integer("x", value, least=1)
         assert (found, type(found)) == (int(value), int)
+    metric = tr.FBeta(np.int64(3), beta=np.uint8(2))
+    assert (metric.label, type(metric.top_k), type(metric.beta)) == ("fbeta(beta=2)@3", int, int)
     assert arguments.integer("x", None, least=1) is None
     assert arguments.integer("x", 4, least=4, most=4) == 4
     for value, wanted in ((0, ">= 1"), (-1, ">= 1"), (True, ">= 1"), (1.0, ">= 1"), ("1", ">= 1"), (2**53 + 1, "<= ")):
@@ -131,6 +142,9 @@ def test_a_package_that_is_not_there_is_named_with_the_ways_out(monkeypatch):
     assert not arguments.installed("json.decoder")
     with pytest.raises(ImportError, match=r"run `pip install json` \(the extra 'x' of torchrank installs it\)$"):
         arguments.imported("json.decoder", "x")
+    monkeypatch.setitem(sys.modules, "json", None)  # though a module of it was imported
+    with pytest.raises(ImportError, match="Expected json to be installed"):
+        arguments.imported("json.decoder")
 
 
 def test_constructors_take_the_arguments_of_torchmetrics_with_its_defaults():

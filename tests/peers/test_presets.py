@@ -409,26 +409,6 @@ def test_rax(library, theirs, ours):
     assert metric.compute().item() == pytest.approx(float(mean), abs=1e-5)
 
 
-RECBOLE = {"precision": "Precision", "recall": "Recall", "hit": "Hit", "mrr": "MRR", "map": "MAP", "ndcg": "NDCG"}
-
-
-@rows_of("recbole", cuts=(1, 3, 20))
-def test_recbole(library, theirs, ours, monkeypatch):
-    for name in ("float", "bool"):  # which it needs, and numpy had
-        monkeypatch.setattr(np, name, {"float": float, "bool": bool}[name], raising=False)
-    recbole = pytest.importorskip("recbole.evaluator.metrics")
-    metric, (name, k) = tr.parse(ours), name_and_cut(theirs)
-    preds, target = binary_batch(10)
-    some = target.any(-1)
-    preds, target = preds[some], target[some]
-    order = preds.argsort(dim=-1, descending=True)[:, :20]
-    hits, number = target.gather(-1, order).bool().numpy(), target.sum(-1).numpy()
-    cls = getattr(recbole, RECBOLE[name])
-    arguments = (hits, number) if name in ("recall", "map", "ndcg") else (hits,)
-    want = cls.metric_info(type("Instance", (), {})(), *arguments)[:, k - 1]
-    assert_agree(metric.score(preds, target), want, theirs)
-
-
 def test_the_cutoffs_of_tools_are_those_that_they_print():
     found = pytrec_eval.RelevanceEvaluator({"q": {"d": 1}}, {"ndcg_cut"}).evaluate({"q": {"d": 1.0}})["q"]
     assert CUTOFFS["trec_eval9"] == CUTOFFS["trec_eval"] == tuple(sorted(int(name.split("_")[-1]) for name in found))

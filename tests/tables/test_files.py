@@ -210,6 +210,12 @@ def test_scores_are_the_nearest_doubles(text, value):
     assert run_of(f"q 0 a 1 {text} t\nq 0 b 1 0.1 t")["q"] == {"a": value, "b": 0.1}
 
 
+def test_scores_of_17_digits_come_back():
+    scores = np.random.default_rng(0).standard_normal(500) * 10.0 ** np.arange(-250, 250)
+    text = "".join(f"q Q0 d{n} 0 {score!r}\n" for n, score in enumerate(scores.tolist()))
+    assert list(run_of(text)["q"].values()) == scores.tolist()
+
+
 # Integers, some equal, of which float64 cannot tell most apart.
 LARGE = (
     [2**53 + n % 3 for n in range(5)] + [1_700_000_000_000_000_000 + 5 * n for n in range(9)] + [2**63 - 1, 2**53 - 1]

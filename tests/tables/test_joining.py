@@ -120,7 +120,10 @@ def test_integer_ids_give_the_numbers_of_the_same_ids_as_text(form):
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
-@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-120, 120), max_size=20), st.lists(st.text(max_size=20)))
+@given(
+    st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-120, 120), max_size=20),
+    st.lists(st.text("a0-é\ue000\U0001f600", max_size=20)),
+)
 def test_ids_are_ordered_as_text(numbers, texts):
     for values, column in (
         (numbers, pair_tables.NumberIds(np.array(numbers, dtype=np.int64))),

@@ -88,13 +88,12 @@ def numbers(values, place=()):
 )
 def test_chunks_of_a_file_are_whole_queries_and_give_the_same_evaluation(tmp_path, kind, compressed):
     path = written(tmp_path, kind, compressed)
-    whole = tr.evaluate(QRELS, path, "ndcg map mrr")
     for size in (8, 10_000):
         parts = list(read(path, lines=size))
         assert [query for part in parts for query in part.to_dict()] == list(RUN)
         assert {query: scores for part in parts for query, scores in part.to_dict().items()} == RUN
         assert len(parts) > 15 if size == 8 else len(parts) == 2
-        same(tr.evaluate(QRELS, read(path, lines=size), "ndcg map mrr"), whole)
+    same(tr.evaluate(QRELS, read(path, lines=8), "ndcg mrr"), tr.evaluate(QRELS, path, "ndcg mrr"))
 
 
 FRAMES = [("run.parquet", "pandas"), ("run.parquet", "polars"), ("run.arrow", "stream"), ("run.feather", "zstd")]
@@ -126,7 +125,7 @@ def test_chunks_of_a_file_of_columns_give_the_same_evaluation(whole, tmp_path, m
         parts = list(read(path, lines=size))
         assert [query for part in parts for query in part.to_dict()] == list(RUN)
         assert len(parts) > 15 if size == 8 else len(parts) == 2
-        same(tr.evaluate(QRELS, read(path, lines=size), "ndcg mrr"), whole)
+    same(tr.evaluate(QRELS, read(path, lines=8), "ndcg mrr"), whole)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "feather"])
@@ -138,8 +137,9 @@ def test_errors_name_the_row_of_a_file_of_columns(tmp_path, kind):
             call(path)
 
 
-@pytest.mark.parametrize(("name", "library"), FRAMES)
-@pytest.mark.parametrize("order", ["grouped", "mixed"])
+@pytest.mark.parametrize(
+    ("name", "library", "order"), [*((*one, "grouped") for one in FRAMES), (*FRAMES[0], "mixed"), (*FRAMES[3], "mixed")]
+)
 def test_large_files_of_columns_are_read_in_chunks_if_queries_are_together(tmp_path, monkeypatch, name, library, order):
     monkeypatch.setattr(
         sys.modules[__name__], "ROWS", ROWS if order == "grouped" else sorted(ROWS, key=lambda r: r[1:])

@@ -61,7 +61,7 @@ def test_jsonargparse_sets_the_parameters_of_a_metric():
     assert make(chosen).metric.label == "map(normalize=min)@3"
 
 
-@every_class
+@cases("cls", [tr.NDCG, tr.MR, tr.Coverage, tr.PRCurve])
 def test_help_prints_the_arguments(cls):
     said = pydoc.render_doc(cls, renderer=pydoc.plaintext)
     first = said[said.index(f"{cls.__name__}(top_k") :].split("\n", 1)[0]
@@ -69,18 +69,8 @@ def test_help_prints_the_arguments(cls):
 
 
 def test_own_arguments_come_before_those_of_parents():
-    names = list(known(tr.MR))
-    assert names[:9] == [
-        "top_k",
-        "inverse",
-        "empty_target_action",
-        "filtered",
-        "average",
-        "adjusted",
-        "relevance_level",
-        "ties",
-        "aggregation",
-    ]
+    names = "top_k inverse empty_target_action filtered average adjusted relevance_level ties aggregation"
+    assert list(known(tr.MR))[:9] == names.split()
     assert known(tr.MR)["empty_target_action"].default == "skip"
     assert known(tr.MR)["top_k"].annotation is NoneType
 

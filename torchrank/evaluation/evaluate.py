@@ -742,16 +742,12 @@ def _is_single_frame(qrels: Any, run: Any, measures: Any, columns: Mapping[str, 
     """Whether the first argument of :func:`evaluate` is a frame with scores and grades, and the second is not a run."""
     named = [f"{'by' if name == 'group' else name}=" for name, column in columns.items() if column is not None]
     frame = is_frame(qrels) or is_records(qrels) or is_columns(qrels, named or None)
-    alone = run is None or (measures is None and _are_measures(run))
-    if frame and alone:
+    if frame and (run is None or (measures is None and _are_measures(run))):
         return True
-    if run is None or (alone and named):
-        way_out = "pass the run as the second argument"
-        if isinstance(qrels, str | Path):
-            way_out += f"; or, if {qrels} has scores and grades, read it as a frame, as by polars.scan_parquet"
+    if run is None:
         raise TypeError(
             "Expected a run, or one data frame with columns of queries, scores and grades, got"
-            f" {type(qrels).__name__} alone; {way_out}"
+            f" {type(qrels).__name__} alone; pass the run as the second argument"
         )
     if named:
         ways_out = ["read each by tr.read_qrels and tr.read_run, with columns={...}"] if named != ["by="] else []

@@ -504,7 +504,10 @@ def identifiers(beams: Tensor, ids_of: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         raise ValueError(f"Expected {wanted}, got shapes {list(beams.shape)} and {list(ids_of.shape)}")
     ids_of, levels = ids_of.to(beams.device).long(), max(1, ids_of.shape[1:].numel())
     codes = torch.cat([ids_of.reshape(-1, levels), beams.long().reshape(-1, levels)])
-    _, number = codes.unique(dim=0, return_inverse=True)
+    number = torch.zeros_like(codes[:, 0])
+    for code in codes.unbind(-1):
+        _, one = code.unique(return_inverse=True)
+        _, number = (number * len(codes) + one).unique(return_inverse=True)
     items, generated = number.split([len(ids_of), len(number) - len(ids_of)])
     padding = (codes[len(ids_of) :] < 0).any(-1)
     counts = items.bincount(minlength=int(number.max()) + 1)[generated].masked_fill(padding, 0)
