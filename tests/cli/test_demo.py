@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 import torch
 
-import torchrank as tr
 from tests.support import workers
 from tests.support.optional import sklearn_metrics
 from torchrank import __version__
@@ -109,17 +108,6 @@ def test_numbers_are_those_of_scikit_learn(trained):
     precision = [sklearn_metrics.average_precision_score(s, p) for s, p in zip(same, scores)]
     assert row["map"] == pytest.approx(sum(precision) / len(precision), abs=1e-4)
     assert row["ndcg@10"] == pytest.approx(sklearn_metrics.ndcg_score(same, scores, k=10), abs=1e-4)
-
-
-@pytest.mark.parametrize("world", [1, 2, 3, 7])
-def test_sampler_repeats_nothing(world):
-    shares = [tr.UnpaddedSampler(100, rank, world) for rank in range(world)]
-    assert sorted(number for share in shares for number in share) == list(range(100))
-    assert [len(share) for share in shares] == [len(list(share)) for share in shares]
-    training = [tr.UnpaddedSampler(100, rank, world, shuffle=True, seed=1, drop_last=True) for rank in range(world)]
-    drawn = [number for share in training for number in share]
-    assert len(set(drawn)) == len(drawn) == 100 - 100 % world
-    assert {len(share) for share in training} == {100 // world}
 
 
 @pytest.mark.parametrize(("name", "package"), [("lightning", "lightning"), ("sklearn", "scikit-learn")])

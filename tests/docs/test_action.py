@@ -6,9 +6,11 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 
 import pytest
 
+from tests.support import workers
 from tests.support.pages import ROOT
 
 yaml = pytest.importorskip("yaml")
@@ -34,14 +36,45 @@ def files(tmp_path):
     return [folder / name for name in documents]
 
 
+#: the installed command: its arguments go to the process of the tests, which forks one that has imported torch
+COMMAND = """#!/bin/sh
+cd "$(dirname "$0")"
+printf '%s\\0' "$@" >arguments
+read status <status
+cat output
+cat errors >&2
+exit "$status"
+"""
+
+
 @pytest.fixture
-def run(tmp_path):
+def command(tmp_path):
+    """The command torchrank in the folder into which the action installs it."""
+    folder = tmp_path / "torchrank/bin"
+    folder.mkdir(parents=True)
+    (folder / "torchrank").write_text(COMMAND)
+    (folder / "torchrank").chmod(0o755)
+    for name in ("arguments", "status"):
+        os.mkfifo(folder / name)
+
+    def serve():
+        while arguments := (folder / "arguments").read_text().split("\0")[:-1]:
+            for name in ("output", "errors"):
+                (folder / name).write_text("")
+            status = workers.run_module("torchrank", arguments, folder / "output", folder / "errors", tmp_path)
+            (folder / "status").write_text(f"{status}\n")
+
+    serving = threading.Thread(target=serve)
+    serving.start()
+    yield
+    (folder / "arguments").write_text("")
+    serving.join()
+
+
+@pytest.fixture
+def run(tmp_path, command):
     """A function that runs the script of a step: its exit status, its output, and the summary of the job."""
-    (tmp_path / "torchrank/bin").mkdir(parents=True)
     (tmp_path / "bin").mkdir()
-    command = tmp_path / "torchrank/bin/torchrank"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m torchrank "$@"\n')
-    command.chmod(0o755)
     places = {name: tmp_path / name for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
     context = {"github.token": "secret", "github.event.repository.default_branch": "main"}
 

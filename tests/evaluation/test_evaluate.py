@@ -542,6 +542,9 @@ def test_a_column_of_one_frame_is_refused_beside_a_run_and_judgments_alone_are_r
         tr.evaluate(qrels, runs, "map", score="p", by="country")
     with pytest.raises(TypeError, match="got dict alone; pass the run as the second argument"):
         tr.evaluate({"q": {"a": 1}})
+    for call in ({"grade": "clicked"}, {}):
+        with pytest.raises(TypeError, match=r"got str alone; .* or, if a.parquet has .* as by polars.scan_parquet"):
+            tr.evaluate("a.parquet", *["map"] * bool(call), **call)
     with pytest.raises(tr.ReadingError, match="pass grade= with the name of its column"):
         tr.evaluate(frame, "map")
     assert tr.evaluate(frame, "map", grade="clicked").means == {"run": {"map": 1}}

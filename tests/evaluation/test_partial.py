@@ -265,6 +265,7 @@ def test_parts_of_a_frame_with_several_systems_and_slices_are_evaluate_on_the_wh
         same_comparison(merged.compare(**options), whole.compare(**options))
     countries = dict(zip(FRAME["user"], FRAME["country"]))
     same_comparison(merged.compare("old", by=True), whole.compare("old", by=countries))
+    assert str(whole.compare("old", by=True)) == str(whole.compare("old", by=countries))
     assert str(merged.by()) in repr(merged)
 
 

@@ -10,27 +10,14 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support import layout_cases, tie_orders
+from tests.support import layout_cases
 from tests.support.cases import cases
 from torchrank.formulas import cascades, judgment_bounds
 from torchrank.formulas.cascades import _order, best_first
-from torchrank.formulas.random_ranking import SERIES, first_rank
+from torchrank.formulas.random_ranking import SERIES
 from torchrank.metrics import user_models
 from torchrank.metrics.user_models import Tail
 from torchrank.wrappers import sampled_ranks
-
-
-def test_the_expected_rank_of_the_first_relevant_candidate_is_the_mean_over_all_orders():
-    queries, batch = layout_cases.batch("dense_masked", 200)
-    ranking = tr.Ranking.from_scores(*batch.args, **batch.kwargs)
-    for level in (1, 2):
-        for query, found in zip(queries, first_rank(ranking, level).tolist(), strict=True):
-            orders = tie_orders.orders(tie_orders.flags(query, level), "expected")
-            if not any(grade >= level for _, grade in query.listed):
-                assert found == math.inf
-            else:
-                total = sum(weight * (order.index(True) + 1) for order, weight in orders)
-                assert found == pytest.approx(total / sum(weight for _, weight in orders), rel=1e-12)
 
 
 def greedy(worth, fading, weights, top_k):

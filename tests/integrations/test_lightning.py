@@ -1,6 +1,5 @@
 """A real Trainer: Lightning logs the value of the metric for the same scores in one process."""
 
-import doctest
 import importlib
 import importlib.util
 import math
@@ -11,6 +10,7 @@ import torch
 
 import torchrank as tr
 from tests.support import workers
+from tests.support.optional import examples_of
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("lightning") is None, reason="the extra [lightning] is not installed"),
@@ -205,7 +205,4 @@ def test_a_checkpoint_has_the_value_in_its_file_name_and_no_folder():
     assert list(tr.RankingCollection(["ndcg@10"], prefix="val_", keys="plain")) == ["val_ndcg_at_10"]
 
 
-def test_examples_print_the_output_shown(runs):
-    result = doctest.testmod(importlib.import_module("torchrank.integrations.lightning"))
-    assert result.attempted > 1
-    assert result.failed == 0
+test_examples_print_the_output_shown = examples_of("torchrank.integrations.lightning")

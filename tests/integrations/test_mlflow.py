@@ -1,7 +1,5 @@
 """Metrics and scorers for MLflow, in its evaluations, beside tr.evaluate and its own numbers."""
 
-import doctest
-import importlib
 import math
 import warnings
 
@@ -9,6 +7,7 @@ import numpy as np
 import pytest
 
 import torchrank as tr
+from tests.support.optional import examples_of
 
 pd = pytest.importorskip("pandas")
 mlflow = pytest.importorskip("mlflow")
@@ -156,7 +155,4 @@ def test_wrong_documents_have_a_way_out():
         scorer(outputs="an answer", expectations=expectations, trace=None)
 
 
-def test_examples_print_the_output_shown():
-    result = doctest.testmod(importlib.import_module("torchrank.integrations.mlflow"))
-    assert result.attempted > 1
-    assert result.failed == 0
+test_examples_print_the_output_shown = examples_of("torchrank.integrations.mlflow")

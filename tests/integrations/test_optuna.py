@@ -1,12 +1,11 @@
 """The pruner in studies of Optuna, and beside its own pruners on simulated trials."""
 
-import doctest
 import math
 
 import numpy as np
 import pytest
 
-from tests.support.optional import OptionalModule
+from tests.support.optional import OptionalModule, examples_of
 from torchrank.statistics.paired import paired_statistics
 
 optuna = OptionalModule("optuna")
@@ -113,7 +112,4 @@ def test_simulated_studies_keep_the_best_trial_more_often_than_with_the_median_p
     assert ours["better ones pruned"] < median["better ones pruned"] / 3
 
 
-def test_the_example_of_the_docstring_runs():
-    result = doctest.testmod(integration.module)
-    assert result.attempted > 1
-    assert result.failed == 0
+test_examples_print_the_output_shown = examples_of("torchrank.integrations.optuna")

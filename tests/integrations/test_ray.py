@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support.impressions import COLUMNS, WRONG, impressions, shuffled
+from tests.support.impressions import COLUMNS, WRONG, impressions, run_guide, shuffled
 from tests.support.optional import pyarrow
 from torchrank.integrations.arrow import Job
 from torchrank.version import __version__
@@ -50,14 +50,6 @@ def dataset(engine, table):
 
 
 @pytest.fixture
-def strategy(request, engine):
-    context = ray.data.DataContext.get_current()
-    before, context.shuffle_strategy = context.shuffle_strategy, request.param
-    yield
-    context.shuffle_strategy = before
-
-
-@pytest.fixture
 def blocks(engine, monkeypatch):
     """The number of blocks that were evaluated, by call."""
     seen, found = [], engine._found
@@ -71,9 +63,9 @@ def blocks(engine, monkeypatch):
     return seen
 
 
-# "hash_shuffle" of older versions takes the way of "shuffle_v2", with two more processes.
-@pytest.mark.parametrize("strategy", ["shuffle_v2", "sort_shuffle_pull_based"], indirect=True)
-def test_two_systems_and_slices_have_the_bits_of_one_process(engine, strategy, dataset, table, blocks):
+# Other tests sort. "hash_shuffle" of older versions takes the way of "shuffle_v2", with two more processes.
+def test_two_systems_and_slices_have_the_bits_of_one_process(engine, dataset, table, blocks, monkeypatch):
+    monkeypatch.setattr(ray.data.DataContext.get_current(), "shuffle_strategy", "shuffle_v2")
     found = engine.evaluate(dataset, MEASURES, **COLUMNS, by="country", partitions=5)
     whole = tr.evaluate(table, MEASURES, **COLUMNS, by="country")
     assert found.means == whole.means
@@ -81,6 +73,23 @@ def test_two_systems_and_slices_have_the_bits_of_one_process(engine, strategy, d
     assert found.by().rows == whole.by().rows
     assert str(found.compare()) == str(whole.compare())
     assert blocks[0] > 2  # no shuffle gathers all rows in one block
+
+
+def test_the_guide_has_the_bits_of_one_process(engine, monkeypatch):
+    monkeypatch.setattr(ray, "init", lambda **settings: None)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    whole = run_guide("")["whole"]
+    guide = run_guide("Ray", on_spark=whole)
+    found, scored = guide["on_ray"], guide["scored"]
+    assert found.means == whole.means
+    assert found.by().rows == whole.by().rows
+    assert str(found.compare("old")) == str(whole.compare("old"))
+    users = np.arange(1000)
+    assert scored.num_queries == len(users)
+    judgments, run = guide["load_towers"]()({"user": users, "bought": users})
+    assert scored.means == tr.evaluate(judgments, run, [*scored.means]).means["run"]
+    places = run["item"].view(1000, 100).eq(torch.tensor(users)[:, None]).double() / torch.arange(1, 101)
+    assert scored.means["mrr@100"] == pytest.approx(places.sum(1).mean().item(), abs=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore:.*rows (with a grade )?have no")
@@ -120,7 +129,7 @@ def test_no_rows_are_a_state(engine, dataset):
     assert engine.evaluate(nobody, MEASURES, **COLUMNS, partitions=2).num_queries == 0
 
 
-def test_a_worker_that_dies_is_run_again_and_changes_nothing(engine, dataset, table, tmp_path):
+def test_a_worker_that_dies_is_run_again_and_changes_nothing(engine, dataset, table, blocks, tmp_path):
     dead = str(tmp_path / "dead")
 
     def itself(item):
@@ -133,6 +142,7 @@ def test_a_worker_that_dies_is_run_again_and_changes_nothing(engine, dataset, ta
     assert os.path.exists(dead)
     assert found.num_queries == 60
     assert found.means == tr.evaluate(table, MEASURES, **COLUMNS).means
+    assert blocks[0] > 2
 
 
 def test_a_query_in_two_blocks_is_found(engine, dataset):
@@ -155,24 +165,6 @@ class Towers:
         run = {"user": np.repeat(batch["user"], 20), "item": best.indices.flatten(), "score": best.values.flatten()}
         judged = {"user": batch["user"], "item": batch["bought"], "grade": np.ones(len(batch["user"]))}
         return judged, run
-
-
-@pytest.fixture
-def users(engine):
-    return ray.data.from_items([{"user": user, "bought": (7 * user) % 100} for user in range(40)])
-
-
-def test_an_actor_scores_whole_queries(engine, users):
-    towers = Towers()
-    scores = towers.users @ towers.items.T
-    mrr = tr.MRR(top_k=20).score(scores, torch.arange(40) * 7 % 100).mean().item()
-    call = {"batch_size": 7, "concurrency": 1}
-    states = users.map_batches(engine.Scorer, fn_constructor_args=[Towers, "mrr@20 recall@20"], **call)
-    found = engine.merged(states)
-    assert found.num_queries == 40
-    assert found.means["mrr@20"] == pytest.approx(mrr, abs=1e-12)
-    whole = towers({name: np.array([row[name] for row in users.take_all()]) for name in ("user", "bought")})
-    assert found.means == tr.evaluate(*whole, "mrr@20 recall@20").means["run"]
 
 
 def test_another_version_on_a_worker_is_an_error_with_both(engine, dataset, monkeypatch):

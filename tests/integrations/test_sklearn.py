@@ -1,6 +1,5 @@
 """Scorers in scikit-learn's cross-validation and searches, beside queries that are ranked one by one."""
 
-import doctest
 import pickle
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support.optional import OptionalModule, pandas
+from tests.support.optional import OptionalModule, examples_of, pandas
 
 sklearn = OptionalModule("sklearn")
 linear_model, model_selection = OptionalModule("sklearn.linear_model"), OptionalModule("sklearn.model_selection")
@@ -133,7 +132,4 @@ def test_a_scorer_is_made_without_routing_which_scikit_learn_then_asks_for(rows)
     assert "response_method" in repr(scorer)
 
 
-def test_the_example_of_the_docstring_runs():
-    result = doctest.testmod(integration.module)
-    assert result.attempted > 1
-    assert result.failed == 0
+test_examples_print_the_output_shown = examples_of("torchrank.integrations.sklearn")

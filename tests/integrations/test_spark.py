@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import torchrank as tr
-from tests.support.impressions import COLUMNS, WRONG, impressions, other_version, shuffled
+from tests.support.impressions import COLUMNS, WRONG, impressions, other_version, run_guide, shuffled
 from tests.support.optional import pyarrow
 from tests.support.pages import ROOT
 from torchrank.integrations.arrow import Job
@@ -32,7 +32,7 @@ def spark():
         "spark.driver.memory": "1g",
         "spark.log.level": "OFF",
         "spark.python.daemon.module": "tests.support.spark_daemon",
-        "spark.sql.shuffle.partitions": 3,
+        "spark.sql.shuffle.partitions": 2,
         "spark.ui.enabled": False,
         "spark.ui.showConsoleProgress": False,
     }
@@ -58,13 +58,15 @@ def frame(spark, table):
     return spark.createDataFrame(shuffled(table)).cache()
 
 
-def test_two_systems_and_slices_have_the_bits_of_one_process(evaluate, frame, table):
-    found = evaluate(frame, MEASURES, **COLUMNS, by="country")
-    whole = tr.evaluate(table, MEASURES, **COLUMNS, by="country")
+def test_the_guide_has_the_bits_of_one_process(spark, monkeypatch):
+    monkeypatch.setattr(type(spark), "stop", lambda session: None)
+    guide = run_guide("Spark")
+    whole, found = guide["whole"], guide["on_spark"]
     assert found.means == whole.means
-    assert found.num_queries == 60
+    assert found.num_queries == 400
     assert found.by().rows == whole.by().rows
-    assert str(found.compare()) == str(whole.compare())
+    assert str(found.compare("old")) == str(whole.compare("old"))
+    assert list(guide["joined"].means) == ["old", "new"]
 
 
 def test_the_limit_of_bytes_of_a_batch_is_restored(evaluate, spark, frame):

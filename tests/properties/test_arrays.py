@@ -386,13 +386,6 @@ def test_masked_ids_of_queries_are_refused_and_masked_values_are_missing():
     assert str(tr.compare({"a": a, "b": masked}, test="t")) == str(missing)
 
 
-def test_masked_scores_are_not_retrieved_or_no_candidates_by_the_two_ways_out():
-    scores = np.ma.array([[0.9, 0.8, 0.7]], mask=[[True, False, False]])
-    for target in (tensor([1]), tensor([[0, 1, 0]])):
-        assert tr.MRR().score(scores.filled(-np.inf), target).tolist() == [1]
-        assert tr.MRR().score(scores.data, target, mask=~scores.mask).tolist() == [1]
-
-
 @pytest.mark.parametrize(
     ("array", "way_out"),
     [

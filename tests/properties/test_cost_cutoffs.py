@@ -148,17 +148,6 @@ def test_values_of_many_ties_depend_neither_on_the_order_of_candidates_nor_on_th
         assert metric.score(tr.Ranking.from_scores(*one[:2], cost=one[2])).item() == pytest.approx(got[row].item())
 
 
-def test_sixteen_queries_of_six_ties_are_ranked_together(monkeypatch):
-    made = []
-    monkeypatch.setattr(tr.Ranking, "rank", lambda *args, rank=tr.Ranking.rank: made.append(1) or rank(*args))
-    scores, costs = torch.zeros(16, 6), torch.randint(1, 9, (16, 6), generator=rng(0))
-    grades = torch.randint(0, 3, (16, 6), generator=rng(1))
-    got = tr.parse("map@12tok").score(tr.Ranking.from_scores(scores, grades, cost=costs))
-    want = [expected("map", *(x.tolist() for x in one), 12) for one in zip(scores, grades, costs)]
-    assert got.tolist() == pytest.approx(want)
-    assert len(made) == 1
-
-
 @pytest.mark.parametrize("ties", ["optimistic", "pessimistic"])
 def test_the_best_and_the_worst_order_also_rank_equal_grades_by_cost(ties):
     for seed in range(3):

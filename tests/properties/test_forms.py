@@ -1,6 +1,5 @@
 """What people bring: names of columns, lists by query, rows without grades; and judgments that do not fit the run."""
 
-import gzip
 import io
 import json
 import math
@@ -399,16 +398,6 @@ def test_a_run_has_no_subtopics():
     assert tr.read_run({**columns, "doc": ["a", "b"]}).to_dict() == {"q": {"a": 0.5, "b": 0.4}}
 
 
-def test_one_query_of_json_may_have_numbers_and_another_a_ranking():
-    text = '{"q1": {"a": 0.5}, "q2": ["a", "b"]}\n'
-    assert tr.read_run(io.StringIO(text)).to_dict() == {"q1": {"a": 0.5}, "q2": {"a": -1, "b": -2}}
-
-
-def test_wrong_json_is_shown_from_its_line():
-    with pytest.raises(tr.ReadingError, match=r"""line 2: Expected JSON, got .*: '"q2": {"a" 1}}'$"""):
-        tr.read_run(io.StringIO('{"q1": {"a": 0.5},\n "q2": {"a" 1}}\n'))
-
-
 def test_a_part_of_a_table_of_arrow_has_its_rows():
     pyarrow = pytest.importorskip("pyarrow")
     columns = {"query": ["q", "q", "p", "p"], "doc": ["a", "bb", "ccc", "dd"]}
@@ -416,14 +405,6 @@ def test_a_part_of_a_table_of_arrow_has_its_rows():
         texts = {name: pyarrow.array(values, kind) for name, values in columns.items()}
         table = pyarrow.table({**texts, "score": [0.5, 0.4, 0.3, 0.2]})
         assert tr.read_run(table.slice(1, 2)).to_dict() == {"q": {"bb": 0.4}, "p": {"ccc": 0.3}}
-
-
-def test_the_name_of_a_run_is_that_of_its_file_without_the_ending(tmp_path):
-    for name, wanted in (("a.b.run.gz", "a.b"), ("a.gz", "a"), (".run", ".run")):
-        path = tmp_path / name
-        with (gzip.open if name.endswith("gz") else open)(path, "wt") as file:
-            file.write("q Q0 a 1 0.5 tag\n")
-        assert [*tr.evaluate({"q": {"a": 1}}, [path], "mrr").means] == [wanted]
 
 
 def test_one_document_in_common_is_enough():

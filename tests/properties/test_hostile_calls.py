@@ -113,16 +113,6 @@ def test_an_interrupted_command_has_the_status_of_an_interrupt(folder, capsys, m
     assert printed(capsys, *call) == (130, "", "")
 
 
-def test_blank_lines_of_slices_are_left_out_and_a_report_names_the_seed_of_a_test_that_draws(folder, capsys):
-    (folder / "slices").write_text("\nq1 x\n  \nq2 y\nq3 x\n")
-    call = ["compare", *(folder / name for name in ("qrels", "a.run", "b.run")), "-m", "mrr", "--seed", "1234567"]
-    out = printed(capsys, *call, "--by", folder / "slices", "--format", "json")[1]
-    assert {row["measure"]: row["n"] for row in json.loads(out)["rows"]} == {"mrr": 3, "mrr/x": 2, "mrr/y": 1}
-    for test in ("t", "randomization", "bootstrap"):
-        assert printed(capsys, *call, "--html", folder / "report.html", "--test", test)[0] == 0
-        assert ("1234567" in (folder / "report.html").read_text()) == (test != "t")
-
-
 def test_a_gate_of_values_that_are_not_there_is_not_tested(folder, capsys):
     (folder / "qrels").write_text("q1 0 a 0\nq1 0 b 0\n")
     call = ["compare", *(folder / name for name in ("qrels", "a.run", "b.run")), "-m", "mr", "--format", "json"]
@@ -260,14 +250,6 @@ def test_a_result_is_written_to_no_file_that_waits_for_it(folder):
     long = folder / ("x" * 251 + ".run")
     assert main(["convert", str(folder / "a.run"), str(long)]) == 0
     assert long.stat().st_mode == (folder / "a.run").stat().st_mode
-
-
-def test_convert_numbers_ranks_from_1_and_orders_by_score(folder):
-    (folder / "in.json").write_text('{"q": {"a": 0.5, "c": 2, "b": 0.5}, "r": {"a": 1}}')
-    assert main(["convert", str(folder / "in.json"), str(folder / "out.run")]) == 0
-    assert (folder / "out.run").read_text() == (
-        "q Q0 c 1 2.0 torchrank\nq Q0 b 2 0.5 torchrank\nq Q0 a 3 0.5 torchrank\nr Q0 a 1 1.0 torchrank\n"
-    )
 
 
 def test_slices_have_the_queries_of_the_judgments_byte_by_byte(folder, capsys):

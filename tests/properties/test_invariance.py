@@ -28,11 +28,6 @@ of_every_state = pytest.mark.parametrize("name", ["ndcg", "mr", "ips", "kendallt
 few = settings(max_examples=5)
 
 
-def of_every_need(step, start=0):
-    """Metrics of every kind of need: one in ``step`` of the configurations of each measure that stands for all."""
-    return [layout_cases.scoring(config) for name in REPRESENTATIVES for config in CONFIGS[name][start::step]]
-
-
 def draw_of_every_need(data):
     """One metric of each measure that stands for all."""
     number = data.draw(st.integers(0, 99), label="number of the configurations")
@@ -135,16 +130,6 @@ def test_a_query_has_the_same_digits_beside_any_neighbours():
         assert torch.equal(got.nan_to_num(nan=-9), want.nan_to_num(nan=-9)), label
 
 
-def test_queries_without_ties_have_the_same_digits_in_a_batch_with_ties():
-    generator = torch.Generator().manual_seed(0)
-    preds, target = torch.rand((200, 24), generator=generator), torch.randint(2, (200, 24), generator=generator)
-    with_ties = torch.cat([preds, preds.mul(5).round()])
-    for label in ("map", "map@10", "map(normalize=min)@10", "mrr", "hitrate@3", "precision@7", "recall@7", "f1@7"):
-        metric = tr.parse(label)
-        found = metric.score(with_ties, target.repeat(2, 1))[:200]
-        assert torch.equal(found, metric.score(preds, target)), label
-
-
 def test_a_value_for_a_list_of_unknown_length_holds_for_every_length():
     metrics, inf = [parsed(label) for label in LABELS], math.inf
     ranks = tensor([[1, 3, 0], [2, inf, 0], [4, 5, inf], [inf, 0, 0], [1, 2, 3]])
@@ -155,37 +140,6 @@ def test_a_value_for_a_list_of_unknown_length_holds_for_every_length():
             for known in lengths:
                 want = torch.where(found.isnan(), found, metric.score(known))
                 assert_all_same({metric.label: found}, {metric.label: want})
-
-
-def fine_scores():
-    """float64 scores, all different, all equal in float32; and grades."""
-    generator = torch.Generator().manual_seed(0)
-    order = torch.stack([torch.randperm(60, generator=generator) for _ in range(10)])
-    preds = 1 + order.double() * 1e-12
-    assert (preds.float() == 1).all()
-    return preds, order, (torch.rand(preds.shape, generator=generator) < 0.5).long()
-
-
-def test_float64_scores_closer_than_float32_can_tell_are_no_ties():
-    preds, order, target = fine_scores()
-    index = torch.arange(len(preds)).repeat_interleave(preds.shape[1])
-    lists = [row.nonzero().flatten() for row in target]
-    assert min(map(len, lists)) >= 24
-    zero = torch.zeros_like(preds)
-    names = [[f"{i:02}" for i in range(preds.shape[1])]] * len(preds)
-    qrels = {str(q): dict(zip(names[q], row.tolist())) for q, row in enumerate(target)}
-    run = {str(q): dict(zip(names[q], row.tolist())) for q, row in enumerate(preds)}
-    metrics = of_every_need(30)
-    clear = scored(metrics, order.double(), target)
-    assert_all_same(scored(metrics, preds, target), clear)
-    assert_all_same(scored(metrics, preds.flatten(), target.flatten(), indexes=index), clear, "of rows")
-    assert_all_same(scored(metrics, zero.float(), target, tie_break=preds), clear, "with tie breaks")
-    assert_all_same(scored(metrics, tr.Ranking.from_run(qrels, run)), clear, "of a run")
-    for preds_of_lists, keywords in ((preds, {}), (zero.float(), {"tie_break": preds})):
-        found = scored(without_name(metrics), preds_of_lists, lists, **keywords)
-        assert_all_same(found, {label: clear[label] for label in found}, "of lists")
-    short = [items[:2] for items in lists]
-    assert_all_same(scored(metrics, preds, short), scored(metrics, order.double(), short))
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int16])
@@ -318,34 +272,6 @@ def test_single_queries_count_beside_very_many():
 def is_ids(preds):
     """Whether these are lists of ids, which a comparison takes as one ranking of both only."""
     return isinstance(preds, torch.Tensor) and not preds.is_floating_point()
-
-
-def test_an_empty_batch_changes_nothing():
-    none = torch.zeros(0, dtype=torch.int64)
-    batches = [
-        (torch.zeros(0, 3), torch.zeros(0, 3, dtype=torch.int64), {}),
-        (torch.zeros(0, 3), none, {}),
-        (torch.zeros(0, 3), [], {}),
-        (torch.zeros(0, 3), (none, none), {}),
-        (torch.zeros(0, 0), torch.zeros(0, 0), {}),
-        (torch.zeros(0), none, {"indexes": none}),
-        (torch.zeros(0, 4, dtype=torch.int64), torch.zeros(0, 2, dtype=torch.int64), {}),
-        (tr.Ranking.from_ranks(torch.zeros(0)), None, {}),
-        (tr.Ranking.from_run({}, {}), None, {}),
-    ]
-    for config in [config for name in REPRESENTATIVES for config in CONFIGS[name][:1]]:
-        metric = config.metric()
-        metric.update(tensor([[2.0, 1.0]]), tensor([[0, 1]]))
-        before = metric.compute()
-        for preds, target, kwargs in batches:
-            if isinstance(preds, tr.Ranking) and metric.required.all_candidates and not preds.all_candidates:
-                continue
-            if isinstance(metric, ComparingMetric) and is_ids(preds):
-                continue
-            assert metric.score(preds, target, **kwargs).shape == (0,)
-            metric.update(preds, target, **kwargs)
-        assert_same_mean(metric.compute(), before)
-        assert metric.num_queries == 1
 
 
 def test_lists_without_a_column():

@@ -81,17 +81,6 @@ def test_queries_that_only_people_have_judged_are_left_out_with_a_warning(data):
             tr.evaluate(some, runs, "mrr", human=more)
 
 
-def test_a_run_that_lacks_queries_is_rectified_over_both_or_all(data):
-    _, model, few, runs = data
-    part = {q: docs for q, docs in runs["bm25"].items() if int(q[1:]) >= 60}
-    both = tr.evaluate(model, part, "mrr", human=few, queries="both").summary()
-    only = {q: few[q] for q in few if q in part}
-    wanted = tr.evaluate({q: model[q] for q in part}, part, "mrr", human=only).summary()
-    assert [both[name] for name in ("value", "high", "human")] == [wanted[name] for name in ("value", "high", "human")]
-    judged = tr.evaluate(model, part, "mrr", human=few).summary()
-    assert [judged["queries"], judged["human"]] == [[120], [30]]
-
-
 @pytest.mark.parametrize("call", [
     lambda found: found.by({}), lambda found: found.to_html(), lambda found: found.plot_intervals("mrr"),
     lambda found: found.compare(by={}), lambda found: found.plot_differences("bm25", "dense", "mrr"),

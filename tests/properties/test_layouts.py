@@ -24,7 +24,6 @@ from tests.support.oracle_comparison import (
     wanted,
 )
 from tests.support.unread import NothingRead, leave_values_unread
-from torchrank import retrieval
 from torchrank.engine import rank
 from torchrank.layouts.arrange import arrange
 
@@ -132,57 +131,32 @@ def test_the_mean_of_updates_is_the_mean_of_the_oracle(layout):
 SHARED = ["ndcg@5", "map", "mrr@10", "recall@3", "precision", "rprecision", "auroc", "err@10", "kendalltau", "mr"]
 
 
-@pytest.mark.parametrize(
-    ("index", "dtype", "rounded"),
-    [
-        (torch.int32, torch.float32, False),
-        (torch.int64, torch.float64, False),
-        (torch.int64, torch.bfloat16, True),
-        (torch.int8, torch.float32, True),
-    ],
-    ids=str,
-)
-def test_arguments_are_never_changed(index, dtype, rounded):
+@pytest.mark.parametrize(("index", "dtype"), [(torch.int8, torch.float32), (torch.int64, torch.bfloat16)], ids=str)
+def test_arguments_are_never_changed(index, dtype):
     """Large batches take shortcuts that work in place, on tensors of their own."""
     g = torch.Generator().manual_seed(1)
-    scores = torch.randn(100, 200, generator=g).to(dtype)
-    scores = scores.round() if rounded else scores
+    scores = torch.randn(100, 200, generator=g).round(decimals=1).to(dtype)
     target = (torch.randint(-20, 4, scores.shape, generator=g)).clamp_min(-1).to(index)
-    label, there = target.argmax(-1), scores > -1
     query, item = (target > 0).nonzero(as_tuple=True)
-    pairs = (torch.arange(100).repeat(2), torch.arange(200))
-    flat = scores.flatten(), target.flatten()
+    options = {"mask": scores > -1, "exclude": (torch.arange(100).repeat(2), torch.arange(200))}
     indexes = torch.arange(100).repeat_interleave(200).to(index)
     order = torch.randperm(len(indexes), generator=g)
     calls = [
-        ((scores, target), {}),
-        ((scores, target), {"mask": there, "exclude": pairs}),
+        ((scores, target), options),
         ((scores, target.double()), {"tie_break": torch.arange(200)}),
-        ((scores, label), {"exclude": pairs}),
-        ((scores, (query, item, target[query, item])), {"mask": there}),
-        (flat, {"indexes": indexes}),
-        (tuple(x[order] for x in flat), {"indexes": indexes[order]}),
-        (tuple(x[order] for x in flat), {"indexes": indexes[order], "mask": there.flatten()[order]}),
+        ((scores, target.argmax(-1)), options),
+        ((scores, (query, item, target[query, item])), options),
+        ((scores.flatten(), target.flatten()), {"indexes": indexes}),
+        ((scores.flatten()[order], target.flatten()[order]), {"indexes": indexes[order]}),
     ]
-    for arguments, options in calls:
-        given = list(layout_cases.tensors_in((arguments, options)))
+    for arguments, more in calls:
+        given = list(layout_cases.tensors_in((arguments, more)))
         kept = [x.clone() for x in given]
         for names in (SHARED, ["map"], ["precision@7"]):
             suite = tr.RankingCollection(names)
-            suite.update(*arguments, **options)
+            suite.update(*arguments, **more)
             suite.compute()
             assert all(map(torch.equal, given, kept))
-    # The rows of a class of torchrank.retrieval are its state, and computing leaves them as they are.
-    rows = tuple(x[order] for x in (flat[0], (flat[1] > 0).to(index), indexes))
-    kept = [x.clone() for x in rows]
-    metric = retrieval.RetrievalPrecision(top_k=7)
-    metric.update(*rows)
-    values = []
-    for _ in range(2):
-        values.append(metric.compute())
-        metric._computed = metric._ranked = None
-    assert torch.equal(*values)
-    assert all(map(torch.equal, rows, kept))
 
 
 @pytest.mark.parametrize("name", ["mask", "tie_break", "exclude"])

@@ -190,15 +190,6 @@ def test_lightning_checkpoints_are_chosen_by_a_plain_key(tmp_path):
     assert best.best_model_path == str(tmp_path / f"epoch={int(last > first)}-{max(first, last):.4f}.ckpt")
 
 
-def test_lightning_tensorboard(style, tmp_path):
-    pytest.importorskip("tensorboard")
-    loggers = pytest.importorskip("lightning.pytorch.loggers")
-    logger = loggers.TensorBoardLogger(tmp_path)
-    fit(style, tmp_path, logger)
-    found = {key: value for key, value in of_tensorboard(logger.log_dir).items() if key.startswith("val/")}
-    assert found == logged(style)
-
-
 def test_lightning_mlflow(style, store, tmp_path):
     loggers = pytest.importorskip("lightning.pytorch.loggers")
     client = pytest.importorskip("mlflow").MlflowClient(store)

@@ -75,12 +75,6 @@ def test_a_ranking_of_a_run_has_the_documents_of_its_chunks(way):
     assert tr.Ranking.from_run(qrels, run, parent=WAYS[way]).num_queries == 12
 
 
-def test_no_value_of_repeated_documents_is_above_1():
-    qrels, run = {"q": {"a": 1, "b": 1}}, {"q": {"a#0": 0.9, "a#1": 0.8, "a#2": 0.7, "b#0": 0.6}}
-    found = tr.evaluate(qrels, run, "recall@3 ndcg@3 map", parent="#")
-    assert found.means["run"] == {"recall@3": 1.0, "ndcg@3": 1.0, "map": 1.0}
-
-
 def test_ids_without_a_separator_or_of_another_type_are_documents():
     assert tr.evaluate({"q": {7: 1}}, {"q": {7: 0.5, 8: 0.9}}, "mrr", parent="#").means["run"]["mrr"] == 0.5
     found = tr.evaluate({"q": {"a#b": 1}}, {"q": {"a#b#1": 0.5, "c": 0.9}}, "mrr", parent={"a#b#1": "a#b"})

@@ -1,9 +1,7 @@
 """Inputs that are wide or tied somewhere: the numbers of queries alone, and no tensor beyond its bound."""
 
-import functools
 import itertools
 import math
-import operator
 
 import numpy
 import pytest
@@ -16,7 +14,6 @@ import torchrank.retrieval
 from tests.support.brute_force_ranks import FORCED, assert_stands, entries, standing
 from torchrank.engine import rank
 from torchrank.engine.judged import Counting
-from torchrank.engine.rank_layout import chunks
 from torchrank.formulas import cascades
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.canonical import Need
@@ -148,16 +145,6 @@ def test_a_ranking_of_parts_is_pickled_with_its_parts():
         _ = ranking.nothing
 
 
-@pytest.mark.parametrize(
-    ("suite", "number"),
-    [("map", 2), ("map " + "mrr " * 20, 4), ("map@9 " + "mrr@10 " * 20, 1)],
-)
-def test_metrics_of_all_ranks_get_smaller_chunks(suite, number):
-    need = functools.reduce(operator.or_, (tr.parse(name).required for name in suite.split()))
-    layout = arrange(torch.rand(5000, 100), torch.ones(5000, 100, dtype=torch.int8))
-    assert max(1, len(chunks(layout, need))) == number
-
-
 def test_a_long_list_keeps_its_relevant_candidates_alone():
     scores, target = torch.rand(1, 10**6), torch.zeros(1, 10**6, dtype=torch.int8)
     target[0, ::3] = 1
@@ -268,20 +255,6 @@ def test_a_cutoff_that_nothing_reaches_is_no_allocation():
     scores, target = torch.rand(3, 5), torch.randint(0, 2, (3, 5))
     far, whole = tr.NDCG(2**53), tr.NDCG()
     assert torch.equal(far.score(scores, target), whole.score(scores, target))
-
-
-@pytest.mark.parametrize(
-    ("make", "bound"),
-    [
-        (lambda: tr.NDCG(2**70), 2**53),
-        (lambda: tr.parse(f"recall@{2**53 + 1}"), 2**53),
-        (lambda: tr.CWL(2**31), 2**18),
-        (lambda: tr.CWL(2**70, user="bpm"), 2**18),
-    ],
-)
-def test_a_cutoff_beyond_all_ranks_is_refused(make, bound):
-    with pytest.raises(ValueError, match=rf"top_k to be an integer <= {bound}(, .*,)? or None, got"):
-        make()
 
 
 # ---- curves --------------------------------------------------------------------------------------------------------

@@ -29,11 +29,10 @@ from tests.support.brute_force_ranks import (
 from tests.support.cases import cases
 from tests.support.sharded_catalogues import CATALOGUES, shared
 from tests.support.unread import Elsewhere, leave_values_unread
-from torchrank.engine import rank as rank_blocks
 from torchrank.engine import streams
 from torchrank.engine.judged import Counting
-from torchrank.layouts.arrange import _chunk, arrange
-from torchrank.layouts.canonical import BLOCK, EmbeddedLayout, rectangles
+from torchrank.layouts.arrange import _chunk
+from torchrank.layouts.canonical import EmbeddedLayout
 
 
 def products(queries, items, chunk):
@@ -134,20 +133,6 @@ def test_embeddings_of_integers_have_the_ranks_of_exact_products(engine, name):
         if kind == "label" and "groups" not in given:  # as on an accelerator
             moved = (x.as_subclass(Elsewhere) for x in (queries, items))
             assert_stands(tr.Ranking.from_embeddings(*moved, relevant, **options), want)
-
-
-@pytest.mark.parametrize("name", EXACT)
-def test_a_tie_of_integer_embeddings_has_the_mean_of_all_orders_and_is_within_a_tolerance_of_units(name):
-    queries, items, more, scores = exact_batch(name)
-    label = torch.arange(20)
-    rows = [(row, row[own]) for own, row in enumerate(scores.tolist())]
-    for atol in (0, 1):
-        first = [1 + sum(score > mine + atol for score in row) for row, mine in rows]
-        tied = [sum(abs(score - mine) <= atol for score in row) for row, mine in rows]
-        want = [sum(1 / rank for rank in range(a, a + n)) / n for a, n in zip(first, tied)]
-        got = tr.MRR().score(tr.Ranking.from_embeddings(queries, items, label, chunk_size=30, atol=atol, **more))
-        assert got.tolist() == pytest.approx(want, rel=1e-12)
-    assert max(tied) > 3 or name.startswith("int8, float")
 
 
 def test_the_largest_products_of_int8_are_exact():
@@ -275,15 +260,6 @@ def test_progress_is_shown_on_request(capsys):
         assert int(done[-1][0]) == int(done[-1][1])
         assert int(done[-1][0]) in steps
         assert_stands(ranking, places(want), 5)
-
-
-def test_progress_without_tqdm_names_the_missing_package(monkeypatch):
-    for name in [name for name in sys.modules if name.split(".")[0] == "tqdm"] + ["tqdm", "tqdm.auto"]:
-        monkeypatch.setitem(sys.modules, name, None)
-    arguments = torch.randn(5, 3), torch.randn(40, 3), torch.arange(5)
-    with pytest.raises(ImportError, match="`pip install tqdm`, or pass progress=False"):
-        tr.Ranking.from_embeddings(*arguments, progress=True)
-    tr.Ranking.from_embeddings(*arguments)
 
 
 @pytest.mark.parametrize(("queries", "items"), [(1, 700), (40, 5000), (300, 100_000), (5000, 100), (0, 0)])
@@ -472,49 +448,3 @@ def test_a_sharded_catalogue_is_ranked_as_a_whole_one(tmp_path):
         for result in results[-world:]:
             assert numbers in result[world, "different"]
             assert "Expected no groups for items spread over workers" in result[world, "groups"]
-
-
-# ---- skewed lists ------------------------------------------------------------------------------------------------
-
-
-def test_rectangles_cover_all_rows_in_order_and_are_as_large_as_they_may():
-    g = torch.Generator().manual_seed(0)
-    for longest, number, room in (
-        (1, 50, 7),
-        (40, 300, 100),
-        (40, 300, 39),
-        (1000, 100, 1000),
-        (9, 0, 5),
-        (5, 77, 10**9),
-    ):
-        widths = torch.randint(longest + 1, (number,), generator=g) * (torch.rand(number, generator=g) < 0.7)
-        cuts = rectangles(widths, room)
-        assert [row for start, stop in cuts for row in range(start, stop)] == list(range(number))
-        area = [(stop - start) * max(1, int(widths[start:stop].max())) for start, stop in cuts]
-        assert all(size <= room or stop - start == 1 for size, (start, stop) in zip(area, cuts))
-        for start, stop in cuts[:-1]:
-            assert (stop + 1 - start) * max(1, int(widths[start : stop + 1].max())) > room
-
-
-@pytest.mark.parametrize("layout", ["pairs", "list"])
-def test_one_query_with_thousands_of_relevant_items_costs_the_others_nothing(layout):
-    g = torch.Generator().manual_seed(0)
-    scores = torch.randn(2001, 3200, generator=g).round(decimals=2)
-    relevant = list(torch.randint(3200, (2001, 1), generator=g))
-    relevant[1234] = torch.randperm(3200, generator=g)[:3000]
-    query = torch.arange(2001).repeat_interleave(tensor([len(items) for items in relevant]))
-    target = relevant if layout == "list" else (query, torch.cat(relevant))
-    blocks = list(rank_blocks(arrange(scores, target)))
-    assert all(block.first.numel() <= BLOCK for block in blocks)
-    assert len(blocks) <= 4
-    own = scores[query, torch.cat(relevant)]
-    ranks, expected = torch.zeros(len(own), dtype=torch.float64), torch.zeros(2001, dtype=torch.float64)
-    one, long = (query != 1234).nonzero().squeeze(-1), (query == 1234).nonzero().squeeze(-1)
-    for entries, lists in ((one, scores[query[one]]), (long, scores[1234])):
-        mine = own[entries].unsqueeze(-1)
-        ranks[entries] = (lists > mine).sum(-1) + ((lists == mine).sum(-1) + 1.0).double() / 2
-    expected.index_add_(0, query, ranks)
-    expected /= tensor([len(items) for items in relevant])
-    got = tr.RankingCollection(["mr", "precision(ties=optimistic)@3000"]).score(scores, target)
-    torch.testing.assert_close(got["mr"], expected, rtol=1e-12, atol=0)
-    assert got["precision(ties=optimistic)@3000"][1234] > 0.9

@@ -68,12 +68,13 @@ def test_seen_items_in_any_form_have_a_way_out_that_excludes_them(door, form):
     ]
 
 
-@pytest.mark.parametrize("door", EXCLUDING)
+@cases("door", EXCLUDING)
 def test_pairs_that_are_one_tensor_have_a_way_out(door):
-    pairs = tensor([[0, 1, 1, 1], [1, 0, 1, 4]])  # the query in the first row, the item in the second
-    with pytest.raises(ValueError, match=r"tuple\(exclude\)") as error:
-        EXCLUDING[door](pairs)
-    assert EXCLUDING[door](way_out(error, 0, exclude=pairs)).tolist() == [0.5, 1]
+    pairs = tensor([[0, 1, 1, 1], [1, 0, 1, 4]])  # the query in the first row, the item in the second; or columns
+    for exclude, way in ((pairs, r"tuple\(exclude\)"), (pairs.T, r"; pass tuple\(exclude\.T\)")):
+        with pytest.raises(ValueError, match=way) as error:
+            EXCLUDING[door](exclude)
+        assert EXCLUDING[door](way_out(error, 0, exclude=exclude)).tolist() == [0.5, 1]
 
 
 @pytest.mark.parametrize(
@@ -360,11 +361,3 @@ def test_labels_with_fractions_are_not_made_integers():
         tr.MRR().score(SCORES[0], GRADES[0], indexes=SCORES[0])
     with pytest.raises(ValueError, match=r"got shape \[2, 3\]$"):  # not the ids of each query
         tr.MRR().score(SCORES, SCORES[:, :3])
-
-
-@pytest.mark.parametrize("door", EXCLUDING)
-def test_pairs_in_the_rows_of_a_tensor_have_a_way_out(door):
-    pairs = tensor([[0, 1], [1, 0], [1, 1], [1, 4]])  # a query and an item in each row
-    with pytest.raises(ValueError, match=r"; pass tuple\(exclude\.T\)") as error:
-        EXCLUDING[door](pairs)
-    assert EXCLUDING[door](way_out(error, exclude=pairs)).tolist() == [0.5, 1]

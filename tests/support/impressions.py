@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 
 import torchrank
 from tests.support.optional import pyarrow
+from tests.support.pages import ROOT
 from torchrank.version import __version__
 
 COLUMNS = {"query": "user", "item": "item", "score": ["new", "old"], "grade": "clicked"}
@@ -56,3 +59,19 @@ def other_version(folder: Path) -> str:
     other = f"{__version__}.other"
     (package / "version.py").write_text(f'__version__ = "{other}"\n')
     return other
+
+
+def run_guide(part: str, **names: Any) -> dict[str, Any]:
+    """Run the first cell and one part of the guide on clusters here, where the engine has started; return its names."""
+    cells = json.loads((ROOT / "notebooks/clusters.ipynb").read_text(encoding="utf-8"))["cells"]
+    names["__name__"], heading = "__main__", part
+    try:
+        for cell in cells:
+            source = "".join(cell["source"])
+            if source.startswith("## "):
+                heading = source.splitlines()[0].removeprefix("## ")
+            elif cell["cell_type"] == "code" and heading == part:
+                exec(source, names)
+    finally:
+        logging.disable(logging.NOTSET)
+    return names

@@ -395,36 +395,6 @@ def dense_excluded(queries: list[Query], rng: random.Random) -> Batch:
     return Batch((preds, target), {"exclude": excluded(rows, rng)})
 
 
-def masked_or_excluded(
-    rows: list[list[Cell | None]], rng: random.Random
-) -> tuple[Tensor, dict[str, Tensor | tuple[Tensor, Tensor]]]:
-    """Scores of which the padding is masked, or excluded, or both."""
-    preds = scores_of(rows, lambda: rng.choice(ANY_SCORE))
-    query, item = excluded(rows, rng)
-    only_masked = (torch.arange(len(query)) % 3 == 0) & ~mask_of(rows)[query, item]
-    mask = torch.ones_like(preds, dtype=torch.bool)
-    mask[query[only_masked], item[only_masked]] = False
-    both = mask.clone()
-    both[query[1::3], item[1::3]] = False
-    kept = mask[query, item]
-    return preds, {"mask": both | mask_of(rows), "exclude": (query[kept], item[kept])}
-
-
-@layout("graded")
-def dense_masked_and_excluded(queries: list[Query], rng: random.Random) -> Batch:
-    rows = cells(queries, rng, extra=4)
-    preds, kwargs = masked_or_excluded(rows, rng)
-    return Batch((preds, grades_of(rows)), kwargs)
-
-
-@layout("graded")
-def catalogue_masked_and_excluded(queries: list[Query], rng: random.Random) -> Batch:
-    rows = cells(queries, rng, extra=4)
-    preds, kwargs = masked_or_excluded(rows, rng)
-    query, item, grade = triples_of(rows, rng)
-    return Batch((preds, (integers(query), integers(item), integers(grade))), kwargs)
-
-
 @layout("graded")
 def dense_tie_break(queries: list[Query], rng: random.Random) -> Batch:
     rows = cells(queries, rng)
@@ -490,15 +460,6 @@ def catalogue_triples(queries: list[Query], rng: random.Random) -> Batch:
     query, item, grade = triples_of(rows, rng)
     target = (integers(query), integers(item, torch.int32), integers(grade))
     return Batch((scores_of(rows, lambda: -INF), target))
-
-
-@layout("float")
-def catalogue_float_triples(queries: list[Query], rng: random.Random) -> Batch:
-    rows = cells(queries, rng)
-    query, item, grade = triples_of(rows, rng)
-    target = (integers(query), integers(item), torch.tensor(grade, dtype=torch.float32))
-    preds = scores_of(rows, lambda: rng.choice((NAN, 9.0, 0.0)), torch.float32)
-    return Batch((preds, target), {"mask": mask_of(rows)})
 
 
 @layout("graded")
@@ -715,27 +676,9 @@ def ranking_from_scores(queries: list[Query], rng: random.Random) -> Batch:
 
 
 @layout("graded")
-def ranking_from_catalogue_scores(queries: list[Query], rng: random.Random) -> Batch:
-    made = catalogue_triples_excluded(queries, rng)
-    return Batch((tr.Ranking.from_scores(*made.args, **made.kwargs),))
-
-
-@layout("graded")
 def ranking_from_flat(queries: list[Query], rng: random.Random) -> Batch:
     made = flat_tie_break(queries, rng)
     return Batch((tr.Ranking.from_flat(*made.args, **made.kwargs, judged=True),))
-
-
-@layout("single")
-def ranking_from_label(queries: list[Query], rng: random.Random) -> Batch:
-    made = labels_excluded(queries, rng)
-    return Batch((tr.Ranking.from_label(*made.args, **made.kwargs),))
-
-
-@layout("graded distinct")
-def ranking_from_ids(queries: list[Query], rng: random.Random) -> Batch:
-    made = ids_excluded(queries, rng)
-    return Batch((tr.Ranking.from_ids(*made.args, **made.kwargs),))
 
 
 @layout("binary distinct")
@@ -756,12 +699,6 @@ def ranking_from_ranks(queries: list[Query], rng: random.Random) -> Batch:
 def ranking_from_negatives(queries: list[Query], rng: random.Random) -> Batch:
     pos = [[score for score, grade in q.listed if grade] + [-INF] * len(q.missing) for q in queries]
     return Batch((tr.Ranking.from_negatives(torch.tensor(pos), negatives_of(queries, rng)),))
-
-
-@layout("positives 1")
-def ranking_from_one_positive(queries: list[Query], rng: random.Random) -> Batch:
-    pos = [[score for score, grade in q.listed if grade] + [-INF] * len(q.missing) for q in queries]
-    return Batch((tr.Ranking.from_negatives(torch.tensor(pos).squeeze(-1), negatives_of(queries, rng)),))
 
 
 def negatives_of(queries: list[Query], rng: random.Random) -> Tensor:

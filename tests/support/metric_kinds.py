@@ -73,8 +73,8 @@ def variants(cls):
     known = {"ties": (*cls.policies, "realistic"), "unjudged": cls.takes_unjudged_for}
     tried = [(name, value) for name in names for value in OTHERS.get(f"{cls.name}.{name}", OTHERS[name])]
     options = [(n, v) for n, v in tried if v != cls.definition().get(n) and v in known.get(n, [v])]
-    if cls not in (tr.NDCG, tr.MAP):  # parameters that most measures have are the same code: two values of each
-        options = [option for n in names for option in [o for o in options if o[0] == n][: 2 if n in SHARED else None]]
+    if cls not in (tr.NDCG, tr.MAP):  # parameters that most measures have are the same code: one value of each
+        options = [option for n in names for option in [o for o in options if o[0] == n][: 1 if n in SHARED else None]]
     for chosen in [(), *((o,) for o in options), *list(itertools.combinations(options, 2))[::17]]:
         kwargs = dict(chosen)
         if len(kwargs) == len(chosen):

@@ -36,13 +36,8 @@ del gc, os, sys, warnings
 """
 
 
-def executed(
-    name: str, folder: Path, values: dict[str, str] | None = None, loud: bool = False
-) -> tuple[NotebookNode, dict]:
-    """A notebook after a run in ``folder``, and the values of some expressions at its end.
-
-    No cell writes to stderr, unless it is loud, as the JVM of Spark.
-    """
+def executed(name: str, folder: Path, values: dict[str, str] | None = None) -> tuple[NotebookNode, dict]:
+    """A notebook after a run in ``folder``, and the values of some expressions at its end. No cell writes to stderr."""
     notebook = read(FOLDER / f"{name}.ipynb", as_version=4)
     pairs = ", ".join(f"'{name}': {value}" for name, value in (values or {}).items())
     last = f"import json; print(json.dumps({{{pairs}}}))"
@@ -51,7 +46,7 @@ def executed(
     CLIENT.nb = notebook
     CLIENT.execute(cleanup_kc=False)
     errors = [output for cell in notebook.cells for output in cell.get("outputs", []) if output.get("name") == "stderr"]
-    assert loud or errors == []
+    assert errors == []
     found = json.loads(notebook.cells.pop().outputs[0].text)
     del notebook.cells[0]
     return notebook, found
@@ -71,10 +66,11 @@ def kept(name: str) -> NotebookNode:
 NUMBER = re.compile(r"[-+]?\d+\.\d+(?:e[-+]?\d+)?")
 
 
-def words(notebook: NotebookNode) -> list[list[list[str]]]:
-    """The words of all outputs, cell by cell and line by line, with "#" for each decimal number."""
+def words(notebook: NotebookNode, rough: bool = False) -> list[list[list[str]]]:
+    """The words of all outputs, by cell and line, with "#" for decimal numbers and, if ``rough``, for whole ones."""
     # Trainings end in slightly other numbers on other processors. Blanks align the numbers of a table.
-    return [[NUMBER.sub("#", line).split() for line in printed(cell).splitlines()] for cell in notebook.cells]
+    texts = [NUMBER.sub("#", printed(cell)) for cell in notebook.cells]
+    return [[line.split() for line in (re.sub(r"\d+", "#", text) if rough else text).splitlines()] for text in texts]
 
 
 def numbers(notebook: NotebookNode) -> list[float]:
@@ -84,4 +80,9 @@ def numbers(notebook: NotebookNode) -> list[float]:
 
 def printed(cell: NotebookNode) -> str:
     """The text of the outputs of a cell."""
-    return "".join(output.get("text") or output["data"]["text/plain"] for output in cell.get("outputs", []))
+    return "".join(output.get("text") or output["data"].get("text/plain", "") for output in cell.get("outputs", []))
+
+
+def pictures(cell: NotebookNode) -> int:
+    """The number of figures of a cell."""
+    return sum("image/png" in output.get("data", {}) for output in cell.get("outputs", []))

@@ -3,6 +3,7 @@
 A test whose package is imported by the library alone has the mark ``needs``.
 """
 
+import doctest
 import re
 from functools import cached_property
 
@@ -37,6 +38,17 @@ sparse = OptionalModule("scipy.sparse")
 stats = OptionalModule("scipy.stats")
 tqdm = OptionalModule("tqdm.auto")
 usearch_index = OptionalModule("usearch.index")
+
+
+def examples_of(name):
+    """A test that the examples in the docstrings of a module print the output shown, for modules that import much."""
+
+    def test():
+        result = doctest.testmod(OptionalModule(name).module)
+        assert result.attempted > 1
+        assert result.failed == 0
+
+    return test
 
 
 def by_scipy(cases):

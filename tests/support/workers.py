@@ -33,23 +33,22 @@ NAN = float("nan")
 SCENARIOS = {}
 #: All scenarios run on three workers, which have unequal shares. Some also run on two, a group of another size.
 WORLDS = (2, 3)
-LIMIT = 1800  # seconds for all scenarios, on a machine that is busy
+LIMIT, TIMEOUT = 1800, 300  # seconds for all scenarios, and for a collective, on a machine that is busy
 
 
-def scenario(function=None, *, alone=True, timeout=300, of_two=False):
+def scenario(function=None, *, alone=True, of_two=False):
     """Register a scenario.
 
     Args:
         function: the scenario.
         alone: a single process returns the same.
-        timeout: of collectives, in seconds.
         of_two: run it on two workers as well.
     """
     if function is None:
-        return lambda function: scenario(function, alone=alone, timeout=timeout, of_two=of_two)
+        return lambda function: scenario(function, alone=alone, of_two=of_two)
     assert function.__name__ not in SCENARIOS, f"two scenarios have the name {function.__name__}"
     SCENARIOS[function.__name__] = function
-    function.alone, function.timeout, function.of_two = alone, timeout, of_two
+    function.alone, function.of_two = alone, of_two
     return function
 
 
@@ -121,7 +120,7 @@ def check(outcomes, world, name):
     """The workers of a scenario have the same values, and those of a single process."""
     run = SCENARIOS[name]
     results, errors, seconds = zip(*outcomes[world, name])
-    hung = [rank for rank in range(world) if seconds[rank] > 0.9 * run.timeout]
+    hung = [rank for rank in range(world) if seconds[rank] > 0.9 * TIMEOUT]
     told = "\n".join(f"worker {rank}: {error}" for rank, error in enumerate(errors) if error)
     assert not told, f"{'hung: ' + str(hung) if hung else ''}\n{told}"
     assert all(result == results[0] for result in results), "workers have different results"
@@ -170,7 +169,7 @@ def run_one(rank, world, name, path):
     run = SCENARIOS[name]
     meeting = path.with_name(f"{name}.of{world}.group")
     group = {"init_method": f"file://{meeting}", "rank": rank, "world_size": world}
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=run.timeout), **group)
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=TIMEOUT), **group)
     result, error, started = None, "", time.monotonic()
     try:
         result = plain(run(rank, world))

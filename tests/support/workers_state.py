@@ -82,7 +82,7 @@ def single_metrics(rank, world, how):
     return values
 
 
-@scenario(of_two=True)
+@scenario
 def nothing_anywhere(rank, world):
     values = {}
     for aggregation in AGGREGATIONS:
@@ -126,13 +126,13 @@ def rounds(suite, compute, rank, world):
     return values
 
 
-@scenario(of_two=True)
+@scenario
 def rounds_of_single_metrics(rank, world):
     values = [rounds(tr.parse(name), at_once, rank, world) for name in MIXED if "none" not in name]
     return [*values, rounds(tr.MRR() + tr.NDCG(top_k=3) / 2, at_once, rank, world)]
 
 
-@scenario(alone=False, of_two=True)
+@scenario(alone=False)
 def rows_come_by_worker_then_by_time(rank, world):
     metric = tr.MRR(aggregation="none")
     for number in range(3):
@@ -404,7 +404,7 @@ def a_checkpoint_of_all_workers_loads_into_any_number(rank, world):
     return values
 
 
-@scenario(alone=False, of_two=True)
+@scenario(alone=False)
 def a_checkpoint_of_one_worker_is_refused_by_the_others(rank, world):
     for first, second, empty in zip(all_kinds(), all_kinds(), all_kinds()):
         add(first, share(BATCHES, rank, world), 1000 * rank)

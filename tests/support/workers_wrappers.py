@@ -206,7 +206,7 @@ def summaries_and_intervals(rank, world):
     return [*values, [list(row.values()) for row in report.summary().rows]]
 
 
-@scenario(of_two=True)
+@scenario
 def nothing_on_all_workers(rank, world):
     values = []
     for kind in KINDS:
@@ -236,7 +236,7 @@ def repeated_queries_count_once(rank, world):
     return table.compute()
 
 
-@scenario(alone=False, of_two=True)
+@scenario(alone=False)
 def a_group_on_several_workers_raises_on_all_and_its_kept_values_are_right(rank, world):
     scores, grades, ids = (torch.cat(x)[:30] for x in list(zip(*BATCHES))[:3])
     rows, group = torch.arange(rank, 30, world), torch.arange(30) // 5
@@ -273,7 +273,7 @@ def texts_of_all_workers_name_the_queries(rank, world):
     return values
 
 
-@scenario(alone=False, of_two=True)
+@scenario(alone=False)
 def an_unknown_name_of_one_worker_raises_on_all(rank, world):
     metric = tr.Sliced("mrr", ["de", "fr"])
     scores, grades = batch(3, queries=2)

@@ -593,11 +593,11 @@ def evaluate(
     ``ties="rows"`` ranks them in the order of the rows, as LightGBM.
 
     Args:
-        qrels: judgments: any source that :func:`torchrank.read_qrels` takes, e.g. a path, also of a compressed file
-            (gzip, bz2, xz, zstd, lz4), or ``{query: {document: grade}}``.
+        qrels: judgments: any source that :func:`torchrank.read_qrels` takes, e.g. a path or ``{query: {document:
+            grade}}``.
         run: a run: any source that :func:`torchrank.read_run` takes, e.g. a path or ``{query: {document: score}}``; or
-            several, ``{name: run}``; or a list of paths, a folder or a pattern such as ``"runs/*.zst"``, whose runs
-            have the names of the files. A dictionary of empty dictionaries is one run if a key is a judged query, and
+            several, ``{name: run}``; or a list of paths, a folder or a pattern such as ``"runs/*.gz"``, whose runs have
+            the names of the files. A dictionary of empty dictionaries is one run if a key is a judged query, and
             several runs otherwise. A run that is larger than memory is given by :func:`torchrank.read_chunks`; files of
             64 MB or more, and compressed, Parquet and Arrow files of 16 MB or more, are read so by themselves, if the
             rows of each query are together. None, or the measures, if ``qrels`` is one frame with scores.
@@ -742,12 +742,16 @@ def _is_single_frame(qrels: Any, run: Any, measures: Any, columns: Mapping[str, 
     """Whether the first argument of :func:`evaluate` is a frame with scores and grades, and the second is not a run."""
     named = [f"{'by' if name == 'group' else name}=" for name, column in columns.items() if column is not None]
     frame = is_frame(qrels) or is_records(qrels) or is_columns(qrels, named or None)
-    if frame and (run is None or (measures is None and _are_measures(run))):
+    alone = run is None or (measures is None and _are_measures(run))
+    if frame and alone:
         return True
-    if run is None:
+    if run is None or (alone and named):
+        way_out = "pass the run as the second argument"
+        if isinstance(qrels, str | Path):
+            way_out += f"; or, if {qrels} has scores and grades, read it as a frame, as by polars.scan_parquet"
         raise TypeError(
             "Expected a run, or one data frame with columns of queries, scores and grades, got"
-            f" {type(qrels).__name__} alone; pass the run as the second argument"
+            f" {type(qrels).__name__} alone; {way_out}"
         )
     if named:
         ways_out = ["read each by tr.read_qrels and tr.read_run, with columns={...}"] if named != ["by="] else []

@@ -242,14 +242,14 @@ class Evaluation(Plots):
         return [query for query in judged if query not in scored]
 
     def compare(
-        self, baseline: str | None = None, *, by: Mapping[Any, Any] | None = None, **options: Any
+        self, baseline: str | None = None, *, by: Mapping[Any, Any] | bool | None = None, **options: Any
     ) -> Comparison:
         """The comparison of the runs, query by query: arguments of :func:`torchrank.compare`.
 
         Args:
             baseline: the run with which each other one is compared; None compares all pairs.
             by: the slice of each query, by its id; the slices are compared, too, as ``ndcg@10/slice``. A query without
-                a slice is in none.
+                a slice is in none. True = the column ``by`` of :func:`torchrank.evaluate`.
             options: further arguments of :func:`torchrank.compare`.
 
         Raises:
@@ -261,12 +261,14 @@ class Evaluation(Plots):
                 " tr.evaluate(qrels, {'a': run, 'b': other}). A data frame can be both"
             )
         if self.rectified is not None:
-            if by is not None:
+            if by:
                 self._refuse_people("slices")
             options.pop("seed", None)  # the t test draws nothing
             comparison = self.rectified.comparison(baseline, **options)
         else:
-            tables = self.tables if by is None else {name: table.sliced(by) for name, table in self.tables.items()}
+            tables = self.tables
+            if by is not None and by is not False:
+                tables = {name: table.sliced(None if by is True else by) for name, table in tables.items()}
             comparison = compare(tables, baseline, missing="drop" if self.queries == "both" else "error", **options)
         return replace(comparison, warnings=(*comparison.warnings, *self.unlabelled))
 

@@ -115,12 +115,8 @@ class RankingEvaluator(Evaluator):
         for other in others:
             both.merge_state(other)
         ties = {key: getattr(metric, "ties", "expected") for key, metric in members(self.suite).items()}
-        results = RankingResults(
-            {
-                RankBasedMetricKey._make((side, ties[key], key)): value
-                for side, suite in (*self.sides.items(), ("both", both))
-                for key, value in floats(suite).items()
-            }
-        )
+        found: dict[Any, float] = {}
+        for side, suite in (*self.sides.items(), ("both", both)):
+            found |= {RankBasedMetricKey._make((side, ties[key], key)): x for key, x in floats(suite).items()}
         self.clear()
-        return results
+        return RankingResults(found)

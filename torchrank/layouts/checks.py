@@ -18,7 +18,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import all_finite, ascending, constant, possibly, scalar
+from torchrank.hardware.devices import all_finite, ascending, constant, scalar
 from torchrank.layouts.canonical import Judged, Pairs
 from torchrank.names.arguments import warn
 
@@ -94,7 +94,7 @@ def count(kind: Problem, where: Tensor, ignored: Tensor | None = None, others: T
     if ignored is not None:
         where = where > (ignored if where.dim() == 1 else ignored.unsqueeze(-1))  # True and not ignored
     others = no_errors(where.device) if others is None else others
-    if not possibly(where):
+    if where.is_cpu and not where.any():
         return others
     return torch.addcmul(others, _one(kind, where.device), where.sum())
 
@@ -555,16 +555,13 @@ def _judged_pairs(pairs: tuple, num_queries: int, device: torch.device) -> tuple
     if len(target) == 3:
         grade, bad = grades(check_tensor(target[2], "grades"), device, ~outside)
         errors = errors + bad
-    # Pairs outside get the number after the last query, so that they stand last and can be cut off.
-    query, order = query.masked_fill(outside, num_queries), None
-    if possibly(query[1:] < query[:-1]):
+    # Pairs outside get the number after the last query, so that they are last and can be cut off.
+    query, order = query.masked_fill(outside, num_queries), torch.arange(len(query), device=device)
+    if not query.is_cpu or bool((query.diff() < 0).any()):
         query, order = query.sort(stable=True)
-    sizes = torch.zeros(num_queries + 1, dtype=torch.int64, device=device)
     # The only target whose sizes depend on values, so the only one that waits for an accelerator.
-    sizes = sizes.scatter_add_(0, query, torch.ones_like(query)).cpu()
-    start = torch.nn.functional.pad(sizes[:-1].cumsum(0), (1, 0))
-    inside: slice | Tensor = slice(0, int(start[-1]))
-    inside = inside if order is None else order[inside]
+    start = torch.searchsorted(query, torch.arange(num_queries + 1, device=device)).cpu()
+    inside = order[: int(start[-1])]
     return Judged(item[inside], grade[inside], start, ungraded=len(target) == 2), errors
 
 

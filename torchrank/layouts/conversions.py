@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware import costs
-from torchrank.hardware.devices import constant, multiplying, possibly, put, scalar
+from torchrank.hardware.devices import constant, multiplying, put, scalar
 from torchrank.layouts.canonical import (
     BLOCK,
     OUTSIDE_THE_POOL,
@@ -321,7 +321,7 @@ def _group_scores(layout: DenseLayout | CatalogueLayout, numbers: Tensor, width:
         fields[name] = x
     unjudged = layout.grade < 0 if keep is None else (layout.grade < 0) & keep
     fields["partly_judged"] = None
-    if possibly(unjudged):
+    if not unjudged.is_cpu or unjudged.any():
         fields["partly_judged"] = _largest(unjudged.byte(), numbers, width, None, 0).bool() & (fields["grade"] >= 0)
     return fields
 
@@ -504,10 +504,7 @@ def identifiers(beams: Tensor, ids_of: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         raise ValueError(f"Expected {wanted}, got shapes {list(beams.shape)} and {list(ids_of.shape)}")
     ids_of, levels = ids_of.to(beams.device).long(), max(1, ids_of.shape[1:].numel())
     codes = torch.cat([ids_of.reshape(-1, levels), beams.long().reshape(-1, levels)])
-    number = torch.zeros_like(codes[:, 0])
-    for code in codes.unbind(-1):
-        _, one = code.unique(return_inverse=True)
-        _, number = (number * len(codes) + one).unique(return_inverse=True)
+    _, number = codes.unique(dim=0, return_inverse=True)
     items, generated = number.split([len(ids_of), len(number) - len(ids_of)])
     padding = (codes[len(ids_of) :] < 0).any(-1)
     counts = items.bincount(minlength=int(number.max()) + 1)[generated].masked_fill(padding, 0)

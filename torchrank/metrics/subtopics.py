@@ -203,13 +203,6 @@ class FadingMetric(IntentMetric):
         return float(sum_over_ranks(worth, self.top_k, torch.float64, torch.device("cpu")))
 
 
-class NormalizedMetric(FadingMetric):
-    """A measure that is divided by its value for an ideal order."""
-
-    def measure(self, ranking: Ranking) -> Tensor:
-        return ratio(self.total(ranking), self.ideal(ranking))
-
-
 class BoundedMetric(FadingMetric):
     """A measure that can be divided by an upper bound, which may be out of reach for a query.
 
@@ -306,7 +299,7 @@ class AlphaDCG(BoundedMetric, DiscountedMetric):
         return super().measure(ranking) / self.bound(1) if self.bounded else self.total(ranking)
 
 
-class AlphaNDCG(NormalizedMetric, DiscountedMetric):
+class AlphaNDCG(DiscountedMetric):
     r"""Alpha-nDCG: :class:`AlphaDCG` divided by its value for an ideal order.
 
     :math:`\frac{1}{IDCG_\alpha@k} \sum_{i \le k} \frac{1}{\log_2 (1 + i)} \sum_s rel_{s,i} (1 - \alpha)^{c_{s,i}}`.
@@ -334,6 +327,9 @@ class AlphaNDCG(NormalizedMetric, DiscountedMetric):
     """
 
     name = "alphandcg"
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        return ratio(self.total(ranking), self.ideal(ranking))
 
 
 class CascadeMetric(FadingMetric):
@@ -394,7 +390,7 @@ class ERRIA(BoundedMetric, CascadeMetric):
         return mean / self.bound(1 - 2.0**-self.max_grade) if self.bounded else mean
 
 
-class NERRIA(NormalizedMetric, CascadeMetric):
+class NERRIA(CascadeMetric):
     r"""Normalised intent-aware expected reciprocal rank: :class:`ERRIA` divided by its value for an ideal order.
 
     :math:`\frac{1}{IERR_{IA}@k} \sum_s \sum_{i \le k} \frac{1}{i} R_{s,i} \prod_{j < i} (1 - R_{s,j})` with R as in
@@ -419,6 +415,9 @@ class NERRIA(NormalizedMetric, CascadeMetric):
     """
 
     name = "nerria"
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        return ratio(self.total(ranking), self.ideal(ranking))
 
 
 class NRBP(AlphaMetric):
@@ -458,7 +457,7 @@ class NRBP(AlphaMetric):
         return (1 - (1 - self.alpha) * self.beta) * super().measure(ranking)
 
 
-class NNRBP(NormalizedMetric, NRBP):
+class NNRBP(NRBP):
     r"""Normalised novelty- and rank-biased precision: :class:`NRBP` divided by its value for an ideal order.
 
     :math:`\frac{1}{INRBP@k} \sum_{i \le k} \beta^{i-1} \sum_s rel_{s,i} (1 - \alpha)^{c_{s,i}}` with c as in
@@ -479,3 +478,6 @@ class NNRBP(NormalizedMetric, NRBP):
     """
 
     name = "nnrbp"
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        return ratio(self.total(ranking), self.ideal(ranking))

@@ -344,7 +344,7 @@ COLUMNS = (
     Column("winner", "the better system, if one is shown", "", lambda c, row: c.winner(row), head="Winner",
            legend="the better run, if {corrected} is at most {alpha:g}; else no difference is shown"),
     Column("better", "posterior probability that b is better, under a flat prior", ".3f", printed=False),
-    Column("effect", "difference in standard deviations of the differences", "+.3f", head="Effect",
+    Column("effect", "difference in standard deviations of differences (Hedges)", "+.3f", head="Effect",
            legend="difference in standard deviations of the differences, with Hedges' correction"),
     Column("sd", "standard deviation of the differences", printed=False),
     Column("wins", "queries in which b is better", head="Better, equal, worse", cells=("wins", "ties", "losses"),

@@ -328,7 +328,8 @@ def opened(source: Any) -> Iterator[tuple[IO[bytes], str, tuple[str, str] | None
         file = file if hasattr(file, "peek") else io.BufferedReader(file)
         packed = next((found for start, found in COMPRESSED.items() if re.match(start, file.peek(10)[:10])), None)
         if packed and not (packed[0] and installed(packed[0])):
-            way_out = f"decompress it with {packed[1]}"
+            package = {"lz4.frame": "lz4", "backports.zstd": "backports.zstd"}.get(packed[0])
+            way_out = f"decompress it with {packed[1]}" + (f", or install the package {package}" if package else "")
             raise ReadingError(f"Expected text or gzip, got another compression; {way_out}", name)
         yield file, name, packed
 

@@ -441,9 +441,8 @@ class QueryTable:
             full = np.bincount(number, ~nothing & ~np.isnan(values), len(numbers))
             empty[key] = (full == 0) & (np.bincount(number, nothing, len(numbers)) > 0)
         metrics = {f"{label}/{reduce}": metric for label, metric in self._metrics.items()}
-        return QueryTable(
-            _array(list(numbers)), columns, None if self.weights is None else weights, metrics, None, empty
-        )
+        own = None if self.weights is None else weights
+        return QueryTable(_array(list(numbers)), columns, own, metrics, None, empty)
 
     def _slices(self, slices: Any) -> dict[str, np.ndarray]:
         """bool [query] by the name of the slice: whether a query is in it."""
@@ -728,7 +727,7 @@ class PerQuery(SafeMetric):
             row = counted[:, 0].nonzero().squeeze(1)
             counted = counted[row]
             counted = counted[:, :0] if bool(counted.all()) else counted
-            return dict(zip(FIELDS, (ids[row], values[row], weights[row], counted)))
+            ids, values, weights = ids[row], values[row], weights[row]
         return dict(zip(FIELDS, (ids, values, weights, counted)))
 
     def _dtype_on(self, device: torch.device) -> torch.dtype:
