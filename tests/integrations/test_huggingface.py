@@ -17,7 +17,6 @@ import torch.distributed as dist
 import torchrank as tr
 from tests.support import huggingface_runs, workers
 from torchrank.integrations.huggingface import compute_metrics
-from torchrank.retrieval import RetrievalMAP, RetrievalMRR, RetrievalNormalizedDCG
 
 NAMES = ["ndcg@5,10", "map", "mrr", "recall@3"]
 
@@ -72,15 +71,6 @@ def test_integrations_are_attributes_of_their_package():
         _ = package.face
 
 
-def test_batches_that_trainer_has_not_concatenated():
-    (scores, grades), (more, others) = drawn(), drawn(7, candidates=4, seed=1)
-    suite = tr.RankingCollection(NAMES)
-    suite.update(torch.tensor(scores), torch.tensor(grades))
-    suite.update(torch.tensor(more), torch.tensor(others))
-    found = compute_metrics(NAMES)(Prediction([scores, more], [grades, others]))
-    assert found == {key: value.item() for key, value in suite.compute().items()}
-
-
 def test_labels_of_one_column_and_lists_of_ids():
     scores, _ = drawn()
     labels = np.arange(len(scores)) % 9
@@ -110,21 +100,6 @@ def test_padding_is_no_candidate_and_a_query_of_padding_does_not_count():
     labels = np.concatenate([grades, np.pad(others, widen, constant_values=-100)])
     expected = {key: value.item() for key, value in suite.compute().items()}
     assert compute_metrics(NAMES)(Prediction(scores, labels)) == pytest.approx(expected, rel=1e-6)
-
-
-def test_retrieval_joins_a_query_that_batches_cut():
-    scores, grades = drawn()
-    columns = scores.flatten(), (grades > 0).astype(int).flatten(), np.arange(23).repeat(9)
-    call = compute_metrics(
-        {"map": RetrievalMAP(), "mrr": RetrievalMRR(), "ndcg@5": RetrievalNormalizedDCG(top_k=5)}, huggingface_runs.rows
-    )
-    starts = range(0, len(columns[0]), 20)  # no batch ends with a query, but the last one
-    for _ in range(2):
-        for start in starts:
-            found, target, query = (torch.as_tensor(column[start : start + 20]) for column in columns)
-            result = call(Prediction(found, (target, query)), compute_result=start == starts[-1])
-        expected = by_hand(torch.tensor(scores), torch.tensor(grades > 0), names=["map", "mrr", "ndcg@5"])
-        assert result == pytest.approx(expected, rel=1e-6)
 
 
 def test_unpack_chooses_the_arguments():
