@@ -596,3 +596,13 @@ def test_an_update_of_the_user_with_the_marks_of_ours_is_called_for_each_batch()
         found.update(scores, torch.arange(4))
     assert metric.calls == 3
     assert metric.compute() == found.compute()
+
+
+def test_a_state_that_is_assigned_replaces_the_batches_that_wait():
+    metric, batch = tr.NDCG(top_k=2), (torch.rand(3, 4), torch.ones(3, 4).long())
+    for _ in range(4):
+        metric.update(*batch)
+    for name, default in metric._defaults.items():
+        setattr(metric, name, default.clone())
+    metric.update(*batch)
+    assert metric.num_queries == 3

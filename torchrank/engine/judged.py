@@ -23,6 +23,7 @@ from torchrank.hardware.devices import (
     keep_number_of_threads,
     keeps_denormals,
     largest,
+    possibly,
     scalar,
     widest_float,
 )
@@ -167,10 +168,10 @@ def tile_shape(scores: Tensor, results: int) -> tuple[int, list[slice]]:
         the height, at least 1; the columns of at least one tile.
     """
     queries, candidates = scores.shape
-    # On an accelerator the tiles only bound the temporaries.
-    size = costs.now.tile if scores.is_cpu else costs.now.device_tile * costs.now.block
-    # Threads have rows of their own: each reads the same rows in all operations.
-    threads = min(torch.get_num_threads(), costs.now.tile_threads) if scores.is_cpu else 1
+    if scores.is_cpu:  # threads have rows of their own: each reads the same rows in all operations
+        size, threads = costs.now.tile, min(torch.get_num_threads(), costs.now.tile_threads)
+    else:  # the tiles only bound the temporaries
+        size, threads = costs.now.device_tile * costs.now.block, 1
     # A row is cut only if it is much too long, because more tiles are more operations.
     pieces = max(1, -(-candidates * results // (2 * size)))
     width = max(1, -(-candidates // pieces))
@@ -321,7 +322,7 @@ class Top:
         if width <= k:
             return cls(top, inside)
         goes_on = best[:, k:] == last
-        if scores.is_cpu and not goes_on.any():
+        if not possibly(goes_on):
             return cls(top, inside)
         return cls(top, torch.where(goes_on.squeeze(-1), count_equal(scores, last), inside))
 

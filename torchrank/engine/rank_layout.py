@@ -70,7 +70,8 @@ def plan(layout: Layout, need: Need) -> tuple[str, Iterator[Ranking]]:
         return "rank the judged items among blocks of columns", rank_streamed(layout, need)
     if isinstance(layout, EmbeddedLayout) and not (why_not := why_not_fused(layout)):
         return "rank the judged items in one kernel, among products that are never in memory", rank_fused(layout)
-    only_relevant = need.relevant and layout.errors.is_cpu
+    on_cpu = layout.errors.is_cpu
+    only_relevant = need.relevant and on_cpu
     if isinstance(layout, DenseLayout):
         only_relevant = only_relevant and layout.subtopics is None
         long = layout.scores.shape[1] >= costs.now.long
@@ -96,7 +97,7 @@ def plan(layout: Layout, need: Need) -> tuple[str, Iterator[Ranking]]:
     if isinstance(layout, RankedIds):
         return f"find the judged ids in each list{number}", map(rank_ids, pieces)
     assert isinstance(layout, CatalogueLayout)
-    if layout.errors.is_cpu and layout.mask is layout.tie_break is None and _is_uneven(layout.judged.sizes):
+    if on_cpu and layout.mask is layout.tie_break is None and _is_uneven(layout.judged.sizes):
         return "rank the judged items, in groups of queries with similar numbers of them", rank_in_groups(layout, need)
     return f"rank the judged items of each list{number}", (rank_judged(piece, need.reach) for piece in pieces)
 

@@ -79,7 +79,7 @@ def rank_columns(
     checked = counted if errors.is_cpu else []
     differing = sum((group.differing() for group in checked), torch.zeros((), device=errors.device))
     differing = _sum_over_workers(columns, counted, differing)
-    if errors.is_cpu and bool(differing):
+    if checked and bool(differing):
         _set_judged_scores(columns, counted, counted)
         for group in counted:
             group.counts = ScoreCounts.nothing(group.items.shape, group.items.device)

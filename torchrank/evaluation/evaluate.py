@@ -593,11 +593,11 @@ def evaluate(
     ``ties="rows"`` ranks them in the order of the rows, as LightGBM.
 
     Args:
-        qrels: judgments: any source that :func:`torchrank.read_qrels` takes, e.g. a path or ``{query: {document:
-            grade}}``.
+        qrels: judgments: any source that :func:`torchrank.read_qrels` takes, e.g. a path, also of a compressed file
+            (gzip, bz2, xz, zstd, lz4), or ``{query: {document: grade}}``.
         run: a run: any source that :func:`torchrank.read_run` takes, e.g. a path or ``{query: {document: score}}``; or
-            several, ``{name: run}``; or a list of paths, a folder or a pattern such as ``"runs/*.gz"``, whose runs have
-            the names of the files. A dictionary of empty dictionaries is one run if a key is a judged query, and
+            several, ``{name: run}``; or a list of paths, a folder or a pattern such as ``"runs/*.zst"``, whose runs
+            have the names of the files. A dictionary of empty dictionaries is one run if a key is a judged query, and
             several runs otherwise. A run that is larger than memory is given by :func:`torchrank.read_chunks`; files of
             64 MB or more, and compressed, Parquet and Arrow files of 16 MB or more, are read so by themselves, if the
             rows of each query are together. None, or the measures, if ``qrels`` is one frame with scores.

@@ -131,6 +131,11 @@ def surely(x: Tensor) -> bool:
     return x.is_cpu and every(x)
 
 
+def possibly(x: Tensor) -> bool:
+    """Whether an element of a tensor is not 0, as far as this is known without waiting: on an accelerator always."""
+    return not x.is_cpu or bool(x.any())
+
+
 def put(x: Tensor, place: tuple[Tensor, ...], value: float) -> None:
     """Set ``x[place] = value`` without waiting: written like this, torch copies the number to an accelerator."""
     x.index_put_(place, scalar(value, x.dtype, x.device))

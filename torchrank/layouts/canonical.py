@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware import costs
-from torchrank.hardware.devices import ascending
+from torchrank.hardware.devices import ascending, possibly
 
 # The label of a query that does not count, as in cross-entropy.
 IGNORED = -100
@@ -89,7 +89,7 @@ class Judged:
         if not self.labels:
             return None
         ignored = self.items == IGNORED
-        return None if ignored.is_cpu and not ignored.any() else ignored
+        return ignored if possibly(ignored) else None
 
     def __getitem__(self, rows: slice) -> Judged:
         """Judged items of consecutive queries."""

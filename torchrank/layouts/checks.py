@@ -18,7 +18,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import all_finite, ascending, constant, scalar
+from torchrank.hardware.devices import all_finite, ascending, constant, possibly, scalar
 from torchrank.layouts.canonical import Judged, Pairs
 from torchrank.names.arguments import warn
 
@@ -94,7 +94,7 @@ def count(kind: Problem, where: Tensor, ignored: Tensor | None = None, others: T
     if ignored is not None:
         where = where > (ignored if where.dim() == 1 else ignored.unsqueeze(-1))  # True and not ignored
     others = no_errors(where.device) if others is None else others
-    if where.is_cpu and not where.any():
+    if not possibly(where):
         return others
     return torch.addcmul(others, _one(kind, where.device), where.sum())
 
@@ -557,7 +557,7 @@ def _judged_pairs(pairs: tuple, num_queries: int, device: torch.device) -> tuple
         errors = errors + bad
     # Pairs outside get the number after the last query, so that they are last and can be cut off.
     query, order = query.masked_fill(outside, num_queries), torch.arange(len(query), device=device)
-    if not query.is_cpu or bool((query.diff() < 0).any()):
+    if possibly(query[1:] < query[:-1]):
         query, order = query.sort(stable=True)
     # The only target whose sizes depend on values, so the only one that waits for an accelerator.
     start = torch.searchsorted(query, torch.arange(num_queries + 1, device=device)).cpu()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware import costs
-from torchrank.hardware.devices import constant, multiplying, put, scalar
+from torchrank.hardware.devices import constant, multiplying, possibly, put, scalar
 from torchrank.layouts.canonical import (
     BLOCK,
     OUTSIDE_THE_POOL,
@@ -321,7 +321,7 @@ def _group_scores(layout: DenseLayout | CatalogueLayout, numbers: Tensor, width:
         fields[name] = x
     unjudged = layout.grade < 0 if keep is None else (layout.grade < 0) & keep
     fields["partly_judged"] = None
-    if not unjudged.is_cpu or unjudged.any():
+    if possibly(unjudged):
         fields["partly_judged"] = _largest(unjudged.byte(), numbers, width, None, 0).bool() & (fields["grade"] >= 0)
     return fields
 

@@ -355,5 +355,8 @@ class RetrievedMetric(RankingMetric):
 
     takes_unjudged_for: ClassVar[tuple[str, ...]] = ("irrelevant", "condensed")
 
+    def need(self) -> Need:
+        return Need(self.top_k)
+
     def empty(self, ranking: Ranking) -> Tensor:
         return ranking.num_candidates == 0

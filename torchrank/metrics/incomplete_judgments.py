@@ -216,9 +216,6 @@ class Judged(RetrievedMetric):
     name = "judged"
     takes_unjudged_for = ("irrelevant",)
 
-    def need(self) -> Need:
-        return Need(self.top_k)
-
     def measure(self, ranking: Ranking) -> Tensor:
         judged = judged_within(ranking, self.top_k)
         return ratio(judged, ranking.num_within(self.top_k))
@@ -242,9 +239,6 @@ class Hole(RetrievedMetric):
 
     name = "hole"
     higher_is_better = False
-
-    def need(self) -> Need:
-        return Need(self.top_k)
 
     def measure(self, ranking: Ranking) -> Tensor:
         unjudged = ranking.num_within(self.top_k) - judged_within(ranking, self.top_k)

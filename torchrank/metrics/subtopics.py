@@ -203,6 +203,13 @@ class FadingMetric(IntentMetric):
         return float(sum_over_ranks(worth, self.top_k, torch.float64, torch.device("cpu")))
 
 
+class NormalizedMetric(FadingMetric):
+    """A measure that is divided by its value for an ideal order."""
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        return ratio(self.total(ranking), self.ideal(ranking))
+
+
 class BoundedMetric(FadingMetric):
     """A measure that can be divided by an upper bound, which may be out of reach for a query.
 
@@ -299,7 +306,7 @@ class AlphaDCG(BoundedMetric, DiscountedMetric):
         return super().measure(ranking) / self.bound(1) if self.bounded else self.total(ranking)
 
 
-class AlphaNDCG(DiscountedMetric):
+class AlphaNDCG(NormalizedMetric, DiscountedMetric):
     r"""Alpha-nDCG: :class:`AlphaDCG` divided by its value for an ideal order.
 
     :math:`\frac{1}{IDCG_\alpha@k} \sum_{i \le k} \frac{1}{\log_2 (1 + i)} \sum_s rel_{s,i} (1 - \alpha)^{c_{s,i}}`.
@@ -327,9 +334,6 @@ class AlphaNDCG(DiscountedMetric):
     """
 
     name = "alphandcg"
-
-    def measure(self, ranking: Ranking) -> Tensor:
-        return ratio(self.total(ranking), self.ideal(ranking))
 
 
 class CascadeMetric(FadingMetric):
@@ -390,7 +394,7 @@ class ERRIA(BoundedMetric, CascadeMetric):
         return mean / self.bound(1 - 2.0**-self.max_grade) if self.bounded else mean
 
 
-class NERRIA(CascadeMetric):
+class NERRIA(NormalizedMetric, CascadeMetric):
     r"""Normalised intent-aware expected reciprocal rank: :class:`ERRIA` divided by its value for an ideal order.
 
     :math:`\frac{1}{IERR_{IA}@k} \sum_s \sum_{i \le k} \frac{1}{i} R_{s,i} \prod_{j < i} (1 - R_{s,j})` with R as in
@@ -415,9 +419,6 @@ class NERRIA(CascadeMetric):
     """
 
     name = "nerria"
-
-    def measure(self, ranking: Ranking) -> Tensor:
-        return ratio(self.total(ranking), self.ideal(ranking))
 
 
 class NRBP(AlphaMetric):
@@ -457,7 +458,7 @@ class NRBP(AlphaMetric):
         return (1 - (1 - self.alpha) * self.beta) * super().measure(ranking)
 
 
-class NNRBP(NRBP):
+class NNRBP(NormalizedMetric, NRBP):
     r"""Normalised novelty- and rank-biased precision: :class:`NRBP` divided by its value for an ideal order.
 
     :math:`\frac{1}{INRBP@k} \sum_{i \le k} \beta^{i-1} \sum_s rel_{s,i} (1 - \alpha)^{c_{s,i}}` with c as in
@@ -478,6 +479,3 @@ class NNRBP(NRBP):
     """
 
     name = "nnrbp"
-
-    def measure(self, ranking: Ranking) -> Tensor:
-        return ratio(self.total(ranking), self.ideal(ranking))

@@ -294,9 +294,6 @@ class RBPResidual(RetrievedMetric):
 
     p: float = number(default=0.9, above=0, below=1)
 
-    def need(self) -> Need:
-        return Need(self.top_k)
-
     def measure(self, ranking: Ranking) -> Tensor:
         # The discounts of all ranks add up to 1 / (1 - p), also after the list. All but the judged weight is residual.
         weight = only(ranking.judged(), ranking.mean_discount(Geometric(self.p), self.top_k)).sum(-1)

@@ -25,6 +25,7 @@ from torchrank.hardware.devices import (
     order_of,
     running_sum,
     scalar,
+    surely,
     widest_float,
     worth_reading,
 )
@@ -1805,7 +1806,7 @@ def run_bounds(begins: Tensor) -> Tensor:
     ``begins`` is bool [query, entry], True where a run begins.
     """
     position = columns(begins.shape[-1] + 1, begins.device)
-    if begins.is_cpu and every(begins):
+    if surely(begins):
         return position.unfold(0, 2, 1).T.unsqueeze(1).expand(2, *begins.shape)
     # Runs are numbered from 1. The table maps a run to its first column. Slot 0 absorbs the elements that do not begin
     # a run; slots without a run hold the width, so that the last run stops there.

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine import rank
-from torchrank.hardware.devices import autocast_off, constant, in_batch, order_of, scalar
+from torchrank.hardware.devices import autocast_off, constant, in_batch, order_of, scalar, surely
 from torchrank.layouts.arrange import Batch, arrange_batch, notice_scores
 from torchrank.layouts.canonical import DenseLayout, FlatRows, RankedIds
 from torchrank.layouts.checks import Problem, check_tensor, count
@@ -145,7 +145,7 @@ class Values:
     @cached_property
     def all_count(self) -> bool:
         """Whether every query is known to count in the average."""
-        return self.all_scored or (self.status.is_cpu and bool(self.kinds[2].all()))
+        return self.all_scored or surely(self.kinds[2])
 
     @property
     def own_weights(self) -> Tensor:
