@@ -362,13 +362,16 @@ def open_text(source: Any, value: str, expansion: int) -> Text:
         while piece := stream.read(PIECE):
             content += piece
             if len(content) > most:
-                kind, enough = packed[1].split()[0], ANY_EXPANSION if packed[0] == "gzip" else "..."
-                raise ReadingError(
-                    f"Expected a {kind} file of at most {most:,} bytes, decompressed, got a larger one; if you trust"
-                    f" it, {names.reading_with(value, f'expansion={enough}')}",
-                    name,
-                )
+                enough = ANY_EXPANSION if packed[0] == "gzip" else "..."
+                raise _too_large(packed[1].split()[0], most, "a larger one", enough, value, name)
     return without_mark(bytes(content), name)
+
+
+def _too_large(kind: str, most: int, got: str, enough: object, value: str, name: str) -> ReadingError:
+    """The error of a file with more than ``most`` bytes in memory, for which ``expansion=enough`` is enough."""
+    way_out = names.reading_with(value, f"expansion={enough}")
+    message = f"Expected a {kind} file of at most {most:,} bytes, decompressed, got {got}; if you trust it, {way_out}"
+    return ReadingError(message, name)
 
 
 def without_mark(data: bytes, name: str, first_line: int = 1) -> Text:
@@ -711,9 +714,7 @@ def frames(
     def check(size: int) -> None:
         if packed and size > (most := max(EXPANDED, reading.expansion * packed)):
             enough = "..." if kind == "arrow" else -(-size // packed)  # of an Arrow file a part is known
-            way_out = names.reading_with(reading.value, f"expansion={enough}")
-            got = f"got {size:,}; if you trust it, {way_out}"
-            raise ReadingError(f"Expected a {kind} file of at most {most:,} bytes, decompressed, {got}", name)
+            raise _too_large(kind, most, f"{size:,}", enough, reading.value, name)
 
     try:
         if kind == "arrow":

@@ -148,8 +148,8 @@ class ObjectIds:
     def __len__(self) -> int:
         return len(self.values)
 
-    def take(self, rows: Array) -> ObjectIds:
-        return ObjectIds([self.values[row] for row in rows.tolist()])
+    def take(self, rows: Array | slice) -> ObjectIds:
+        return ObjectIds([self.values[row] for row in np.arange(len(self))[rows].tolist()])
 
     def tolist(self) -> list[Hashable]:
         return self.values

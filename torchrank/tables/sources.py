@@ -23,7 +23,6 @@ from torchrank.tables.columns import Columns, error_of, is_frame, rows_of_dictio
 from torchrank.tables.files import Format
 from torchrank.tables.pair_tables import (
     Duplicates,
-    ObjectIds,
     PairTable,
     Qrels,
     ReadingError,
@@ -477,13 +476,12 @@ def _complete_queries(pieces: Iterable[Rows]) -> Iterator[Rows]:
 
 def _cut(rows: Rows, start: int, stop: int) -> Rows:
     """Consecutive rows of whole queries."""
-    part: Any = np.arange(start, stop) if isinstance(rows.item, ObjectIds) else slice(start, stop)
     query = rows.query[start:stop]
     changes = np.diff(query, prepend=-1) != 0
     queries, number = rows.queries.take(query[changes]), np.cumsum(changes, dtype=query.dtype) - 1
     error = rows.error
     return Rows(
-        queries, number, rows.item.take(part), rows.value[part], rows.source,
+        queries, number, rows.item.take(slice(start, stop)), rows.value[start:stop], rows.source,
         lambda message, row: error(message, start + row),
     )  # fmt: skip
 
