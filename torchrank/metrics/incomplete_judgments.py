@@ -417,7 +417,7 @@ class NumRet(RetrievedMetric):
         return ranking.num_within(self.top_k)
 
 
-class NumNonrelRet(BinaryMetric):
+class NumNonrelRet(RetrievedMetric, BinaryMetric):
     r"""Number of candidates judged irrelevant among the first k, :math:`\sum_{i \le k} [0 \le grade_i < level]`.
 
     It is an expected number if a tie group crosses the cutoff. The result is the mean over queries. trec_eval prints
@@ -439,13 +439,6 @@ class NumNonrelRet(BinaryMetric):
     value_range = (0.0, math.inf)
     higher_is_better = False
     lower_is_better = False  # a mere count: of no candidates 0 is the number of trec_eval, not a reward
-    takes_unjudged_for = ("irrelevant", "condensed")
-
-    def need(self) -> Need:
-        return Need(self.top_k)
-
-    def empty(self, ranking: Ranking) -> Tensor:
-        return ranking.num_candidates == 0
 
     def measure(self, ranking: Ranking) -> Tensor:
         irrelevant = ranking.judged() & ~ranking.relevant(self.relevance_level)
