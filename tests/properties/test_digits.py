@@ -8,7 +8,6 @@ import torch
 
 import torchrank as tr
 from tests.support.cases import cases
-from torchrank.formulas.cascades import best_first
 from torchrank.formulas.random_ranking import reciprocal_sums
 from torchrank.ranking.ranking import only
 
@@ -52,19 +51,6 @@ def test_sums_of_reciprocals_at_any_rank():
             ]
             for one, want in zip(found, wanted):
                 assert one.item() == pytest.approx(want, rel=1e-14, abs=1e-25), (first, count)
-
-
-@pytest.mark.parametrize("binary", [True, False])
-def test_the_greedy_order_of_equal_candidates(binary):
-    generator = torch.Generator().manual_seed(1)
-    worth = torch.randint(0, 2 if binary else 4, (9, 3, 7), generator=generator).double() / (1 if binary else 4)
-    got = best_first(worth, 0.5, 5)
-    for query, gains in zip(worth, got):
-        left, free = torch.ones(3, dtype=torch.float64), list(range(7))
-        for gain in gains.tolist():
-            chosen = max(free, key=lambda c: (round((query[:, c] * left).sum().item(), 9), *query[:, c].tolist()))
-            assert gain == pytest.approx((query[:, chosen] * left).sum().item(), rel=1e-12)
-            left, free = left * (1 - 0.5 * query[:, chosen]), [c for c in free if c != chosen]
 
 
 @pytest.mark.parametrize("levels", [None, 4], ids=["no ties", "ties"])

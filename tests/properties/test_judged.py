@@ -127,16 +127,15 @@ def test_ids(unjudged):
     assert tr.Bpref().score(ids, target, exclude=exclude).item() == 1
 
 
-def assignments(target, worth):
-    """The grades for each thing that the unjudged ones could be."""
-    options = [[grade] if grade >= 0 else [0, worth] for grade in target.tolist()]
-    return tensor(list(itertools.product(*options)), dtype=torch.float64)
+def judgments(grades, worth):
+    """All ways in which the unjudged candidates can be irrelevant or relevant."""
+    return itertools.product(*([0, worth] if grade < 0 else [grade] for grade in grades))
 
 
 @pytest.mark.parametrize("level", [0.5, 2, 200])
 def test_bounds_for_any_level_and_dtype(level):
     scores, target = tensor([[0.9, 0.8, 0.8, 0.1]]), tensor([[-1, 0, -1, 1]], dtype=torch.int8)
-    every = assignments(target[0], max(1, level))
+    every = tensor([*judgments(target[0].tolist(), max(1, level))], dtype=torch.float64)
     values = tr.MAP(relevance_level=level).score(scores.expand(len(every), -1), every)
     for unjudged, want in (("lower", values.min()), ("upper", values.max())):
         got = tr.MAP(relevance_level=level, unjudged=unjudged).score(scores, target)
@@ -153,11 +152,6 @@ BOUNDED = sorted(
     for name, cls in tr.RankingMetric.registry.items()
     if cls.takes_top_k and name in ORACLES and "lower" in cls.takes_unjudged_for and cls(top_k=2).reach_of_bounds
 )
-
-
-def judgments(grades, worth):
-    """All ways in which the unjudged candidates can be irrelevant or relevant."""
-    return itertools.product(*([0, worth] if grade < 0 else [grade] for grade in grades))
 
 
 RANKED: dict[tuple[int, ...], tuple[tr.Ranking, list[int]]] = {}
@@ -232,10 +226,7 @@ def test_another_formula_does_not_inherit_the_bounds_at_a_cutoff():
 
     # Smallest if three of six candidates are relevant, as is half of the first two.
     scores, target = torch.arange(6.0).flip(0)[None], tensor([[1, 0, -1, -1, -1, -1]])
-    try:
-        assert Gap(top_k=2, unjudged="lower").score(scores, target) == 0
-    finally:
-        del tr.RankingMetric.registry["gap"]
+    assert Gap(top_k=2, unjudged="lower").score(scores, target) == 0
 
 
 def test_a_single_relevant_candidate_behind_the_cutoff_is_tried():
@@ -247,11 +238,8 @@ def test_a_single_relevant_candidate_behind_the_cutoff_is_tried():
             return 1 / ranking.num_relevant(1)
 
     scores, target = torch.arange(6.0).flip(0)[None], tensor([[0, 0, -1, -1, -1, -1]])
-    try:
-        for unjudged, want in (("lower", 1 / 4), ("upper", 1)):
-            assert Rare(top_k=2, unjudged=unjudged, empty_target_action="skip").score(scores, target) == want
-    finally:
-        del tr.RankingMetric.registry["rare"]
+    for unjudged, want in (("lower", 1 / 4), ("upper", 1)):
+        assert Rare(top_k=2, unjudged=unjudged, empty_target_action="skip").score(scores, target) == want
 
 
 def test_bounds_that_cannot_be_had():

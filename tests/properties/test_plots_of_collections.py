@@ -6,7 +6,6 @@ import warnings
 import pytest
 import torch
 import torchmetrics
-from torchmetrics.classification import MulticlassAccuracy
 
 import torchrank as tr
 from tests.support.optional import pyplot
@@ -177,18 +176,6 @@ def test_values_without_a_place_in_one_axes_are_refused():
         suite.plot()
     with pytest.raises(ValueError, match="got a list of 5"):
         suite.plot(results, over_k=True)
-
-
-def test_a_metric_of_another_library_is_a_level_over_k():
-    accuracy = MulticlassAccuracy(num_classes=3, top_k=2)
-    suite = tr.RankingCollection({"ndcg@1": "ndcg@1", "ndcg@2": "ndcg@2", "accuracy": accuracy})
-    suite.update(torch.rand(4, 3), torch.tensor([0, 1, 2, 0]))
-    figure, axes = suite.plot(over_k=True)
-    lines = {tuple(line.get_xdata()): line.get_ydata() for line in axes.get_lines()}
-    assert (1, 2) in lines  # ndcg
-    level = float(suite.compute()["accuracy"])
-    assert any(list(y) == [level, level] for y in lines.values())
-    pyplot.close(figure)
 
 
 @pytest.mark.parametrize("over_k", [False, True])

@@ -333,17 +333,6 @@ def test_a_tie_of_several_relevant_that_the_cut_divides():
 # ---- layouts ---------------------------------------------------------------------------------------------------
 
 
-def test_few_relevant_rows_do_not_cost_a_rectangle_of_the_longest_list():
-    lengths = torch.ones(1000, dtype=torch.int64)
-    lengths[7] = 50_000
-    indexes = torch.repeat_interleave(torch.arange(1000), lengths)
-    target = torch.zeros(len(indexes), dtype=torch.int64)
-    target[torch.randint(len(target), (50,))] = 1
-    ranking = tr.Ranking.from_flat(torch.rand(len(indexes)), target, indexes)
-    assert ranking.first.shape[1] <= 50
-    assert ranking.num_candidates[7] == 50_000
-
-
 def test_documents_of_a_run_without_a_judgment_are_outside_the_pool():
     qrels = {"q": {"a": np.int64(2), "b": 0, "c": -1, "d": np.float32(-3), "e": True}, "none": {}, "lacks": {"x": 1}}
     run = {"q": {"a": 1, "b": np.float32(0.5), "c": np.float64(0.25), "f": -1}, "none": {"y": 0.0}}

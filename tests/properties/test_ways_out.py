@@ -175,20 +175,6 @@ def test_the_way_out_of_a_wrong_value_depends_on_its_type(item, score, message):
             tr.read_qrels({"query": columns["query"], "item": columns["item"]})
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "advised"), [("u1", "u2", True), ("1", "2", False), (1, 2, False), (("u", 1), ("u", 2), False)]
-)
-def test_identical_ids_are_advised_to_be_left_out_only_if_they_name_one_thing(one, other, advised):
-    # Users and items that are both numbered from 1 have nothing to do with each other.
-    qrels = {one: {one: 1}, other: {one: 1}}
-    run = {one: {one: 0.5, other: 0.1}, other: {other: 0.7, one: 0.2}}
-    found = tr.evaluate(qrels, run, "mrr")
-    assert found.coverage["same id as query"] == [2]
-    assert any("ignore_identical_ids=True" in note for note in found.coverage.notes) == advised
-    left_out = tr.evaluate(qrels, run, "mrr", ignore_identical_ids=True)
-    assert left_out.means["run"]["mrr"] == 0.5
-
-
 def test_one_run_is_compared_after_both_are_evaluated_in_one_call():
     with pytest.raises(ValueError, match=r"to compare, got run; .*: tr\.evaluate\(qrels, {'a': run, 'b': other}\)"):
         tr.evaluate(QRELS, RUN, "mrr").compare()

@@ -493,14 +493,6 @@ def catalogue_lists(queries: list[Query], rng: random.Random) -> Batch:
 
 
 @layout("binary")
-def catalogue_lists_excluded(queries: list[Query], rng: random.Random) -> Batch:
-    rows = cells(queries, rng)
-    target = [integers(items, torch.int32) for items in positives_of(rows)]
-    preds = scores_of(rows, lambda: rng.choice(ANY_SCORE))
-    return Batch((preds, target), {"exclude": excluded(rows, rng)})
-
-
-@layout("binary")
 def catalogue_tie_break(queries: list[Query], rng: random.Random) -> Batch:
     rows = cells(queries, rng)
     preds = scores_of(rows, lambda: rng.choice(ANY_SCORE))
@@ -529,14 +521,6 @@ def labels(queries: list[Query], rng: random.Random) -> Batch:
     rows = cells(queries, rng)
     target = integers([items[0] if items else rng.choice((-1, -99, -101)) for items in positives_of(rows)])
     return Batch((scores_of(rows, lambda: -INF, torch.float32), target))
-
-
-@layout("single")
-def labels_masked(queries: list[Query], rng: random.Random) -> Batch:
-    rows = cells(queries, rng)
-    target = integers([items[0] if items else -1 for items in positives_of(rows)], torch.int32)
-    preds = scores_of(rows, lambda: rng.choice((NAN, INF, 0.0)), torch.bfloat16)
-    return Batch((preds, target), {"mask": mask_of(rows)})
 
 
 @layout("single")

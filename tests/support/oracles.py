@@ -108,8 +108,8 @@ def hyperbolic(rank: Any) -> Any:
 
 
 WHOLE_OR_CUT: list[dict[str, Any]] = [{}, {"top_k": 3}]
-CUT: list[dict[str, Any]] = [{"top_k": k} for k in (1, 2, 4, 10)]
-CUTS = (None, 1, 2, 3, 10)
+CUT: list[dict[str, Any]] = [{"top_k": k} for k in (1, 4, 10)]
+CUTS = (None, 1, 3, 10)
 LEVELS: list[dict[str, Any]] = [{"relevance_level": level} for level in (2, 0.5)]
 LEVELS_CUT: list[dict[str, Any]] = [{"top_k": 3, "relevance_level": level} for level in (2, 0.5)]
 DISCOUNTS: list[dict[str, Any]] = [
