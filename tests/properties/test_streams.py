@@ -325,6 +325,14 @@ def test_blocks_of_scores_are_ranked_as_one_matrix(engine, form):
             assert torch.equal(ranking.errors, want.errors)
 
 
+def test_pairs_are_excluded_from_the_best_of_a_few_queries_at_a_time(assume):
+    assume(**FORCED[Counting.TOP], rectangle_counted=-10, copied=100)
+    scores, relevant = some_scores(20, 50, seed=13), relevant_items("list", 20, 50)
+    exclude = pairs_of((20, 50), 200, seed=14)
+    ranking = tr.Ranking.from_score_blocks(cut(scores, (20,)), relevant, exclude=exclude, top_k=4)
+    assert_stands(ranking, places(from_scores(scores, relevant, exclude=exclude)), 4)
+
+
 def test_a_function_is_called_twice_and_a_reading_is_saved_where_one_is_enough():
     calls = []
 
