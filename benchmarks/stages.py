@@ -25,7 +25,6 @@ STAGES = {
     "compute: rows of other metrics": ("torchrank.retrieval:_same",),
     "compute: layout": ("torchrank.retrieval:arrange", "torchrank.engine.rank_layout:plan"),
     "rank: lists of equal length?": ("torchrank.engine.rank_layout:as_matrix",),
-    "rank: few relevant rows?": ("torchrank.engine.rank_layout:relevant_as_judged",),
     "rank: keys": ("torchrank.engine.lists:PackedRows.of", "torchrank.engine.lists:falling"),
     "rank: sort": ("torchrank.engine.lists:sort_in_place", "torchrank.engine.lists:descending"),
     "rank: ranks of a matrix": ("torchrank.engine.lists:_sorted", "torchrank.engine.lists:_ranks"),

@@ -110,7 +110,7 @@ class Abstention(SuiteMetric):
         """
         batch = Batch(preds, target, **options)
         by_query = self._from_scores(batch) if confidence is None else check_tensor(tensor_of(confidence), "confidence")
-        values = self.scored(batch)
+        values = self._values(batch)
         self.add(self._bins(by_query, values), self._sums_of(values))
         self.notice_cut(batch.indexes)
 

@@ -167,7 +167,7 @@ class Compared(SuiteMetric):
     def _scored(self, batches: Sequence[Batch]) -> list[Values]:
         """The values [metric, query] of each system."""
         known: dict[Any, Any] = {}  # of the target, which is the same for all systems
-        systems = [self.scored(batch, known) for batch in batches]
+        systems = [self._values(batch, known) for batch in batches]
         sizes = {name: values.num_queries for name, values in zip(self.systems, systems)}
         if len(set(sizes.values())) > 1:
             raise ValueError(f"Expected the same queries for all systems, got different numbers of them: {sizes}")

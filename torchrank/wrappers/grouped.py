@@ -132,7 +132,7 @@ class Grouped(SuiteMetric):
                 missing, or not wanted.
         """
         batch = Batch(preds, target, **options)
-        values = self.scored(batch)
+        values = self._values(batch)
         size, device = values.num_queries, values.values.device
         if group is None and isinstance(preds, Ranking):
             group = preds.groups

@@ -407,7 +407,7 @@ class SuiteMetric(SafeMetric):
 
     # ---- add ---------------------------------------------------------------------------------------------------
 
-    def scored(self, batch: Batch, known: dict[Any, Any] | None = None) -> Values:
+    def _values(self, batch: Batch, known: dict[Any, Any] | None = None) -> Values:
         """The values [metric, query] of a batch; ``known``: what other systems have shown of its judgments."""
         return score_batch(list(self.metrics.values()), batch, total=False, known=known)
 
@@ -673,7 +673,7 @@ class Bootstrapped(SuiteMetric):
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or if ids are missing.
         """
         batch = Batch(preds, target, **options)
-        values = self.scored(batch)
+        values = self._values(batch)
         ids, _ = check_ids(query_ids, values.num_queries, values.values.device, "Bootstrapped")
         self.add(self._sums_of(values, ids=ids))
         self.notice_cut(batch.indexes)
@@ -845,7 +845,7 @@ class Sliced(SuiteMetric):
         members, counters, unknown = members_of(slices, self.names)
         self._unknown = self._unknown if unknown is None else unknown
         batch = Batch(preds, target, **options)
-        values, ids = self.scored(batch), None
+        values, ids = self._values(batch), None
         queries, device = values.num_queries, values.values.device
         if len(members) != queries:
             raise ValueError(f"Expected slices of {queries} queries, as in preds, got {len(members)}")
