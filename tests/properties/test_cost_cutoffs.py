@@ -104,6 +104,10 @@ def test_many_ties_of_one_cost_or_none_that_fits_are_exact():
     scores, target = torch.zeros(1, 500), (torch.arange(500) < 5).long().unsqueeze(0)
     ranking = tr.Ranking.from_scores(scores, target, cost=torch.full((500,), 20))
     assert tr.parse("recall@2000tok").score(ranking).item() == pytest.approx(100 / 500)
+    before = torch.nn.functional.pad(scores, (1, 0), value=1.0), torch.nn.functional.pad(target, (1, 0))
+    cost = torch.full((501,), 20).index_fill(0, torch.tensor([0]), 40)  # the first candidate is not tied
+    ranking = tr.Ranking.from_scores(*before, cost=cost)
+    assert tr.parse("recall@2000tok").score(ranking).item() == pytest.approx(98 / 500)
     ranking = tr.Ranking.from_scores(scores, target, cost=torch.arange(500) + 2001)  # none of them can be paid
     assert tr.parse("recall@2000tok").score(ranking) == 0
     ranking = tr.Ranking.from_scores(scores, target, cost=torch.arange(500), tie_break=torch.arange(500))

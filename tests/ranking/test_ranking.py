@@ -270,6 +270,11 @@ def test_scores_of_embeddings_within_either_tolerance_are_tied(tolerance, tied):
     assert ranking.tied.tolist() == [[tied]]
 
 
+def test_a_score_halfway_between_two_positives_is_tied_with_the_lower_one():
+    ranking = tr.Ranking.from_negatives(tensor([[0.0, 1.0]]), tensor([[0.5]]), atol=0.5)
+    assert (ranking.first[0, :2].tolist(), ranking.tied[0, :2].tolist()) == ([1, 2], [1, 2])
+
+
 def test_grades_of_two_lists_are_places_from_the_end_of_the_second():
     first, second = tensor([[7, 8, 9, -1], [1, 2, -1, -1]]), tensor([[7, 9, 8, 5], [3, 1, -1, -1]])
     ranking = tr.Ranking.from_rankings(first, second)

@@ -960,11 +960,12 @@ def test_a_metric_with_a_state_of_another_is_not_warned_of(way):
 
 
 def test_a_metric_warns_of_fractions_that_another_one_has_met():
-    full, metric = tr.MRR(), tr.MRR()
-    full.update(torch.rand(2, 3), torch.full((2, 3), 0.5))
+    full, metric, batch = tr.MRR(), tr.MRR(), (torch.rand(2, 3), torch.full((2, 3), 0.5))
+    full.update(*batch)
     metric.merge_state(full)
-    with pytest.warns(UserWarning, match="No grade reaches relevance_level=1"):
-        metric.compute()
+    for call in (metric.compute, lambda: metric.score(*batch)):
+        with pytest.warns(UserWarning, match="No grade reaches relevance_level=1"):
+            call()
 
 
 def test_sums_of_negative_values_can_be_loaded():

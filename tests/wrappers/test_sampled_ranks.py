@@ -134,12 +134,16 @@ def test_copies_stand_for_the_draw():
     assert "num_negatives=10" in repr(ranking)
 
 
-FULL = tr.Ranking.from_ranks(torch.tensor([3]), num_candidates=10)
+FULL, ONE_ITEM = (tr.Ranking.from_ranks(torch.tensor([rank]), num_candidates=n) for rank, n in ((3, 10), (1, 1)))
 REFUSED = {
     "no negatives": (lambda: FULL.sampled(0), "num_negatives to be an integer >= 1, got 0"),
     "a fraction": (lambda: FULL.sampled(0.5), "num_negatives to be an integer"),
     "no flag": (lambda: FULL.sampled(2, replacement="yes"), "replacement to be one of True, False"),
     "few items": (lambda: FULL.sampled(10), "10 negatives or more in each query, got 1 relevant and 9 other"),
+    "no items": (
+        lambda: tr.Ranking.from_ranks(torch.tensor([1]), 1).sampled(2, replacement=True),
+        "1 negatives or more",
+    ),
     "no length": (lambda: tr.Ranking.from_ranks(torch.tensor([3])).sampled(2), "lists of known length"),
     "half a rank": (lambda: tr.Ranking.from_ranks(torch.tensor([1.5]), 10).sampled(2), "a whole rank"),
     "two grades": (
