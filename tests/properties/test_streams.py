@@ -1,5 +1,6 @@
 """Catalogues that come in pieces, lie with several workers or are written as rows stand as they do in one matrix."""
 
+import itertools
 import math
 import pickle
 import re
@@ -31,6 +32,7 @@ from tests.support.sharded_catalogues import CATALOGUES, shared
 from tests.support.unread import Elsewhere, leave_values_unread
 from torchrank.engine import streams
 from torchrank.engine.judged import Counting
+from torchrank.hardware import costs
 from torchrank.layouts.arrange import _chunk
 from torchrank.layouts.canonical import EmbeddedLayout
 
@@ -413,9 +415,10 @@ def test_bad_values_in_blocks_are_counted_as_in_one_matrix(engine):
     exclude = (tensor([0, 3, 5, 99]), tensor([30, 12, 2**31, 0]))
     want = tr.Ranking.from_scores(scores, relevant, exclude=exclude)
     assert (want.errors > 0).sum() == 3
-    for blocks in ([scores], cut(scores, (11, 0, 7))):
+    for blocks, padding in itertools.product(([scores], cut(scores, (11, 0, 7))), (10**9, -100)):  # one group, several
         for form, top_k in ((list, None), (list, 4), (iter, 4)):
-            ranking = tr.Ranking.from_score_blocks(form(blocks), relevant, exclude=exclude, top_k=top_k)
+            with costs.assumed(rectangle_counted=padding):
+                ranking = tr.Ranking.from_score_blocks(form(blocks), relevant, exclude=exclude, top_k=top_k)
             assert torch.equal(ranking.errors, want.errors)
             with pytest.raises(ValueError, match="3 queries with NaN"):
                 tr.Recall(top_k=4).score(ranking)
