@@ -17,7 +17,7 @@ from torchrank.names.registry import measures
 
 LIST = Path(__file__).parents[1] / "docs/stable_names.txt"
 #: methods without an underscore that only this package calls
-INSIDE = {"add", "in_rank_order", "parts", "rank", "scored"}
+INSIDE = {"add", "in_rank_order", "parts", "rank"}
 #: arguments of a measure that needs data on the catalogue
 CATALOGUES: list[dict[str, Any]] = [{}, {"num_items": 5}, {"interactions": torch.arange(1.0, 6.0)}]
 
