@@ -25,7 +25,7 @@ from tests.support.oracle_comparison import (
 )
 from tests.support.unread import NothingRead, leave_values_unread
 from torchrank.engine import rank
-from torchrank.layouts.arrange import arrange
+from torchrank.layouts.arrange import Batch, arrange
 
 TRIED = [config for name in REPRESENTATIVES for config in configs_of(name, FEW)]
 
@@ -169,3 +169,16 @@ def test_lists_without_candidates_are_lists_without_relevant_ones(name, shape):
     assert ranking.num_candidates.tolist() == [0, 0]
     assert tr.AlphaNDCG(empty_target_action="pos").score(ranking).tolist() == [1, 1]
     assert tr.Precision(top_k=3).score(ranking).tolist() == [0, 0]
+
+
+def test_rows_of_a_batch_are_the_rows_of_all_its_tensors():
+    draw = torch.Generator().manual_seed(0)
+    names = ("preds", "target", "mask", "tie_break", "groups")
+    given = {name: torch.randint(9, (5, 3), generator=draw) for name in names}
+    given["weights"] = torch.rand(5, generator=draw)
+    part = Batch(**given, exclude=(tensor([0, 2, 3, 4]), tensor([1, 2, 0, 1]))).rows(2, 4)
+    for name, x in given.items():
+        assert torch.equal(getattr(part, name), x[2:4]), name
+    assert [x.tolist() for x in part.exclude] == [[0, 1], [2, 0]]
+    of_catalogue = tensor([0, 1, 1])
+    assert torch.equal(Batch(given["preds"], groups=of_catalogue).rows(2, 4).groups, of_catalogue)
