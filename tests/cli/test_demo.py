@@ -50,7 +50,7 @@ def of_two(tmp_path_factory) -> Iterator[tuple[multiprocessing.Process, Path]]:
     needed()
     folder = tmp_path_factory.mktemp("two")
     call = ["demo", "--epochs", "1", "--workers", "2"], folder / "output", folder / "errors", ".", None
-    process = workers.CONTEXT.Process(target=workers.as_main, args=("torchrank.cli", *call))
+    process = workers.CONTEXT.Process(target=workers.as_main, args=("torchrank", *call))
     process.start()
     yield process, folder
     process.kill()

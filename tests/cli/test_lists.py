@@ -57,17 +57,6 @@ def test_a_formula_without_its_closing_brace_is_an_error():
         formula_text(r"\sqrt{x")
 
 
-def test_the_table_of_measures_is_in_markdown(capsys):
-    assert main(["measures", "--markdown"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    head, line, *rows = (re.split(r"(?<!\\)\|", line.strip("|")) for line in lines)  # an escaped bar is in a cell
-    assert {len(row) for row in (head, line, *rows)} == {6}
-    assert set(line) == {" --- "}
-    assert [(row[0].strip(), row[1].strip()) for row in rows] == [
-        (f"`{one.label}` `{one.class_name}`", one.summary.replace("|", r"\|")) for one in BY_LABEL
-    ]
-
-
 def test_spellings_of_one_measure_are_its_lines_of_the_list(capsys):
     assert main(["spellings", "--wide"]) == 0
     listed = {line.strip() for line in capsys.readouterr().out.splitlines()}

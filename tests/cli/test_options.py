@@ -63,7 +63,7 @@ def test_options_that_are_not_given_have_the_defaults_of_the_library():
         assert {name: found[name] for name in values} == values, command
     for command in ("measures", "presets", "spellings"):
         found = cli._parser().parse_args([command])
-        assert (found.wide, found.markdown, getattr(found, "names", [])) == (False, False, [])
+        assert (found.wide, getattr(found, "names", [])) == (False, [])
 
 
 @pytest.mark.parametrize("command", CALLS)

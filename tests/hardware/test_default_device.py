@@ -47,7 +47,7 @@ def test_every_factory_names_its_device():
 
 
 @pytest.mark.parametrize(
-    "layout", ["dense_masked", "flat", "catalogue_lists_excluded", "labels_masked", "ids_excluded"]
+    "layout", ["dense_masked", "flat", "catalogue_triples_excluded", "labels_excluded", "ids_excluded"]
 )
 def test_values_are_the_same_in_layouts_of_each_kind(layout, other_device):
     arguments, keywords = layout_cases.batch(layout, QUERIES)[1]

@@ -260,15 +260,15 @@ class Evaluation(Plots):
                 f"Expected two or more runs to compare, got {', '.join(self.runs)}; pass the judgments and the runs:"
                 " tr.evaluate(qrels, {'a': run, 'b': other}). A data frame can be both"
             )
+        by = None if by is False else by
         if self.rectified is not None:
-            if by:
+            if by is not None:
                 self._refuse_people("slices")
             options.pop("seed", None)  # the t test draws nothing
             comparison = self.rectified.comparison(baseline, **options)
         else:
-            tables = self.tables
-            if by is not None and by is not False:
-                tables = {name: table.sliced(None if by is True else by) for name, table in tables.items()}
+            groups = None if by is True else by
+            tables = self.tables if by is None else {name: x.sliced(groups) for name, x in self.tables.items()}
             comparison = compare(tables, baseline, missing="drop" if self.queries == "both" else "error", **options)
         return replace(comparison, warnings=(*comparison.warnings, *self.unlabelled))
 

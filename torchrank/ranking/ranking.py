@@ -1163,8 +1163,8 @@ class Ranking:
         return replace(self, **taken)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Some keys of the cache are functions that cannot be pickled, so a copy begins with an empty cache.
-        return vars(self) | {"_cache": {}}
+        # Some keys of the cache are functions that cannot be pickled, so a copy begins without what is cached.
+        return {name: x for name, x in vars(self).items() if name not in ("in_columns", "untied")} | {"_cache": {}}
 
     # ---- transforms --------------------------------------------------------------------------------------------
 
