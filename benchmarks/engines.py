@@ -17,8 +17,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +33,8 @@ MEASURES = "ndcg@10 map"
 COLUMNS: dict[str, Any] = {"query": "user", "item": "item", "grade": "grade", "by": "country", "score": ["old", "new"]}
 #: files, and rows that are drawn at once
 FILES, CHUNK = 16, 4_000_000
-#: rows of a partition, and of a part of one process
-PARTITION = 2_000_000
+#: rows of a partition, and of a part of one process, and the threads of this process
+PARTITION, THREADS = 2_000_000, 2
 #: seconds between two looks at the memory
 LOOK = 0.5
 
@@ -78,16 +80,18 @@ def _users(draw: np.random.Generator, first: int, rows: int) -> dict[str, np.nda
 
 
 def one_process(folder: Path, rows: int) -> dict[str, Any]:
-    """Parts of the users, one after the other, read by polars."""
+    """Users are divided among files by polars in one pass, and two parts at a time are read and evaluated."""
     import polars
 
     parts = max(1, rows // PARTITION)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as place, ThreadPoolExecutor(THREADS) as threads:
+        divided = polars.PartitionBy(place, key={"part": polars.col("user") % parts}, include_key=False)
+        polars.scan_parquet(folder / "*.parquet").sink_parquet(divided, compression="lz4")
 
-    def part(number: int) -> tr.PartialEvaluation:
-        chosen = polars.scan_parquet(folder / "*.parquet").filter(polars.col("user") % parts == number)
-        return tr.partial(chosen.collect().sort("user", "item"), MEASURES, **COLUMNS)
+        def part(number: int) -> tr.PartialEvaluation:
+            return tr.partial(polars.read_parquet(f"{place}/part={number}"), MEASURES, **COLUMNS)
 
-    return numbers(tr.merge(map(part, range(parts))))
+        return numbers(tr.merge(threads.map(part, range(parts))))
 
 
 def on_spark(folder: Path, rows: int) -> dict[str, Any]:
