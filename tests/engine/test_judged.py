@@ -219,7 +219,7 @@ def test_the_compiled_kernel_counts_alike(monkeypatch, compiled):
     # The kernel compiles for seconds, for each dtype anew.
     label = torch.randint(-1, 300, (60,), generator=torch.Generator().manual_seed(0))
     scores = some_scores(60, 300, torch.bfloat16, seed=8)
-    batches = [(scores, label), (scores[:13, :100], label[:13] % 100), (scores[:0], label[:0]), (scores.clone(), label)]
+    batches = [(scores, label), (scores[:13], label[:13]), (scores.clone(), label)]  # of one memory layout
     batches[-1][0][::9, 5] = NAN
     want = [tr.Ranking.from_label(*batch) for batch in batches]
     assert_stands(want[0], standing(scores, [{x: 1} if x >= 0 else {} for x in label.tolist()]))

@@ -24,7 +24,7 @@ def engine():
     from torchrank.integrations import ray as engine
 
     # By default workers wait for all other processes of the machine.
-    settings = {"include_dashboard": False, "log_to_driver": False, "_system_config": {"worker_niceness": 0}}
+    settings = {"include_dashboard": False, "log_to_driver": False, "_system_config": {"worker_niceness": 0, "kill_idle_workers_interval_ms": 0}}
     for attempt in range(5):
         try:
             ray.init(num_cpus=2, object_store_memory=2**28, **settings)

@@ -29,6 +29,7 @@ def spark():
     builder = SparkSession.builder.master("local[2,2]")  # two cores; a task is tried twice
     settings = {
         "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # compiles quickly, for a minute
         "spark.driver.memory": "1g",
         "spark.log.level": "OFF",
         "spark.python.daemon.module": "tests.support.spark_daemon",
