@@ -23,8 +23,9 @@ MEASURES = "ndcg@10 map"
 def engine():
     from torchrank.integrations import ray as engine
 
-    # By default workers wait for all other processes of the machine.
-    settings = {"include_dashboard": False, "log_to_driver": False, "_system_config": {"worker_niceness": 0, "kill_idle_workers_interval_ms": 0}}
+    # By default workers wait for all other processes of the machine, and end when there is nothing to do for a second.
+    workers = {"worker_niceness": 0, "kill_idle_workers_interval_ms": 0}
+    settings = {"include_dashboard": False, "log_to_driver": False, "_system_config": workers}
     for attempt in range(5):
         try:
             ray.init(num_cpus=2, object_store_memory=2**28, **settings)
