@@ -92,7 +92,7 @@ def measures(layout, all_measures=False):
     if all_measures:
         known = list({config.name: config for config in known}.values())
     else:
-        known = [config for config in known if config.name in REPRESENTATIVES][:: 1 + 3 * (layout != "labels_masked")]
+        known = [config for config in known if config.name in REPRESENTATIVES][:: 1 + 3 * (layout != "labels_excluded")]
     return tr.RankingCollection([config.metric() for config in known])
 
 

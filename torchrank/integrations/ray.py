@@ -105,7 +105,7 @@ def merged(states: Dataset, measures: Suite | None = None) -> PartialEvaluation:
 
     Raises:
         ValueError: as :func:`torchrank.merge`; there is no state; or workers have another version than the driver.
-        Exception: what a worker raised, such as an error of your function, after Ray's RayTaskError.
+        Exception: what a worker raised, such as an error of your function; Ray adds lines to its message.
     """
     total = merge(_found(states, measures), measures)
     check_version(__version__, total.facts.version)
@@ -177,7 +177,7 @@ def _states(block: pyarrow.Table, job: Job) -> dict[str, list[bytes]]:
 
 
 def _found(states: Dataset, measures: Suite | None) -> list[bytes]:
-    """The sum of the states of a dataset; nothing if there are none. An error of a worker is raised as it was there."""
+    """The sum of the states of a dataset; nothing if there are none. Raises the error of a worker, not Ray's."""
     context = states.context
     before, context.raise_original_map_exception = context.raise_original_map_exception, True
     try:
