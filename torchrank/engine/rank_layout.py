@@ -204,13 +204,12 @@ def chunks(layout: Layout, need: Need) -> tuple[tuple[int, int], ...]:
     return tuple((start, min(start + step, queries)) for start in range(0, queries, step))
 
 
-def cut(layout: Layout, cuts: tuple[tuple[int, int], ...]) -> Iterator[Any]:
+def cut(layout: Layout, cuts: tuple[tuple[int, int], ...]) -> Iterable[Any]:
     """The layout of each chunk; the first layout has the batch's counters of bad values, the others have zeros."""
     if not cuts:
-        yield layout
-    for start, stop in cuts:
-        chunk = layout.rows(start, stop)
-        yield chunk if start == 0 else replace(chunk, errors=torch.zeros_like(layout.errors))
+        return (layout,)
+    none, parts = torch.zeros_like(layout.errors), (layout.rows(start, stop) for start, stop in cuts)
+    return (replace(part, errors=none) if number else part for number, part in enumerate(parts))
 
 
 # ---- whole batches ---------------------------------------------------------------------------------------------------

@@ -294,7 +294,7 @@ class NormalizedGain(GradedMetric):
     def measure(self, ranking: Ranking) -> Tensor:
         gains = only(ranking.retrieved(), ranking.gains(self.gain_function))
         before, beside = ranking.before_and_in_tie(gains)
-        best = ranking.ideal_order(self.gain_function, None)
+        best = ranking.ideal_order(self.gain_function)
         above_first = torch.nn.functional.pad(running_sum((best - 1).clamp_min(0)), (1, 0))
         middle = only(ranking.retrieved(), ranking.mean_rank())  # the rank after a list may be unknown
         between = (
@@ -332,7 +332,7 @@ class RNDCG(GradedMetric):
 
     def measure(self, ranking: Ranking) -> Tensor:
         gain, discount = self.gain_function, Logarithmic(2)
-        best = ranking.ideal_order(gain, None)
+        best = ranking.ideal_order(gain)
         # DCG and ideal DCG at every rank; the ranks R_j are selected below.
         ranks = torch.arange(1, best.shape[1] + 1, dtype=best.dtype, device=best.device)
         ideal = ranking.ideal_by_rank(gain, discount)
@@ -378,7 +378,7 @@ class NDCGRel(GradedMetric):
 
     def measure(self, ranking: Ranking) -> Tensor:
         gain, discount = self.gain_function, Logarithmic(2)
-        best = ranking.ideal_order(gain, None)
+        best = ranking.ideal_order(gain)
         width = best.shape[1]
         discounts = discount(torch.arange(1, width + 1, dtype=best.dtype, device=best.device))
         sums = torch.nn.functional.pad(running_sum(discounts), (1, 0))
@@ -469,7 +469,7 @@ def _blended_alone(ranking: Ranking, gain: Gain, beta: float) -> Tensor:
     gains = only(ranking.retrieved(), ranking.gains(gain))
     gaining = gains > 0
     start = running_sum(gaining.to(gains.dtype)) + beta * running_sum(gains)
-    ideal = beta * running_sum(ranking.ideal_order(gain, None))
+    ideal = beta * running_sum(ranking.ideal_order(gain))
     return only(gaining, start / (ranking.first + _by_best_rank(ideal, ranking)))
 
 
@@ -505,7 +505,7 @@ class Tables(NamedTuple):
 
 @cached
 def _tables(ranking: Ranking, gain: Gain, beta: float, top_k: int | None) -> Tables:
-    ideal = beta * running_sum(ranking.ideal_order(gain, top_k))
+    ideal = beta * running_sum(ranking.ideal_order(gain)[:, :top_k])
     # The closed form beyond the table loses digits if gains are very large. So the table is extended, up to the last
     # tied rank or TABLE ranks.
     longer = min(ranking.depth, top_k or TABLE, TABLE) - ideal.shape[1]

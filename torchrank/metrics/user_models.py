@@ -99,7 +99,7 @@ def _stopping(ranking: Ranking, gain: Gain, discount: Callable[[Tensor], Tensor]
 @cached
 def _ideal_running(ranking: Ranking, gain: Gain) -> Tensor:
     """ERR of the ideal order at the cutoffs 1, 2, ...: float64 [query, rank]."""
-    chance = ranking.ideal_order(gain, None)
+    chance = ranking.ideal_order(gain)
     return running_sum(_stops(chance) / torch.arange(1, chance.shape[1] + 1, dtype=chance.dtype, device=chance.device))
 
 

@@ -1527,22 +1527,18 @@ class Ranking:
         """float64 [query]: the largest sum of discounted gains over all orders of the judged candidates."""
         if self.first.is_cpu:  # all cutoffs share the running sums
             return self.ideal_by_rank(gain, discount)[:, :top_k][:, -1]
-        best = self.ideal_order(gain, top_k)
+        best = self.ideal_order(gain)[:, :top_k]
         return (best * first_discounts(discount, None, best.shape[1], best.dtype, best.device)).sum(-1)
 
     @cached
     def ideal_by_rank(self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor]) -> Tensor:
         """float64 [query, rank]: :meth:`ideal` for ``top_k`` = 1, 2, ..., up to ``reach``."""
-        best = self.ideal_order(gain, None)
+        best = self.ideal_order(gain)
         return running_sum(best * first_discounts(discount, None, best.shape[1], best.dtype, best.device))
 
-    def ideal_order(self, gain: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
-        """float64 [query, rank]: gains of all judged candidates in descending order, up to ``top_k``."""
-        return self._best(gain)[:, :top_k]
-
     @cached_for_judgments
-    def _best(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
-        """Gains of all judged candidates in descending order, up to ``reach``: float64 [query, rank].
+    def ideal_order(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
+        """float64 [query, rank]: gains of all judged candidates in descending order, up to ``reach``.
 
         Negative gains are replaced by 0: in the ideal order such candidates rank after all others, and layouts differ
         in how many of the others are entries.

@@ -142,11 +142,6 @@ class Values:
         limits = _limits(self.limit, self.status.dtype, self.status.device)
         return self.status < limits.view(3, *[-1] * (self.status.dim() - 1), 1)
 
-    @cached_property
-    def all_count(self) -> bool:
-        """Whether every query is known to count in the average."""
-        return self.all_scored or surely(self.kinds[2])
-
     @property
     def own_weights(self) -> Tensor:
         """float64 [..., query]: ``weights``, also if all are 1."""
@@ -156,7 +151,7 @@ class Values:
     @cached_property
     def final_weights(self) -> Tensor:
         """float64 [..., query]: the weight of each query in the average, 0 for a skipped one."""
-        return self.own_weights if self.all_count else only(self.kinds[2], self.own_weights)
+        return self.own_weights if self.all_scored else only(self.kinds[2], self.own_weights)
 
 
 @constant
@@ -419,7 +414,8 @@ def reduce(metrics: Sequence[Any], found: Values) -> list[Tensor]:
     if any(metric.aggregation in ("geometric", "harmonic") for metric in metrics):
         values = torch.stack([metric.mean.inside(row) for metric, row in zip(metrics, values)])
     # Values of weight 0 can be NaN, and 0 * NaN would make the sum NaN.
-    if found.all_count and (found.weights is None or bool(found.weights.eq(1).all())):
+    all_count = found.all_scored or surely(found.kinds[2])
+    if all_count and (found.weights is None or bool(found.weights.eq(1).all())):
         added = sums.summed(values, None, queries, empty, errors)
     elif found.weights is None:
         counts = found.kinds[2]
