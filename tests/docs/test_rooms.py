@@ -78,6 +78,12 @@ def test_no_file_imports_a_file_that_imports_it():
         pytest.fail(" -> ".join(str(file.relative_to(ROOT)) for file in error.args[1]))
 
 
+def test_few_places_ask_for_the_device():
+    asking = [file for file in FILES for _ in re.findall(r"\.is_cpu\b|device\.type\b|\.is_cuda\b", file.read_text())]
+    assert len([file for file in asking if room(file) != "hardware"]) <= 37
+    assert not [file for file in asking if room(file) in ("formulas", "metrics")]
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -4,7 +4,6 @@ import math
 import os
 import shutil
 import sys
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -22,7 +21,7 @@ from tests.support.brute_force_ranks import (
     some_scores,
     standing,
 )
-from tests.support.unread import Elsewhere, leave_values_unread
+from tests.support.unread import leave_values_unread
 from torchrank.engine import judged as counting
 from torchrank.engine.judged import Counting, cheapest
 from torchrank.hardware import devices
@@ -237,21 +236,8 @@ def test_the_compiled_kernel_counts_alike(monkeypatch, compiled):
     assert counting._requested
 
 
-def test_on_a_device_the_kernel_itself_searches_for_nan(monkeypatch, compiled):
-    scores, label = some_scores(40, 50), torch.randint(-1, 50, (40,))
-    scores[3, 7], scores[5, :9], scores[6] = NAN, -math.inf, NAN
-    want = tr.Ranking.from_label(scores, label)
-    monkeypatch.setattr(counting, "_kernel", lambda: counting._compare)
-    monkeypatch.setattr(counting, "find_nan", None)
-    compiled(True)
-    found = tr.Ranking.from_label(scores.as_subclass(Elsewhere), label)
-    assert found.errors.sum() == 2
-    assert want.depth <= found.depth == 50  # a device does not tell which rank is the largest
-    assert_same(replace(found, depth=want.depth), want)
-
-
 def test_where_compiling_fails_the_eager_kernel_goes_on(monkeypatch, compiled):
-    def fails(scores, own, find_nan):
+    def fails(scores, own):
         raise RuntimeError("no compiler here")
 
     scores, label = some_scores(40, 50), torch.randint(-1, 50, (40,))

@@ -641,7 +641,7 @@ def use_compiled(enabled: bool) -> None:
 
     The kernel serves score matrices without mask and tie breaks. It reads them once for each right answer of a query.
     On a CUDA device with Triton nothing is compiled, because a kernel of torchrank's own reads the scores once.
-    Scores on a CPU are read again if they contain NaN or -inf.
+    Scores are read again if they contain NaN or -inf, and on any device but a CPU.
     While it is on, torch's own threads serve all batches, also on a busy machine.
     The first batch compiles: about ten seconds on two cores, or one second if torch's cache contains the kernel.
     Another dtype or memory layout, or a dimension of 1, compiles again; other sizes do not. Compiling for the CPU
@@ -666,22 +666,21 @@ def _kernel() -> Callable[..., Any]:
     return torch.compile(_compare, dynamic=True, fullgraph=True)
 
 
-def _compare(scores: Tensor, judged: Tensor, find_nan: bool) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """The counts of :func:`count_by_comparing`, without the search for NaN unless it is asked for."""
+def _compare(scores: Tensor, judged: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The counts of :func:`count_by_comparing`, without the search for NaN."""
     wide, mine = scores.unsqueeze(1), judged.unsqueeze(-1)
     # Vector registers hold twice as many counts of 32 bits as of 64, and no row has 2 ** 31 columns.
     greater = (wide > mine).sum(-1, dtype=torch.int32)
     equal = (wide == mine).sum(-1, dtype=torch.int32) * (judged > float("-inf"))
     retrieved = (scores > float("-inf")).sum(-1, dtype=torch.int32)
-    has_nan = scores.isnan().any(-1) if find_nan else None
-    return greater.long(), equal.long(), retrieved.long(), has_nan
+    return greater.long(), equal.long(), retrieved.long()
 
 
 def _compiled(scores: Tensor, judged: Tensor) -> ScoreCounts | None:
     """The counts of :func:`count_by_comparing` by the compiled kernel; None if compiling fails."""
     try:
         with torch.no_grad():  # always, because a kernel is compiled again if the gradient mode changes
-            greater, equal, retrieved, has_nan = _kernel()(scores, judged, not scores.is_cpu)
+            greater, equal, retrieved = _kernel()(scores, judged)
     except Exception as error:
         use_compiled(False)
         warnings.warn(
@@ -690,4 +689,4 @@ def _compiled(scores: Tensor, judged: Tensor) -> ScoreCounts | None:
             stacklevel=2,
         )
         return None
-    return ScoreCounts(greater, equal, retrieved, find_nan(scores, retrieved, None) if has_nan is None else has_nan)
+    return ScoreCounts(greater, equal, retrieved, find_nan(scores, retrieved, None))

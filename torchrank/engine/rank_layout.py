@@ -55,12 +55,13 @@ def rank(layout: Layout, need: Need = ALL) -> Iterator[Ranking]:
 
 def plan(layout: Layout, need: Need) -> tuple[str, Iterator[Ranking]]:
     """How a layout is ranked, in words; and its rankings, which are made when they are read."""
+    on_cpu = layout.errors.is_cpu
     if isinstance(layout, FlatRows):
         # A matrix is faster if the first ranks suffice, if all candidates are entries, or if a single metric reads
         # short lists. Flat rows are faster if several metrics read relevant candidates: only these are entries.
         few_ranks_or_all_candidates = not need.relevant or need.reach is not None
         matrix = None
-        if few_ranks_or_all_candidates or need.metrics == 1:
+        if on_cpu and (few_ranks_or_all_candidates or need.metrics == 1):
             matrix = as_matrix(layout, costs.now.block if few_ranks_or_all_candidates else costs.now.short)
         if matrix is None:
             return "sort all rows together", rank_flat(layout, need)
@@ -70,7 +71,6 @@ def plan(layout: Layout, need: Need) -> tuple[str, Iterator[Ranking]]:
         return "rank the judged items among blocks of columns", rank_streamed(layout, need)
     if isinstance(layout, EmbeddedLayout) and not (why_not := why_not_fused(layout)):
         return "rank the judged items in one kernel, among products that are never in memory", rank_fused(layout)
-    on_cpu = layout.errors.is_cpu
     only_relevant = need.relevant and on_cpu
     if isinstance(layout, DenseLayout):
         only_relevant = only_relevant and layout.subtopics is None
@@ -108,13 +108,11 @@ def plan(layout: Layout, need: Need) -> tuple[str, Iterator[Ranking]]:
 def as_matrix(layout: FlatRows, longest: int) -> DenseLayout | None:
     """Flat rows as a matrix if they are lists of equal length in ascending order of index, at most ``longest``.
 
-    Returns None for other rows, and on an accelerator, because the lengths depend on the values of the indexes.
+    Returns None for other rows. For the CPU only, because the lengths depend on the values of the indexes.
     """
-    indexes = layout.indexes
-    if not indexes.is_cpu or not len(indexes):
+    numbers = layout.indexes.numpy()  # numpy compares short integers many times faster than torch
+    if not len(numbers):
         return None
-    # numpy compares short integers many times faster than torch.
-    numbers = indexes.numpy()
     # The width is the place of the first row of another query; argmax is 0 if all rows are of the same query.
     width = int((numbers[: longest + 1] != numbers[0]).argmax()) or len(numbers)
     if len(numbers) % width or width > longest:
@@ -187,7 +185,7 @@ def chunks(layout: Layout, need: Need) -> tuple[tuple[int, int], ...]:
             sizes = judged.sizes
             elements = torch.where(sizes <= now.compared, wide * sizes, 2 * (wide + sizes))
     elif isinstance(layout, EmbeddedLayout):
-        room, elements = layout.room(layout.queries), (now.judged_item * layout.judged.sizes).clamp_min(layout.chunk)
+        room, elements = now.products(layout.queries), (now.judged_item * layout.judged.sizes).clamp_min(layout.chunk)
     else:  # flat rows are sorted together, and a block of columns has all queries
         return ()
     if need.reach is None and layout.errors.is_cpu:  # on an accelerator, more chunks launch more kernels

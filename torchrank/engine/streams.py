@@ -74,9 +74,8 @@ def rank_columns(
     _set_judged_scores(columns, counted, [group for group in counted if not group.compute_scores()])
     _read(columns, all_groups)
     # The counts are wrong if a computed score differs from the score in the column, even in the last bit. Then a CPU
-    # counts again with the scores from the columns. On an accelerator this check would make the host wait, so there a
-    # difference is an error.
-    checked = counted if errors.is_cpu else []
+    # counts again with the scores from the columns.
+    checked = [group for group in counted if group.checked]
     differing = sum((group.differing() for group in checked), torch.zeros((), device=errors.device))
     differing = _sum_over_workers(columns, counted, differing)
     if checked and bool(differing):
@@ -103,7 +102,7 @@ def _set_judged_scores(columns: Columns, counted: list[_Group], unknown: list[_G
             for group in unknown:
                 group.pick(first, scores)
         for group in unknown:
-            group.judged_scores, group.picks = group.seen_judged, group.items.is_cpu
+            group.judged_scores, group.picks = group.seen_judged, group.checked
     # An item has its score on one worker and 0 on all other workers, so the sum is the score.
     if columns.shard is not None and counted:
         for group, judged_scores in zip(counted, columns.shard.sum(*(group.judged_scores for group in counted))):
@@ -158,6 +157,9 @@ class _Group:
         self.seen = torch.zeros(self.item.shape, dtype=columns.dtype, device=device)
         #: whether a pair was in the columns
         self.here = torch.zeros_like(self.item, dtype=torch.bool)
+        #: whether the host may look for computed scores that differ from those in the columns. On an accelerator this
+        #: would make it wait, so there a difference is an error
+        self.checked = self.items.is_cpu
         #: whether the counting pass also picks these scores
         self.picks = True
         self.judged_scores = self.seen_judged
@@ -180,7 +182,7 @@ class _Group:
         judged_scores = None if score is None else score(self.row[: len(item)], item)
         if judged_scores is None:
             return False
-        self.judged_scores, self.picks = judged_scores.view(self.items.shape), item.is_cpu or self.pairs is not None
+        self.judged_scores, self.picks = judged_scores.view(self.items.shape), self.checked or self.pairs is not None
         return True
 
     def add(self, first: int, scores: Tensor) -> None:
@@ -257,7 +259,7 @@ class _Group:
             errors, valid = errors + count(Problem.OUT_OF_RANGE, outside), valid & ~outside
             if self.pairs is not None:
                 errors = errors + count(Problem.OUT_OF_RANGE, self.pairs.item >= width)
-        if self.top is None and not judged_scores.is_cpu:  # a CPU has counted such scores again
+        if self.top is None and not self.checked:
             differing = valid & (judged_scores > float("-inf")) & (counts.equal == 0)
             errors = count(Problem.UNEQUAL_SCORES, differing, others=errors)
         of_batch = errors, validate, max(1, width), self.reach, self.judged

@@ -118,6 +118,11 @@ class Costs:
         """Elements in a chunk of queries on the device of a tensor."""
         return self.block if like.is_cpu else self.device_chunk * self.block
 
+    def products(self, embeddings: Tensor) -> int:
+        """Scores of embeddings that exist at a time, at most."""
+        # 16 bits are compared as 32.
+        return self.product if embeddings.is_cpu else self.cached_bytes // max(4, embeddings.element_size())
+
 
 #: the costs by which batches are ranked
 now = Costs()

@@ -541,7 +541,7 @@ def _chunk(items: int, queries: Tensor) -> int:
     if queries.is_cpu:
         most = min(items, costs.now.product // max(16, queries.shape[1]))
         return min(most, costs.now.cached_items) if items > 4 * costs.now.cached_items else most
-    room, step = EmbeddedLayout.room(queries), 2**8  # rows of the scores are aligned
+    room, step = costs.now.products(queries), 2**8  # rows of the scores are aligned
     width = max(1, room // max(1, min(len(queries), math.isqrt(room)), queries.shape[1]) // step) * step
     products = max(1, -(-items // width))
     return min(items, -(-items // products // step * step))

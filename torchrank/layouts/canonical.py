@@ -33,28 +33,30 @@ class Pairs:
     query: Tensor
     item: Tensor
 
+    @classmethod
+    def kept(cls, query: Tensor, item: Tensor, where: Tensor) -> Pairs:
+        """The pairs that ``where`` marks. On an accelerator the others get query -1: removing them would wait."""
+        if where.is_cpu:
+            place = where.nonzero().squeeze(-1)
+            return cls(query[place], item[place])
+        return cls(torch.where(where, query, -1), item)
+
     def rows(self, start: int, stop: int) -> Pairs:
         """Pairs of the queries from ``start`` to ``stop``, with queries numbered from 0."""
         if self.query.is_cpu:  # then the pairs are sorted by query
             first, last = torch.searchsorted(self.query, torch.tensor([start, stop], device="cpu")).tolist()
             return Pairs(self.query[first:last] - start, self.item[first:last])
-        # On an accelerator the other pairs stay, with query -1, because removing them would wait for the device.
-        inside = (self.query >= start) & (self.query < stop)
-        return Pairs(torch.where(inside, self.query - start, -1), self.item)
+        return Pairs.kept(self.query - start, self.item, (self.query >= start) & (self.query < stop))
 
     def numbered(self, number: Tensor) -> Pairs:
         """Pairs with other numbers of the queries.
 
         Args:
-            number: new number of each query, int64 [query + 1], -1 = leave its pairs out. The last element is -1, for
-                the pairs with query -1.
+            number: new number of each query, int64 [query + 1], ascending; -1 = leave its pairs out. The last element
+                is -1, for the pairs with query -1.
         """
         query = number[self.query]
-        if not query.is_cpu:
-            return Pairs(query, self.item)
-        kept = (query >= 0).nonzero().squeeze(-1)
-        order = kept[query[kept].argsort(stable=True)]
-        return Pairs(query[order], self.item[order])
+        return Pairs.kept(query, self.item, query >= 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,13 +302,6 @@ class EmbeddedLayout(Layout):
     def factors(self, items: Tensor) -> Tensor:
         """Rows of the catalogue, or one of its parts, as factors of the products: in their dtype, bits unpacked."""
         return (signs(items) if items.dtype == torch.uint8 else items).to(self.score_dtype)
-
-    @staticmethod
-    def room(embeddings: Tensor) -> int:
-        """Number of scores that exist at a time, at most."""
-        if embeddings.is_cpu:
-            return costs.now.product
-        return costs.now.cached_bytes // max(4, embeddings.element_size())  # 16 bits are compared as 32
 
     @functools.cached_property
     def size(self) -> int:

@@ -216,7 +216,7 @@ def check_not_exchanged(preds: Tensor, target: Tensor) -> None:
         return
     if preds.is_floating_point():
         # Labels are whole numbers that repeat. Scores have fractions, and more of them differ.
-        if target.shape == preds.shape and preds.is_cpu and _whole(preds[:1]) and not _whole(target):
+        if target.shape == preds.shape and _whole(preds[:1]) and not _whole(target):
             labels, scores = (len(x.unique()) for x in (preds, target))
             if 2 <= labels < scores and 2 * labels < preds.numel() and _whole(preds):
                 warn(
@@ -240,7 +240,7 @@ def check_not_exchanged(preds: Tensor, target: Tensor) -> None:
 
 
 def _whole(x: Tensor) -> bool:
-    """Whether all elements are whole and finite numbers."""
+    """Whether all elements are known to be whole and finite numbers: on the CPU only, where they are read."""
     return all_finite(x) and bool((x == x.round()).all())
 
 
@@ -610,8 +610,7 @@ def excluded_pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tu
     key = ascending((query * 2**32 + item).masked_fill(outside, -1))
     # The first of equal keys, but never the key -1.
     once = key.diff(prepend=scalar(-1, key.dtype, key.device).expand(1)) > 0
-    key = key[once] if key.is_cpu else key.masked_fill(~once, -1)  # removing would wait for the device
-    pairs = Pairs(key >> 32, key.clamp_min(0) & (2**32 - 1))
+    pairs = Pairs.kept(key >> 32, key.clamp_min(0) & (2**32 - 1), once)
     return pairs if preds.shape[0] else None, errors
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware import costs
-from torchrank.hardware.devices import constant, multiplying, possibly, put, scalar
+from torchrank.hardware.devices import constant, greatest, multiplying, possibly, put, scalar
 from torchrank.layouts.canonical import (
     BLOCK,
     OUTSIDE_THE_POOL,
@@ -265,7 +265,7 @@ def _group_matrix(layout: DenseLayout | CatalogueLayout, groups: Tensor) -> Dens
     shared, width = groups.dim() == 1, candidates
     if shared:
         numbers = group_numbers(groups.unsqueeze(0)).expand(queries, -1)
-        width = int(numbers.max()) + 1 if groups.is_cpu and queries else candidates
+        width = greatest(numbers, candidates - 1) + 1
     step, parts = max(1, BLOCK // candidates), list[dict[str, Any]]()
     for start in range(0, max(1, queries), step):
         some = slice(start, start + step)
@@ -407,7 +407,7 @@ def _group_embeddings(layout: EmbeddedLayout, groups: Tensor) -> Layout:
     if not len(groups):
         return layout
     queries, order = layout.queries.to(layout.score_dtype), group_numbers(groups).argsort(stable=True)
-    width = max(1, min(layout.chunk, layout.room(queries) // max(1, len(queries))))
+    width = max(1, min(layout.chunk, costs.now.products(queries) // max(1, len(queries))))
 
     def products() -> Iterator[Tensor]:
         for items in order.split(width):

@@ -21,6 +21,7 @@ from torchrank.hardware.devices import (
     constant,
     eager,
     every,
+    greatest,
     largest,
     order_of,
     running_sum,
@@ -1558,9 +1559,9 @@ class Ranking:
     def levels(self) -> int | None:
         """The largest grade if grades are small integers on the CPU, else None."""
         judged = self.grade if self.pool is None else self.pool
-        if not judged.is_cpu or judged.is_floating_point() or not judged.numel():
+        if judged.is_floating_point():
             return None
-        most = int(judged.max())
+        most = greatest(judged, FEW_LEVELS + 1)
         return max(0, most) if most <= FEW_LEVELS else None
 
     @cached
