@@ -140,6 +140,37 @@ def test_places_do_not_depend_on_costs(monkeypatch, layout, read, seed):
         assert_stands(part, want.rows(start, end), need.reach, need.relevant)
 
 
+# ---- catalogues that come in pieces ----------------------------------------------------------------------------------
+
+
+def targets_of(grade, draw):
+    """The relevant items as every kind of target, and the grades that each gives."""
+    relevant, pairs = of_relevant(grade), (grade > -2).nonzero(as_tuple=True)
+    lists = [torch.tensor([*items], dtype=torch.int64) for items in relevant]
+    label = [draw.choice([*items]) if items else -1 for items in relevant]
+    return [
+        (torch.tensor(label), [{item: 1} if item >= 0 else {} for item in label]),
+        (torch.nn.utils.rnn.pad_sequence(lists, batch_first=True, padding_value=-1), relevant),
+        (lists, relevant),
+        ((grade > 0).nonzero(as_tuple=True), relevant),
+        ((*pairs, grade[pairs]), judged(grade)),
+    ]
+
+
+class Readable:
+    """Neither a list nor a function, and can be read as often as one likes."""
+
+    def __init__(self, blocks):
+        self.blocks = blocks
+
+    def __iter__(self):
+        return iter(self.blocks)
+
+
+FORMS = [list, tuple, Readable, lambda blocks: lambda: blocks, lambda blocks: lambda: (block for block in blocks)]
+ONCE = [iter, lambda blocks: (block for block in blocks)]  # with a top_k only
+
+
 @pytest.fixture
 def alone(tmp_path):
     with workers.group_of_one(tmp_path):
@@ -148,26 +179,31 @@ def alone(tmp_path):
 
 @pytest.mark.parametrize("read", [True, False], ids=["", "no value is read"])
 @pytest.mark.parametrize("pieces", ["embeddings", "blocks"])
-@cases("seed", range(20))
+@cases("seed", range(25))
 def test_catalogues_that_come_in_pieces_do_not_depend_on_costs(monkeypatch, alone, pieces, read, seed):
     if not read:
         leave_values_unread(monkeypatch)
     draw, generator = random.Random(seed), torch.Generator().manual_seed(seed)
-    (queries, items), size = draw.choice([(3, 20), (16, 40), (2, 1)]), draw.choice([0, 1, 3])
-    # Products of whole numbers are exact.
-    left, right = (torch.randint(-2, 3, (n, size), generator=generator).float() for n in (queries, items))
-    scores, grade = left @ right.T, torch.randint(-8, 2, (queries, items), generator=generator)
-    relevant = [(row > 0).nonzero().flatten() for row in grade]
+    scores, grade = drawn_lists(draw, generator)
+    queries, items = scores.shape
+    target, grades = targets_of(grade, draw)[seed % 5]
     given = {**drawn_options(draw, scores.shape, ("exclude",), generator), "top_k": draw.choice([None, 1, 4])}
     with costs.assumed(**drawn_costs(draw)):
         if pieces == "embeddings":
+            # Products of whole numbers are exact.
+            dimension = draw.choice([0, 1, 3])
+            left, right = (torch.randint(-2, 3, (n, dimension), generator=generator) for n in (queries, items))
+            factors, scores = [x.to(scores.dtype) for x in (left, right)], left @ right.T
             group = draw.choice([False, None])  # this process without others, or the group of all, which are one
-            ranking = tr.Ranking.from_embeddings(left, right, relevant, group=group, **given)
+            more = {"group": group, "chunk_size": draw.choice([None, 1, 7, 33])}
+            ranking = tr.Ranking.from_embeddings(*factors, target, **more, **given)
         else:
-            blocks = list(scores.split(draw.choice([1, 4, 50]), dim=1))
-            ranking = tr.Ranking.from_score_blocks(blocks, relevant, **given)
-    want = standing(scores, of_relevant(grade), exclude=given.get("exclude"))
-    assert_stands(ranking, want, given["top_k"])
+            ends = sorted(draw.randint(0, items) for _ in range(draw.choice([0, 1, 5])))  # some blocks are empty
+            blocks = [*scores.tensor_split(ends, dim=1)]
+            form = draw.choice(FORMS + ONCE * (given["top_k"] is not None))
+            ranking = tr.Ranking.from_score_blocks(form(blocks), target, **given)
+    assert_stands(ranking, standing(scores, grades, exclude=given.get("exclude")), given["top_k"])
+    assert not ranking.errors.any()
 
 
 @pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != "ids"])

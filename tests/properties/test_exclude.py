@@ -1,5 +1,6 @@
 """Excluded pairs leave the judgments and the runs: against tables from which they are removed by hand."""
 
+import functools
 import json
 import random
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import torchrank as tr
+from tests.support.cases import cases
 from tests.support.optional import pandas
 from torchrank.cli import main
 
@@ -59,22 +61,29 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize("form", PAIRS)
-@pytest.mark.parametrize("ids", [str, int], ids=["text", "integers"])
+@functools.cache
+def by_hand(ids):
+    """Drawn tables, their evaluation without the pairs, and the values of a ranking of one of them."""
+    qrels, runs, pairs = drawn("by hand", ids)
+    left, right = removed(qrels, pairs), {name: removed(run, pairs) for name, run in runs.items()}
+    wanted = tr.evaluate(left, right, MEASURES)
+    assert wanted.means != tr.evaluate(qrels, runs, MEASURES).means
+    return qrels, runs, pairs, wanted, tr.RankingCollection(MEASURES).score(tr.Ranking.from_run(left, right["b"]))
+
+
+@cases("form", PAIRS)
+@cases("ids", [str, int])
 @pytest.mark.filterwarnings("error")
 def test_excluded_pairs_are_those_removed_by_hand(form, ids):
-    qrels, runs, pairs = drawn(form, ids)
-    wanted = tr.evaluate(removed(qrels, pairs), {name: removed(run, pairs) for name, run in runs.items()}, MEASURES)
-    assert wanted.means != tr.evaluate(qrels, runs, MEASURES).means
-    same(tr.evaluate(qrels, runs, MEASURES, exclude=PAIRS[form](pairs)), wanted)
-    read = tr.read_qrels(rows(qrels)), {name: rows(run) for name, run in runs.items()}
-    same(tr.evaluate(*read, MEASURES, exclude=PAIRS[form](pairs)), wanted)
-    suite = tr.RankingCollection(MEASURES)
+    qrels, runs, pairs, wanted, values = by_hand(ids)
     for left, right in ((qrels, runs["b"]), (rows(qrels), rows(runs["b"]))):
-        found = suite.score(tr.Ranking.from_run(left, right, exclude=PAIRS[form](pairs)))
-        by_hand = suite.score(tr.Ranking.from_run(removed(qrels, pairs), removed(runs["b"], pairs)))
-        for label, column in by_hand.items():
-            np.testing.assert_equal(found[label].numpy(), column.numpy())
+        ranking = tr.Ranking.from_run(left, right, exclude=PAIRS[form](pairs))
+        for label, column in tr.RankingCollection(MEASURES).score(ranking).items():
+            np.testing.assert_equal(column.numpy(), values[label].numpy())
+    if form in ("generator", "frame"):  # all are read by one function
+        same(tr.evaluate(qrels, runs, MEASURES, exclude=PAIRS[form](pairs)), wanted)
+        read = tr.read_qrels(rows(qrels)), {name: rows(run) for name, run in runs.items()}
+        same(tr.evaluate(*read, MEASURES, exclude=PAIRS[form](pairs)), wanted)
 
 
 OPTIONS = [
@@ -186,27 +195,30 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("form", FILES)
+@cases("form", FILES)
 def test_the_command_takes_a_file_of_excluded_pairs(form, tmp_path, capsys):
-    qrels, runs, pairs = drawn(form)
-    for name, table in {"qrels": qrels, **runs}.items():
+    qrels, runs, pairs, *_ = by_hand(str)
+    tables = {"qrels": qrels, "a": runs["a"], "b": runs["b"]}
+    for name, table in tables.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(table))
         (tmp_path / f"{name}_left.json").write_text(json.dumps(removed(table, pairs)))
     (tmp_path / "seen").write_text(FILES[form](pairs))
-    asked, by_hand = (
-        [*(str(tmp_path / name) for name in ("qrels.json",)), *(f"{run}={tmp_path / run}.json" for run in "ab")],
-        [str(tmp_path / "qrels_left.json"), *(f"{run}={tmp_path / run}_left.json" for run in "ab")],
+    asked, left = (
+        [str(tmp_path / f"qrels{end}.json"), *(f"{run}={tmp_path / run}{end}.json" for run in "ab")]
+        for end in ("", "_left")
     )
-    for command in (["eval"], ["compare"]) if form == "blanks" else (["eval"],):
+    asked += ["--exclude", str(tmp_path / "seen")]
+    for command in ["eval", "compare"] if form == "blanks" else ["eval"]:
         shown = []
-        for call in ([*asked, "--exclude", str(tmp_path / "seen")], by_hand):
-            assert main([*command, *call, "-m", "ndcg@5 map", "--format", "csv"]) == 0
+        for call in (asked, left):
+            assert main([command, *call, "-m", "ndcg@5 map", "--format", "csv"]) == 0
             shown.append(capsys.readouterr())
         assert shown[0] == shown[1]
-    assert main(["eval", *asked, "-m", "map", "--exclude", str(tmp_path / "none")]) == 2
-    assert "Expected a file that exists" in capsys.readouterr().err
-    assert main(["eval", *asked, "-m", "map", "--format", "json", "--exclude", str(tmp_path / "seen")]) == 0
-    assert json.loads(capsys.readouterr().out)["options"]["exclude"] == str(tmp_path / "seen")
+    if form == "blanks":
+        assert main(["eval", *asked, "-m", "map", "--format", "json"]) == 0
+        assert json.loads(capsys.readouterr().out)["options"]["exclude"] == asked[-1]
+        assert main(["eval", *asked[:-1], str(tmp_path / "none"), "-m", "map"]) == 2
+        assert "Expected a file that exists" in capsys.readouterr().err
 
 
 def test_ids_that_are_excluded_from_both_are_in_common():

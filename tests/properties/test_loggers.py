@@ -31,20 +31,17 @@ TARGET = torch.tensor([[0, 0, 2, 1], [1, 0, 0, 3]])
 
 
 def build(style):
-    return tr.RankingCollection(NAMES, prefix="val/", keys=style)
+    return tr.RankingCollection(NAMES, prefix=f"{style}/", keys=style)
 
 
 @functools.cache
-def logged(style):
-    """The keys of a collection and its values, as Python's floats."""
-    suite = build(style)
-    suite.update(SCORES, TARGET)
-    return {key: value.item() for key, value in suite.compute().items()}
-
-
-@pytest.fixture(params=STYLES)
-def style(request):
-    return request.param
+def logged(*styles):
+    """The keys of a collection of each style and its values, as Python's floats."""
+    found = {}
+    for suite in map(build, styles):
+        suite.update(SCORES, TARGET)
+        found |= {key: value.item() for key, value in suite.compute().items()}
+    return found
 
 
 # ---- loggers by themselves -------------------------------------------------------------------------------------------
@@ -57,14 +54,14 @@ def of_tensorboard(folder):
     return {key: events.Scalars(key)[-1].value for key in events.Tags()["scalars"]}
 
 
-def test_tensorboard(style, tmp_path):
+def test_tensorboard(tmp_path):
     pytest.importorskip("tensorboard")
     from torch.utils.tensorboard import SummaryWriter
 
     with SummaryWriter(tmp_path) as writer:
-        for key, value in logged(style).items():
+        for key, value in logged(*STYLES).items():
             writer.add_scalar(key, value, 1)
-    assert of_tensorboard(tmp_path) == logged(style)
+    assert of_tensorboard(tmp_path) == logged(*STYLES)
 
 
 @pytest.fixture(scope="module")
@@ -74,34 +71,28 @@ def store(tmp_path_factory):
     return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'runs.db'}"
 
 
-@pytest.mark.parametrize("style", ["plain", "identifier"])
-def test_mlflow(style, store):
-    client = pytest.importorskip("mlflow").MlflowClient(store)
-    run = client.create_run("0").info.run_id
-    for key, value in logged(style).items():
-        client.log_metric(run, key, value)
-    assert client.get_run(run).data.metrics == logged(style)
-
-
-def test_mlflow_refuses_labels(store):
+def test_mlflow_has_plain_keys_and_identifiers_and_refuses_labels(store):
     mlflow = pytest.importorskip("mlflow")
     client = mlflow.MlflowClient(store)
     run = client.create_run("0").info.run_id
+    taken = logged("plain", "identifier")
+    for key, value in taken.items():
+        client.log_metric(run, key, value)
     for key in list(logged("label"))[:3]:
         with pytest.raises(mlflow.exceptions.MlflowException, match=r"[Ii]nvalid"):
             client.log_metric(run, key, 1.0)
+    assert client.get_run(run).data.metrics == taken
 
 
 def test_wandb(tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_SILENT", "true")
-    everything = {key: value for style in STYLES for key, value in logged(style).items()}
     run = wandb.init(mode="offline", dir=tmp_path, project="p")
-    run.log(everything)
+    run.log(logged(*STYLES))
     run.finish()
     wandb.teardown()  # the process that writes the file may go on after the run
     (file,) = tmp_path.rglob("*.wandb")
-    assert {key: value for key, value in of_wandb(file).items() if not key.startswith("_")} == everything
+    assert {key: value for key, value in of_wandb(file).items() if not key.startswith("_")} == logged(*STYLES)
 
 
 def of_wandb(file):
@@ -119,22 +110,22 @@ def of_wandb(file):
     return found
 
 
-def test_trackio(style, tmp_path, monkeypatch):
+def test_trackio(tmp_path, monkeypatch):
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path))
     trackio = pytest.importorskip("trackio")
-    trackio.init(project=style, name="run")
-    trackio.log(logged(style))
+    trackio.init(project="p", name="run")
+    trackio.log(logged(*STYLES))
     trackio.finish()
     from trackio.sqlite_storage import SQLiteStorage
 
-    (found,) = SQLiteStorage.get_logs(style, "run")
-    assert {key: value for key, value in found.items() if key in logged(style)} == logged(style)
+    (found,) = SQLiteStorage.get_logs("p", "run")
+    assert {key: value for key, value in found.items() if "/" in key} == logged(*STYLES)
 
 
 # ---- loggers of Lightning --------------------------------------------------------------------------------------------
 
 
-def fit(style, folder, logger, callbacks=()):
+def fit(folder, loggers, callback):
     """Two epochs with a validation each; the scores of the second are the ones above."""
     lightning = pytest.importorskip("lightning")
 
@@ -142,67 +133,56 @@ def fit(style, folder, logger, callbacks=()):
         def __init__(self):
             super().__init__()
             self.weight = torch.nn.Parameter(torch.zeros(()))
-            self.suite = build(style)
+            self.suites = torch.nn.ModuleList(map(build, STYLES))
 
         def training_step(self, batch, _):
             return self.weight**2
 
         def validation_step(self, batch, _):
             scores, target = batch
-            self.suite.update(scores if self.current_epoch else -scores, target)
-            self.log_dict(self.suite)
+            for suite in self.suites:
+                suite.update(scores if self.current_epoch else -scores, target)
+                self.log_dict(suite)
 
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(SCORES, TARGET), batch_size=1)
     quiet = {"enable_progress_bar": False, "enable_model_summary": False, "num_sanity_val_steps": 0}
-    checkpoints = {"enable_checkpointing": bool(callbacks), "callbacks": list(callbacks)}
-    trainer = lightning.Trainer(
-        accelerator="cpu", max_epochs=2, logger=logger, default_root_dir=folder, **checkpoints, **quiet
-    )
+    more = {"logger": loggers, "callbacks": [callback], "default_root_dir": folder}
+    trainer = lightning.Trainer(accelerator="cpu", max_epochs=2, **more, **quiet)
     trainer.fit(Ranker(), loader, loader)
     return trainer
 
 
-def test_lightning_csv(style, tmp_path):
+def test_lightning_logs_all_keys_and_chooses_a_checkpoint_by_a_plain_key_but_mlflow_drops_labels(store, tmp_path):
     loggers = pytest.importorskip("lightning.pytorch.loggers")
-    logger = loggers.CSVLogger(tmp_path)
-    fit(style, tmp_path, logger)
-    *_, last = csv.DictReader(Path(logger.log_dir, "metrics.csv").read_text().splitlines())
-    found = {key: float(value) for key, value in last.items() if key.startswith("val/")}
-    assert found == logged(style)
-
-
-def test_lightning_checkpoints_are_chosen_by_a_plain_key(tmp_path):
     callbacks = pytest.importorskip("lightning.pytorch.callbacks")
-    name = "epoch={epoch}-{val/ndcg_at_10:.4f}"
-    best = callbacks.ModelCheckpoint(
-        tmp_path, name, monitor="val/ndcg_at_10", mode="max", auto_insert_metric_name=False
-    )
-    trainer = fit("plain", tmp_path, False, [best])
-    assert set(logged("plain")) <= set(trainer.callback_metrics)
-    last = logged("plain")["val/ndcg_at_10"]
-    reverse = build("label")
-    reverse.update(-SCORES, TARGET)
-    first = reverse.compute()["val/ndcg@10"].item()
-    assert best.best_model_score.item() == max(first, last)
-    assert best.best_model_path == str(tmp_path / f"epoch={int(last > first)}-{max(first, last):.4f}.ckpt")
-
-
-def test_lightning_mlflow(style, store, tmp_path):
-    loggers = pytest.importorskip("lightning.pytorch.loggers")
-    client = pytest.importorskip("mlflow").MlflowClient(store)
-    logger = loggers.MLFlowLogger(f"of {style}", tracking_uri=store, artifact_location=str(tmp_path))
+    of_csv = loggers.CSVLogger(tmp_path)
+    of_mlflow = loggers.MLFlowLogger("x", tracking_uri=store, artifact_location=str(tmp_path))
+    key, name = "plain/ndcg_at_10", "epoch={epoch}-{plain/ndcg_at_10:.4f}"
+    best = callbacks.ModelCheckpoint(tmp_path, name, monitor=key, mode="max", auto_insert_metric_name=False)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fit(style, tmp_path, logger)
-    found = {key: value for key, value in client.get_run(logger.run_id).data.metrics.items() if key.startswith("val")}
-    dropped = [str(one.message) for one in caught if "Replacing val/ndcg@10 with val/ndcg10" in str(one.message)]
-    if style == "label":  # the reason for plain keys
-        assert dropped
-        assert "val/rbpp0.85" in found
-        assert len(found) < len(NAMES)
-    else:
-        assert not dropped
-        assert found == logged(style)
+        trainer = fit(tmp_path, [of_csv, of_mlflow], best)
+    every = logged(*STYLES)
+    *_, last = csv.DictReader(Path(of_csv.log_dir, "metrics.csv").read_text().splitlines())
+    assert {key: float(value) for key, value in last.items() if "/" in key} == every
+
+    assert set(every) <= set(trainer.callback_metrics)
+    reverse = build("plain")
+    reverse.update(-SCORES, TARGET)
+    first, second = reverse.compute()[key].item(), every[key]
+    assert best.best_model_score.item() == max(first, second)
+    assert best.best_model_path == str(tmp_path / f"epoch={int(second > first)}-{max(first, second):.4f}.ckpt")
+
+    found = pytest.importorskip("mlflow").MlflowClient(store).get_run(of_mlflow.run_id).data.metrics
+    dropped = {key: value for key, value in found.items() if key.startswith("label/")}
+    assert {key: value for key, value in found.items() if "/" in key and key not in dropped} == logged(
+        "plain", "identifier"
+    )
+    assert "label/rbpp0.85" in dropped  # the reason for plain keys
+    assert len(dropped) < len(NAMES)
+    said = [str(one.message) for one in caught if "Replacing " in str(one.message)]
+    assert said
+    assert all("Replacing label/" in one for one in said)

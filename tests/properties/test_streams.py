@@ -84,22 +84,6 @@ def with_engines(name, values):
 # ---- embeddings, some items at a time ----------------------------------------------------------------------------
 
 
-@with_engines("kind", KINDS)
-def test_embeddings_in_chunks_are_ranked_by_the_products_of_their_chunks(engine, kind):
-    turn = KINDS.index(kind)
-    dtype, chunk, k = DTYPES[(turn + 1) % 4], (1, 7, 50, 110, 1000)[turn], (1, 5, 300)[turn % 3]
-    g = torch.Generator().manual_seed(turn)
-    queries, items = torch.randn(20, 8, generator=g).to(dtype), torch.randn(110, 8, generator=g).to(dtype)
-    relevant, exclude = relevant_items(kind, 20, 110), pairs_of((20, 110), 450, seed=2)
-    scores = torch.cat(products(queries, items, chunk), dim=-1)
-    for given in ({}, {"exclude": exclude}):
-        want = from_scores(scores, relevant, **given)
-        ranking = tr.Ranking.from_embeddings(queries, items, relevant, chunk_size=chunk, **given)
-        assert_stands(ranking, places(want))
-        near = tr.Ranking.from_embeddings(queries, items, relevant, chunk_size=chunk, top_k=k, **given)
-        assert_stands(near, places(want), k)
-
-
 # Dimensions, or bytes, and the numbers between which embeddings are drawn. Up to 1,024 dimensions of -128 are float32.
 EXACT = {
     "int8, massive ties": (torch.int8, 3, -2, 3),
@@ -288,43 +272,6 @@ def test_the_matrix_of_scores_never_exists():
 
 def cut(scores, widths):
     return list(scores.split([*widths, scores.shape[1] - sum(widths)], dim=-1))
-
-
-class Readable:
-    """Neither a list nor a function, and can be read as often as one likes."""
-
-    def __init__(self, blocks):
-        self.blocks = blocks
-
-    def __iter__(self):
-        return iter(self.blocks)
-
-
-FORMS = {
-    "list": lambda blocks: blocks,
-    "tuple": tuple,
-    "readable": Readable,
-    "function": lambda blocks: lambda: blocks,
-    "function of an iterator": lambda blocks: lambda: (block for block in blocks),
-}
-WIDTHS = [(), (49, 1), (1, 0, 13, 20), (5, 5, 5, 5, 5, 5), (0, 0, 30, 0)]
-
-
-@with_engines("form", FORMS)
-def test_blocks_of_scores_are_ranked_as_one_matrix(engine, form):
-    turn = [*FORMS].index(form)
-    scores, form = some_scores(20, 50, DTYPES[turn % 4], seed=11), FORMS[form]
-    relevant, exclude = relevant_items(KINDS[turn], 20, 50), pairs_of((20, 50), 200, seed=12)
-    blocks = cut(scores, WIDTHS[turn])
-    for given in ({}, {"exclude": exclude}):
-        want = from_scores(scores, relevant, **given)
-        assert_stands(tr.Ranking.from_score_blocks(form(blocks), relevant, **given), places(want))
-        nears = (form(blocks), iter(blocks), (block for block in blocks))
-        for number, near in enumerate(nears):
-            k = (1, 4, 60)[(number + turn) % 3]
-            ranking = tr.Ranking.from_score_blocks(near, relevant, top_k=k, **given)
-            assert_stands(ranking, places(want), k)
-            assert torch.equal(ranking.errors, want.errors)
 
 
 def test_pairs_are_excluded_from_the_best_of_a_few_queries_at_a_time(assume):
