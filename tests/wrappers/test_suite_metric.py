@@ -585,6 +585,9 @@ def test_hashes_of_ids_are_those_of_every_process_and_version():
     for wrong in (1.5, None, True):
         with pytest.raises(TypeError, match="Expected ids to be text"):
             tr.hash_ids([wrong])
+    for text in ("ab", b"ab"):
+        with pytest.raises(TypeError, match=r"to be a list of texts, got one text, b?'ab'; pass \[b?'ab'\]"):
+            tr.hash_ids(text)
 
 
 # ---- replicates ----------------------------------------------------------------------------------------------------
