@@ -11,16 +11,7 @@ import torch
 
 import torchrank as tr
 from tests.support import memory_growth, workers
-from tests.support.brute_force_ranks import (
-    DTYPES,
-    FORCED,
-    INF,
-    NAN,
-    assert_same,
-    assert_stands,
-    some_scores,
-    standing,
-)
+from tests.support.brute_force_ranks import DTYPES, FORCED, INF, NAN, assert_same, assert_stands, some_scores, standing
 from tests.support.unread import leave_values_unread
 from torchrank.engine import judged as counting
 from torchrank.engine.judged import Counting, cheapest

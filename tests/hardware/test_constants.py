@@ -40,6 +40,7 @@ def test_small_and_large_constants_do_not_displace_each_other(large):
     assert made(0, devices.LARGEST + 1) is not made(0, devices.LARGEST + 1)
 
 
+@pytest.mark.xdist_group("gpu")  # the first mode of a process takes a second
 def test_constants_of_a_tracing_mode_are_not_kept():
     first = []
     made = devices.constant(lambda number: torch.full((2,), float(number)))

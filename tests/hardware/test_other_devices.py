@@ -109,10 +109,7 @@ METRICS = {
     "abstention": lambda layout, ids: (tr.Abstention("mrr"), {"confidence": ids / 2.0}),
     "groups of queries": lambda layout, ids: (tr.Grouped(SUITE, "min"), {"group": ids // 2}),
     "last of a group": lambda layout, ids: (tr.Grouped(SUITE, "last"), {"group": ids // 2, "order": -ids}),
-    "judge and people": lambda layout, ids: (
-        tr.Rectified(SUITE, strata=2),
-        {"judged": ids % 3 > 0, "strata": ids % 2},
-    ),
+    "judge and people": lambda layout, ids: (tr.Rectified(SUITE, strata=2), {"judged": ids % 3 > 0, "strata": ids % 2}),
     "two systems": lambda layout, ids: (tr.Compared(SUITE, NAMES), {}),
     "ties": lambda layout, ids: (tr.TieReport(SUITE), {}),
     "sampled ranks": lambda layout, ids: (tr.SampledRanks(num_negatives=4, num_items=20), {}),

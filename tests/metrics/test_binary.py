@@ -65,11 +65,7 @@ def test_adjusted_values_are_of_the_mean_over_all_queries(config, average, weigh
             m += w * oracles.value(name, query, **parameters)
             e, v, total = e + w * mean, v + w * w * variance, total + w
     m, e, v = m / total, e / total, v / total**2
-    want = {
-        "ratio": m / e,
-        "index": (m - e) / (1 - e),
-        "z": (e - m if name == "mr" else m - e) / math.sqrt(v),
-    }[how]
+    want = {"ratio": m / e, "index": (m - e) / (1 - e), "z": (e - m if name == "mr" else m - e) / math.sqrt(v)}[how]
     assert metric.compute().item() == pytest.approx(want, rel=1e-6)
 
 

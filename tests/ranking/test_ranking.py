@@ -12,14 +12,7 @@ from torch import tensor
 import torchrank as tr
 from torchrank.formulas.gains import GAINS
 from torchrank.layouts.canonical import BLOCK, Need
-from torchrank.ranking.ranking import (
-    NEAR,
-    Rankings,
-    _is_fixed,
-    lost_digits,
-    prefix_differences,
-    prefix_sums,
-)
+from torchrank.ranking.ranking import NEAR, Rankings, _is_fixed, lost_digits, prefix_differences, prefix_sums
 
 T = torch.tensor
 SCORES = T([[0.9, 0.1, 0.5]])

@@ -545,12 +545,7 @@ def test_rows_are_kept_in_few_bytes(name):
     assert all(":" in state and x == [] for state, x in metric.metric_state.items())
     preds, target = tensor([0.1, 0.2]), tensor([0, 1])
     wanted = []
-    for bound, dtype in (
-        (2**7, torch.int8),
-        (2**15, torch.int16),
-        (2**31, torch.int32),
-        (2**63, torch.int64),
-    ):
+    for bound, dtype in ((2**7, torch.int8), (2**15, torch.int16), (2**31, torch.int32), (2**63, torch.int64)):
         for indexes in ([-bound, bound - 1], [0, bound - 1]):
             filled(metric, (preds, target, tensor(indexes)))
             wanted.append((torch.float32, torch.int8, dtype))

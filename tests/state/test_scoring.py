@@ -8,15 +8,7 @@ from torch.testing import assert_close
 
 import torchrank as tr
 from tests.support.cases import cases
-from tests.support.metric_kinds import (
-    BATCHES,
-    NAN,
-    check,
-    every_class,
-    every_kind,
-    spread,
-    with_cutoff,
-)
+from tests.support.metric_kinds import BATCHES, NAN, check, every_class, every_kind, spread, with_cutoff
 from torchrank.state import sums
 
 

@@ -13,14 +13,7 @@ from hypothesis import strategies as st
 
 import torchrank as tr
 from tests.support.cases import cases
-from tests.support.metric_kinds import (
-    ALL,
-    check,
-    every_kind,
-    fill,
-    filled,
-    with_cutoff,
-)
+from tests.support.metric_kinds import ALL, check, every_kind, fill, filled, with_cutoff
 from tests.support.workers import batch as drawn
 from torchrank.state import sums
 from torchrank.state.sums import ExactSums
