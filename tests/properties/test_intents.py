@@ -3,7 +3,6 @@
 A probability of 2 of an intent is a subtopic that is there twice.
 """
 
-import copy
 import math
 import pickle
 import random
@@ -12,17 +11,15 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support import layout_cases, oracles
+from tests.support import layout_cases
 from tests.support.cases import cases
+from tests.support.oracle_comparison import FEW, MANY, assert_equal, configs_of
 from tests.support.tie_orders import Query
 from torchrank.formulas import cascades
 from torchrank.layouts import canonical
 from torchrank.metrics import IntentMetric
 
 NAMES = sorted(name for name, cls in tr.RankingMetric.registry.items() if issubclass(cls, IntentMetric))
-CONFIGS = [layout_cases.config(name, **parameters) for name in NAMES for parameters in oracles.ORACLES[name].many]
-CONFIGS += [layout_cases.config(name, **parameters) for name in NAMES for parameters in oracles.ORACLES[name].few]
-FEW = [layout_cases.config(name, **parameters) for name in NAMES for parameters in oracles.ORACLES[name].few]
 every_measure = pytest.mark.parametrize("name", NAMES)
 
 
@@ -30,7 +27,8 @@ def random_queries(seed, size, subtopics=3, longest=5, ties=True):
     rng = random.Random(seed)
 
     def grades():
-        return tuple(rng.choice((-1, 0, 0, 0, 1, 1, 2, 3)) for _ in range(subtopics))
+        worth = (-1, 0, 0, 0, 1, 1, 2, 3) if rng.random() < 0.9 else (-1,)
+        return tuple(rng.choice(worth) for _ in range(subtopics))
 
     found = [Query(), Query((), (grades(),)), Query(((0.0, (0,) * subtopics),))]
     for _ in range(size):
@@ -55,62 +53,34 @@ def tensors(queries, subtopics=3, junk=0):
     return scores, target
 
 
-def wanted(config, queries):
-    values = [oracles.value(config.name, query, **config.for_oracle) for query in queries]
-    return torch.tensor(values, dtype=torch.float64)
-
-
 def assert_same(got, want):
     torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-11, equal_nan=True)
 
 
+def assert_values(config, queries, where, *arguments, **options):
+    assert_equal(config, queries, layout_cases.scoring(config).score(*arguments, **options), where)
+
+
 @every_measure
-def test_every_parameter_equals_the_oracle(name):
+def test_every_parameter_equals_the_oracle_and_few_with_masks_exclusions_and_tie_breaks(name):
     queries = random_queries(name, 30)
     scores, target = tensors(queries)
-    for config in [config for config in CONFIGS if config.name == name]:
-        assert_same(config.metric().score(scores, target), wanted(config, queries))
-
-
-@cases("config", FEW, ids=str)
-def test_masks_exclusions_and_tie_breaks(config):
-    queries = random_queries("masks", 40)
-    want = wanted(config, queries)
-    scores, target = tensors(queries, junk=2)
-    zero = tensors(queries)[1]
-    real = (zero == target).all(-1)
-    noisy = torch.where(real, scores, torch.tensor(math.nan, dtype=torch.float64))
-    assert_same(
-        config.metric().score(noisy, target.double().masked_fill(~real.unsqueeze(-1), math.nan), mask=real), want
-    )
-    exclude = tuple((~real).nonzero().T)
-    assert_same(config.metric().score(torch.where(real, scores, 9.0), zero, exclude=exclude), want)
+    for config in configs_of(name, MANY):
+        assert_values(config, queries, "subtopics", scores, target)
+    hidden = (tensors(queries, junk=2)[1] != target).any(-1)
+    masked = scores.masked_fill(hidden, math.nan), target.double().masked_fill(hidden.unsqueeze(-1), math.nan)
+    first, pairs = scores.masked_fill(hidden, 9.0), tuple(hidden.nonzero().T)
     distinct = random_queries("ties", 40, ties=False)
-    preds, target = tensors(distinct)
-    assert_same(
-        config.metric().score(layout_cases.coarse(preds), target, tie_break=layout_cases.fine(preds)),
-        wanted(config, distinct),
-    )
-
-
-@cases("config", FEW, ids=str)
-def test_condensed_lists_keep_candidates_judged_for_any_subtopic(config):
-    queries = random_queries("condensed", 40)
-    queries = [
-        q._replace(listed=tuple((x, (-1, -1, -1) if i == 1 else g) for i, (x, g) in enumerate(q.listed)))
-        for q in queries
-    ]
-    kept = [Query(*(tuple(x for x in part if max(grades(x)) >= 0) for part in q)) for q in queries]
-    got = config.metric(unjudged="condensed").score(*tensors(queries))
-    assert_same(got, wanted(config, kept))
-
-
-def grades(entry):
-    return entry[1] if isinstance(entry[1], tuple) else entry
+    preds, of_distinct = tensors(distinct)
+    coarse, fine = layout_cases.coarse(preds), layout_cases.fine(preds)
+    for config in configs_of(name, FEW):
+        assert_values(config, queries, "a mask", *masked, mask=~hidden)
+        assert_values(config, queries, "excluded", first, target, exclude=pairs)
+        assert_values(config, distinct, "tie breaks", coarse, of_distinct, tie_break=fine)
 
 
 @every_measure
-def test_blocks_and_batches_and_rankings_are_one(name, monkeypatch):
+def test_blocks_and_rankings_are_one(name, monkeypatch):
     scores, target = tensors(random_queries("blocks", 13))
     metric = tr.RankingMetric.registry[name](top_k=3)
     want = metric.score(scores, target)
@@ -121,14 +91,6 @@ def test_blocks_and_batches_and_rankings_are_one(name, monkeypatch):
         monkeypatch.setattr(module, "BLOCK", 64)
     assert_same(metric.score(scores, target), want)
     assert_same(metric.score(tr.Ranking.from_scores(scores, target)), want)
-    whole, parts = copy.deepcopy(metric), copy.deepcopy(metric)
-    whole.update(scores, target)
-    seen = [parts(scores[rows], target[rows]) for rows in (slice(0, 1), slice(1, 9), slice(9, None), slice(0, 0))]
-    assert seen[0] == pytest.approx(want[0].item(), abs=1e-6)
-    again = pickle.loads(pickle.dumps(parts))
-    for one in (whole, parts, again):
-        assert one.compute().item() == pytest.approx(want.mean().item(), rel=1e-6)
-        assert one.num_queries == len(scores)
 
 
 @every_measure
@@ -152,7 +114,9 @@ def test_other_measures_see_the_largest_grade():
     for name in names:
         intent = name.startswith(("alpha", "st"))
         assert_same(values[name], tr.parse(name).score(scores, target if intent else target.amax(-1)))
-    suite.update(scores, target)
+    for rows in (slice(0, 1), slice(1, 9), slice(9, None), slice(0, 0)):
+        suite.update(scores[rows], target[rows])
+    suite = pickle.loads(pickle.dumps(suite))
     suite.update(tr.Ranking.from_scores(scores, target))
     for name, value in suite.compute().items():
         assert value.item() == pytest.approx(tr.parse(name)(scores, target).item(), rel=1e-6)

@@ -428,7 +428,8 @@ def judged(query: Query, unjudged: str, worth: float) -> list[Query]:
     """The query for each thing that its unjudged candidates could be."""
     everyone = [*query.listed, *((None, grade) for grade in query.missing)]
     if unjudged == "condensed":
-        possible = [[(score, grade) for score, grade in everyone if grade >= 0]]
+        highest = lambda grade: max(grade) if isinstance(grade, tuple) else grade  # noqa: E731 - of all subtopics
+        possible = [[(score, grade) for score, grade in everyone if highest(grade) >= 0]]
     else:
         options = [[grade] if grade >= 0 else [0, worth] for _, grade in everyone]
         possible = [
