@@ -68,65 +68,87 @@ def test_seen_items_in_any_form_have_a_way_out_that_excludes_them(door, form):
     ]
 
 
-@cases("door", EXCLUDING)
-def test_pairs_that_are_one_tensor_have_a_way_out(door):
-    pairs = tensor([[0, 1, 1, 1], [1, 0, 1, 4]])  # the query in the first row, the item in the second; or columns
-    for exclude, way in ((pairs, r"tuple\(exclude\)"), (pairs.T, r"; pass tuple\(exclude\.T\)")):
-        with pytest.raises(ValueError, match=way) as error:
-            EXCLUDING[door](exclude)
-        assert EXCLUDING[door](way_out(error, 0, exclude=exclude)).tolist() == [0.5, 1]
+def targets_of(scores):
+    """Functions with a target, over the same candidates."""
+    return [
+        lambda x: tr.MRR().score(scores, x),
+        lambda x: tr.MRR().score(scores.argsort(descending=True), x),
+        lambda x: tr.MRR().score(tr.Ranking.from_embeddings(scores, ITEMS, x)),
+    ]
 
 
-@pytest.mark.parametrize(
-    ("exclude", "want"),
-    [
-        (tensor([1, 0]), [0.5, 0.5]),
-        (tensor([0, 1, 4]), [1, 1]),
-        (tensor([True, False, False, False, False]), [0.5, 0.5]),
-    ],
-    ids=["an id of each query", "ids for all queries", "marks of the catalogue"],
-)
-def test_one_row_to_exclude_has_a_way_out(exclude, want):
-    with pytest.raises(ValueError, match=r"; pass list\(exclude") as error:
-        tr.MRR().score(SCORES, GRADES, exclude=exclude)
-    assert tr.MRR().score(SCORES, GRADES, exclude=way_out(error, exclude=exclude)).tolist() == want
+TARGETS, OF_THREE = targets_of(SCORES), targets_of(SCORES[[0, 0, 0]])
+PAIRS = tensor([[0, 1, 1, 1], [1, 0, 1, 4]])  # the query in the first row, the item in the second
+PAIRS_OF_THREE = tensor([[0, 0, 1, 1], [2, 4, 4, 3]])
+COLUMN, INTEGERS = tensor([[2], [0], [4]]), tensor([[10, 70, 50, 20]])
+RAGGED, SHORT_MASK = [[0.1, 0.2], [0.3]], [[True, True], [True]]
 
 
-TARGETS = {
-    "scores": lambda x: tr.MRR().score(SCORES, x),
-    "ids": lambda x: tr.MRR().score(SCORES.argsort(descending=True), x),
-    "from_embeddings": lambda x: tr.MRR().score(tr.Ranking.from_embeddings(SCORES, ITEMS, x)),
-}
+def of_preds(*target):
+    return lambda x: tr.MRR().score(x, *target)
 
 
-@pytest.mark.parametrize("door", TARGETS)
-def test_pairs_for_three_queries_that_are_one_tensor_have_a_way_out(door):
-    pairs = tensor([[0, 0, 1, 1], [2, 4, 4, 3]])
-    three = SCORES[[0, 0, 0]]
-    calls = {
-        "scores": lambda x: tr.MRR().score(three, x),
-        "ids": lambda x: tr.MRR().score(three.argsort(descending=True), x),
-        "from_embeddings": lambda x: tr.MRR().score(tr.Ranking.from_embeddings(three, ITEMS, x)),
-    }
-    with pytest.raises(ValueError, match=r"; pass tuple\(target\)") as error:
-        calls[door](pairs)
-    assert calls[door](way_out(error, target=pairs)).tolist() == pytest.approx([1 / 3, 1 / 4, 0])
+#: functions that promise scores, with the name of their argument
+PROMISED = [
+    ("preds", lambda x: tr.Ranking.from_scores(x, tensor([1]))),
+    ("preds", lambda x: tr.Ranking.from_scores(x, tensor([[0, 1, 0, 0]]))),
+    ("preds", lambda x: tr.Ranking.from_label(x, tensor([1]))),
+    ("preds", lambda x: tr.Ranking.from_flat(x[0], tensor([0, 1, 0, 0]), tensor([0, 0, 0, 0]))),
+    ("block", lambda x: tr.Ranking.from_score_blocks([x], tensor([1]))),
+    ("queries", lambda x: tr.Ranking.from_embeddings(x, torch.eye(4), tensor([1]))),
+    ("items", lambda x: tr.Ranking.from_embeddings(torch.ones(1, 1), x.T, tensor([1]))),
+]
+
+#: what an error says to pass, the argument, a wrong one, a function of it, and the values with what it says
+MENDED = [
+    *((r"; pass tuple\(exclude\)", "exclude", PAIRS, call, [0.5, 1]) for call in EXCLUDING.values()),
+    *((r"; pass tuple\(exclude\.T\)", "exclude", PAIRS.T, call, [0.5, 1]) for call in EXCLUDING.values()),
+    *(
+        (r"; pass list\(exclude", "exclude", row, EXCLUDING["grades"], want)
+        for row, want in (
+            (tensor([1, 0]), [0.5, 0.5]),  # an id of each query
+            (tensor([0, 1, 4]), [1, 1]),  # ids for all queries
+            (tensor([True, False, False, False, False]), [0.5, 0.5]),  # marks of the catalogue
+        )
+    ),
+    *((r"; pass tuple\(target\)", "target", PAIRS_OF_THREE, call, [1 / 3, 1 / 4, 0]) for call in OF_THREE),
+    *(("; pass ", "target", rows, call, [1 / 3] * 2) for call in TARGETS for rows in (list(GRADES), GRADES.tolist())),
+    (r"; pass list\(target\)", "target", tensor([[2, 4], [0, -1], [3, -1]]), OF_THREE[0], [1 / 3, 1, 1 / 4]),
+    (r"; pass \[list\(x\) for x in target\]", "target", [{1}, {0, 2}], TARGETS[0], [1 / 2, 1]),
+    *(
+        (rf"; pass target\.{way}squeeze\(1\)$", "target", column, targets_of(SCORES[[0] * len(column)])[0], want)
+        for dtype, way in ((torch.int64, ""), (torch.float32, r"long\(\)\."))
+        for column, want in ((COLUMN[:n].to(dtype), [1 / 3, 1, 1 / 5][:n]) for n in (1, 2, 3))
+    ),
+    (r"got topk; pass preds\.indices", "preds", tensor([[0.1, 0.9]]).topk(2), of_preds(tensor([1])), [1]),
+    (r"got tuple; pass list\(preds\)", "preds", ((0.1, 0.9),), of_preds(tensor([1])), [1]),
+    *(
+        (r"got lists of 1 to 2 numbers; pass torch\.nn\.utils\.rnn", "preds", lists, of_preds(target), [0.5, 1])
+        for lists, target in ((RAGGED, [[0], [0]]), ([[7, 5], [9]], [[5], [9]]))
+    ),
+    (
+        "mask to be a bool tensor, got lists of 1 to 2 numbers",
+        "mask",
+        SHORT_MASK,
+        lambda x: tr.MRR().score(tensor([[0.1, 0.2], [0.3, INF]]), [[0], [0]], mask=x),
+        [0.5, 1],
+    ),
+    *(
+        (rf"floating point .*, got {dtype}; pass {name}\.float\(\)$", name, INTEGERS.to(dtype), make, [1])
+        for name, make in PROMISED
+        for dtype in (torch.uint8, torch.int64)
+    ),
+]
 
 
-def test_padded_ids_beside_scores_have_a_way_out():
-    ids, three = tensor([[2, 4], [0, -1], [3, -1]]), SCORES[[0, 0, 0]]
-    with pytest.raises(ValueError, match=r"; pass list\(target\)") as error:
-        tr.MRR().score(three, ids)
-    assert tr.MRR().score(three, way_out(error, target=ids)).tolist() == pytest.approx([1 / 3, 1, 1 / 4])
-
-
-@pytest.mark.parametrize("door", TARGETS)
-@pytest.mark.parametrize("form", ["tensors", "lists"])
-def test_rows_of_a_matrix_as_lists_of_relevant_ids_have_a_way_out(door, form):
-    target = list(GRADES) if form == "tensors" else GRADES.tolist()
-    with pytest.raises(ValueError, match=r"^Expected target .*; pass ") as error:
-        TARGETS[door](target)
-    assert TARGETS[door](way_out(error, target=target)).tolist() == pytest.approx([1 / 3, 1 / 3])
+@cases(("message", "name", "wrong", "call", "want"), MENDED, ids=lambda case: case[:3])
+def test_what_an_error_says_to_pass_works_in_the_function_that_raised_it(message, name, wrong, call, want):
+    with pytest.raises((TypeError, ValueError), match=message) as error:
+        call(wrong)
+    assert str(error.value).startswith(f"Expected {name} ")
+    found = call(way_out(error, **{name: wrong}))
+    values = tr.MRR().score(found) if isinstance(found, tr.Ranking) else found
+    assert values.tolist() == pytest.approx(want)
 
 
 def test_lists_that_can_be_grades_as_well_as_ids_are_refused():
@@ -140,34 +162,18 @@ def test_lists_that_can_be_grades_as_well_as_ids_are_refused():
     assert tr.MRR().score(tensor([[5, 0], [1, 5]]), target).tolist() == [0.5, 1]  # beside ids there are no grades
 
 
+def test_lists_of_text_have_no_way_out():
+    with pytest.raises(TypeError, match=r"got list$"):
+        tr.MRR().score([["a", "b"], ["c", "d"]], tensor([1]))
+
+
 def test_pairs_of_a_loader_with_more_pairs_than_queries_have_a_way_out():
     pairs = [tensor([0, 0, 1]), tensor([2, 4, 3])]
     with pytest.raises(ValueError, match=r"pairs, which DataLoader collation turns into a list") as error:
-        TARGETS["scores"](pairs)
-    assert len(TARGETS["scores"](way_out(error, target=pairs))) == 2
+        TARGETS[0](pairs)
+    assert len(TARGETS[0](way_out(error, target=pairs))) == 2
     with pytest.warns(UserWarning, match=r"pass tuple\(exclude\)"):  # a pair may be excluded twice
         EXCLUDING["grades"](pairs)
-
-
-INTEGERS = tensor([[10, 70, 50, 20]])
-PROMISED = {
-    "from_scores": ("preds", lambda x: tr.Ranking.from_scores(x, tensor([1]))),
-    "from_scores of grades": ("preds", lambda x: tr.Ranking.from_scores(x, tensor([[0, 1, 0, 0]]))),
-    "from_label": ("preds", lambda x: tr.Ranking.from_label(x, tensor([1]))),
-    "from_flat": ("preds", lambda x: tr.Ranking.from_flat(x[0], tensor([0, 1, 0, 0]), tensor([0, 0, 0, 0]))),
-    "from_score_blocks": ("block", lambda x: tr.Ranking.from_score_blocks([x], tensor([1]))),
-    "from_embeddings": ("queries", lambda x: tr.Ranking.from_embeddings(x, torch.eye(4), tensor([1]))),
-    "from_embeddings of items": ("items", lambda x: tr.Ranking.from_embeddings(torch.ones(1, 1), x.T, tensor([1]))),
-}
-
-
-@cases("dtype", [torch.uint8, torch.int64])
-@cases("door", PROMISED)
-def test_integers_in_the_place_of_scores_have_a_way_out(door, dtype):
-    name, make = PROMISED[door]
-    with pytest.raises(TypeError, match=rf"floating point .*, got {dtype}; pass {name}\.float\(\)$") as error:
-        make(INTEGERS.to(dtype))
-    assert tr.MRR().score(make(way_out(error, **{name: INTEGERS}))).tolist() == [1]
 
 
 def test_ranks_that_count_from_0_are_an_error():
@@ -189,20 +195,6 @@ def test_ids_of_a_catalogue_in_the_place_of_columns_have_a_way_out():
         tr.MRR().score(SCORES, GRADES, exclude=list(excluded))
     mask = eval(re.search(r"mask=(.+)$", str(error.value))[1], {"ids": ids, "excluded": excluded})
     assert tr.MRR().score(SCORES, GRADES, mask=mask).tolist() == [0.5, 1]
-
-
-def test_lists_of_several_lengths_have_a_way_out():
-    with pytest.raises(TypeError, match=r"got lists of 1 to 2 numbers; pass torch\.nn\.utils\.rnn") as error:
-        tr.MRR().score([[0.1, 0.2], [0.3]], [[0], [0]])
-    preds = way_out(error, preds=[[0.1, 0.2], [0.3]])
-    assert tr.MRR().score(preds, [[0], [0]]).tolist() == [0.5, 1]
-    with pytest.raises(TypeError, match="got lists of 1 to 2 numbers") as error:
-        tr.MRR().score([[7, 5], [9]], [[5], [9]])
-    assert tr.MRR().score(way_out(error, preds=[[7, 5], [9]]), [[5], [9]]).tolist() == [0.5, 1]
-    with pytest.raises(TypeError, match="mask to be a bool tensor, got lists of 1 to 2 numbers") as error:
-        tr.MRR().score(preds, [[0], [0]], mask=[[True, True], [True]])
-    mask = way_out(error, mask=[[True, True], [True]])
-    assert tr.MRR().score(preds, [[0], [0]], mask=mask).tolist() == [0.5, 1]
 
 
 @pytest.mark.parametrize("similarity", ["euclidean", "l2"])
@@ -287,19 +279,6 @@ def test_transforms_of_functions_are_named_as_the_reason(call):
         torch.vmap(work)(SCORES[None])
 
 
-def test_the_type_of_an_argument_that_is_no_tensor_says_how_to_make_one():
-    best = torch.tensor([[0.1, 0.9]]).topk(2)
-    with pytest.raises(TypeError, match=r"got topk; pass preds\.indices"):
-        tr.MRR().score(best, torch.tensor([1]))
-    assert tr.MRR().score(best.indices, torch.tensor([1])).tolist() == [1]
-    rows = ((0.1, 0.9),)
-    with pytest.raises(TypeError, match=r"got tuple; pass list\(preds\)"):
-        tr.MRR().score(rows, torch.tensor([1]))
-    assert tr.MRR().score(list(rows), torch.tensor([1])).tolist() == [1]
-    with pytest.raises(TypeError, match=r"got list$"):
-        tr.MRR().score([["a", "b"], ["c", "d"]], torch.tensor([1]))
-
-
 @cases("lists", [[[1, 2], [3]], [[0.5, 2], [], [3.5]], [[], [True, False]], [[], [1, 0.5], [True]]])
 def test_lists_of_several_lengths_are_padded_with_what_is_no_candidate(lists):
     with pytest.raises(TypeError, match=r"got lists of . to 2 numbers; pass torch\.nn\.utils") as error:
@@ -307,13 +286,6 @@ def test_lists_of_several_lengths_are_padded_with_what_is_no_candidate(lists):
     kinds = {type(x) for one in lists for x in one}
     padding = -math.inf if float in kinds else False if kinds == {bool} else -1
     assert way_out(error, preds=lists).tolist() == [one + [padding] * (2 - len(one)) for one in lists]
-
-
-def test_sets_of_relevant_ids_have_a_way_out():
-    target = [{1}, {0, 2}]
-    with pytest.raises((TypeError, ValueError), match=r"pass \[list\(x\) for x in target\]") as error:
-        tr.MRR().score(SCORES, target)
-    assert len(tr.MRR().score(SCORES, way_out(error, target=target))) == 2
 
 
 def sparse_scores(form):
@@ -340,16 +312,6 @@ def test_sparse_scores_have_a_way_out_by_which_only_stored_ones_are_retrieved(fo
     assert scores.tolist() == [[-0.5, -INF, 0.0, -INF, -INF], [-INF, 0.25, -INF, 0.75, -INF]]
     assert tr.MRR().score(scores, tensor([0, 1])).tolist() == [0.5, 0.5]
     assert tr.MRR().score(scores, tensor([1, 4])).tolist() == [0, 0]  # not retrieved
-
-
-@pytest.mark.parametrize("queries", [1, 2, 3])
-@pytest.mark.parametrize("dtype", [torch.int64, torch.float32])
-def test_a_column_of_labels_has_a_way_out(queries, dtype):
-    labels = tensor([[2], [0], [4]], dtype=dtype)[:queries]
-    with pytest.raises(ValueError, match=r"; pass target\.(long\(\)\.)?squeeze\(1\)$") as error:
-        tr.MRR().score(SCORES[[0, 0, 0]][:queries], labels)
-    found = tr.MRR().score(SCORES[[0, 0, 0]][:queries], way_out(error, target=labels))
-    assert found.tolist() == pytest.approx([1 / 3, 1, 1 / 5][:queries])
 
 
 def test_labels_with_fractions_are_not_made_integers():
