@@ -1,15 +1,10 @@
 """The command, run as a user runs it."""
 
-from __future__ import annotations
-
 import contextlib
 import io
-import multiprocessing
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,13 +15,13 @@ from torchrank import __version__
 from torchrank.cli import main
 
 
-def of_output(text: str) -> list[str]:
+def of_output(text):
     """The lines of the table in an output."""
     lines = text.splitlines()
     return lines[2 : lines.index("", 2)]  # between two empty lines
 
 
-def read(table: list[str]) -> list[dict[str, float]]:
+def read(table):
     """The rows of a table without that of the gain."""
     names = table[0].split()
     rows = [dict(zip(names, map(float, line.split()))) for line in table[1:] if "gain" not in line]
@@ -34,7 +29,7 @@ def read(table: list[str]) -> list[dict[str, float]]:
     return rows
 
 
-def needed() -> None:
+def needed():
     """Skip tests of the training where a package that it needs is not installed."""
     for name in ("lightning", "sklearn", "matplotlib"):
         pytest.importorskip(name)
@@ -45,7 +40,7 @@ together = pytest.mark.xdist_group("processes")
 
 
 @pytest.fixture(scope="module")
-def of_two(tmp_path_factory) -> Iterator[tuple[multiprocessing.Process, Path]]:
+def of_two(tmp_path_factory):
     """The command with two workers. It takes long to start, so it runs beside the other training."""
     needed()
     folder = tmp_path_factory.mktemp("two")
@@ -57,7 +52,7 @@ def of_two(tmp_path_factory) -> Iterator[tuple[multiprocessing.Process, Path]]:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> tuple[list[str], Path]:
+def trained(tmp_path_factory):
     """The table of a short training, and the folder with the figure and the weights that it wrote."""
     needed()
     folder, printed = tmp_path_factory.mktemp("demo"), io.StringIO()
@@ -139,12 +134,7 @@ def test_usage(capsys):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        ["--plot", "no/such/folder/x.png"],
-        ["--plot", "x.txt"],
-        ["--save", "no/such/folder/x.pt"],
-    ],
+    "options", [["--plot", "no/such/folder/x.png"], ["--plot", "x.txt"], ["--save", "no/such/folder/x.pt"]]
 )
 def test_files_are_refused_before_the_work(options, capsys):
     with pytest.raises(SystemExit):

@@ -69,11 +69,7 @@ def test_names_in_presets_have_different_plain_spellings(identifier):
         ("rbp(p=0.8)@5", "rbp_p_0.8_at_5", "rbp_p_0p8_at_5"),
         ("rbp(p=0.85)", "rbp_p_0.85", "rbp_p_0p85"),
         ("rbp(p=1e-05)", "rbp_p_1e-05", "rbp_p_1em05"),
-        (
-            "utility(hit=-0.5,miss=-2)",
-            "utility_hit_-0.5_miss_-2",
-            "utility_hit_m0p5_miss_m2",
-        ),
+        ("utility(hit=-0.5,miss=-2)", "utility_hit_-0.5_miss_-2", "utility_hit_m0p5_miss_m2"),
         ("ndcg(gain={-1:0.5,2:3})@5", "ndcg_gain_-1_0.5_2_3_at_5", "ndcg_gain_m1_0p5_2_3_at_5"),
         ("mr(filtered=True)", "mr_filtered_True", "mr_filtered_True"),
         ("ndcg@5,10", "ndcg_at_5_10", "ndcg_at_5_10"),

@@ -1,7 +1,5 @@
 """The notebooks run as they stand, and print the outputs that their files keep."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -117,10 +117,7 @@ PROBE = {
     },
 }  # fmt: skip
 # With a relevant candidate besides that was not retrieved.
-MISSING = {
-    "rectools": {"MAP(k=2)": 0.25},
-    "recbole": {"map@2": 0.5},
-}
+MISSING = {"rectools": {"MAP(k=2)": 0.25}, "recbole": {"map@2": 0.5}}
 
 
 @cases(

@@ -61,12 +61,7 @@ def mind(flags):
     return np.sum(y_true / (np.arange(len(y_true)) + 1)) / np.sum(y_true)
 
 
-SCRIPTS = {
-    "compute_ap": oxford,
-    "compute_AP": revisited,
-    "mINP": fast_reid,
-    "mrr_score": mind,
-}
+SCRIPTS = {"compute_ap": oxford, "compute_AP": revisited, "mINP": fast_reid, "mrr_score": mind}
 
 
 @cases("name", SCRIPTS)

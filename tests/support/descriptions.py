@@ -1,7 +1,5 @@
 """What the classes of measures say, for ``torchrank/names/measures.json``: commands print it without torch."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import math
@@ -9,14 +7,13 @@ import re
 from collections import defaultdict
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torchrank.public  # noqa: F401 - all measures
 from torchrank.names import registry
-from torchrank.names.labels import Label, read
+from torchrank.names.labels import read
 from torchrank.names.labels import write as write_label
 from torchrank.names.parse import parse_all, required, resolve
-from torchrank.names.registry import BOTH, PARSE, TITLES, Description, Known, known, measures, plain, without_optional
+from torchrank.names.registry import BOTH, PARSE, TITLES, Description, known, measures, plain, without_optional
 
 # LaTeX commands in formulas, and their text in a terminal.
 SYMBOLS = {
@@ -29,7 +26,7 @@ SYMBOLS = {
 FILE = Path(registry.__file__).with_name("measures.json")
 
 
-def write() -> None:
+def write():
     """Write the descriptions of all measures of the package."""
     every = [describe(cls) for cls in measures().values() if cls.__module__.startswith("torchrank.")]
     entries = [{key: value for key, value in asdict(one).items() if key != "known_as"} for one in every]
@@ -41,7 +38,7 @@ def write() -> None:
     )
 
 
-def describe(measure: Any) -> Description:
+def describe(measure):
     """The description of a class.
 
     Raises:
@@ -72,14 +69,14 @@ def describe(measure: Any) -> Description:
     )
 
 
-def _parses(name: str) -> bool:
+def _parses(name):
     try:
         return bool(parse_all(name))
     except ValueError:
         return False
 
 
-def section(measure: type, title: str) -> str:
+def section(measure, title):
     """A section of a docstring as one line.
 
     Raises:
@@ -92,11 +89,11 @@ def section(measure: type, title: str) -> str:
     return _without_roles(" ".join(match[1].split())).replace("``", "`")
 
 
-def _without_roles(text: str) -> str:
+def _without_roles(text):
     return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text)
 
 
-def formula_text(latex: str) -> str:
+def formula_text(latex):
     """A LaTeX formula as plain text."""
     # Unbrace simple indexes first, so that the braces that remain belong to fractions, roots and groups.
     latex = re.sub(r"([_^])\{(\w+)\}", r"\1\2", latex)
@@ -112,7 +109,7 @@ def formula_text(latex: str) -> str:
     return " ".join(re.sub(r"\\([a-z]+|.)", lambda command: SYMBOLS.get(command[1], command[1]), latex).split())
 
 
-def _group(text: str, start: int) -> tuple[str, int]:
+def _group(text, start):
     """The inside of a group that begins with a brace at ``start``, and the position after the group."""
     depth = 0
     for position in range(start, len(text)):
@@ -122,14 +119,14 @@ def _group(text: str, start: int) -> tuple[str, int]:
     raise ValueError(f"Expected a closing brace for {text[start:]!r}, got none")
 
 
-def _factor(text: str) -> str:
+def _factor(text):
     return text if re.fullmatch(r"\w+", text) else f"({text})"
 
 
-def also_in(measure: type) -> str:
+def also_in(measure):
     """The libraries that have a measure, as one line of text. Libraries that need no setting come first."""
     # Libraries with the same setting and remark share an entry of the line.
-    groups: dict[tuple[bool, str, str], dict[str, list[str]]] = {}
+    groups = {}
     entries = [entry for entry in known(measure) if entry.library != PARSE]
     for entry in entries:
         title = TITLES.get(entry.library, entry.library)
@@ -140,7 +137,7 @@ def also_in(measure: type) -> str:
         setting = plain(re.sub(r"\[?@.*", "", entry.settings[0])[1:-1].replace("{root}", "√x"))
         names = groups.setdefault((not entry.same, setting, entry.remark), {}).setdefault(title, [])
         names += [f"`{plain(without_optional(entry.theirs))}`"] if entry.theirs else []
-    texts: dict[str, list[str]] = {}  # those of one library alone together
+    texts = {}  # those of one library alone together
     for (differs, setting, remark), libraries in sorted(groups.items(), key=lambda group: group[0] != (False, "", "")):
         if setting and not remark and len(libraries) == 1 and all(libraries.values()):
             ((title, names),) = libraries.items()
@@ -157,13 +154,13 @@ def also_in(measure: type) -> str:
 # ---- spellings -------------------------------------------------------------------------------------------------------
 
 #: numbers in place of the names in braces
-_NUMBERS: dict[str, Any] = defaultdict(lambda: 0.5, k=10, root=math.sqrt(0.5))
+_NUMBERS = defaultdict(lambda: 0.5, k=10, root=math.sqrt(0.5))
 
 
-def spellings(measure: Any) -> dict[str, list[Any]]:
+def spellings(measure):
     """Labels of a measure with their spellings; and names with another meaning in their library, and both meanings."""
-    same: dict[str, dict[str, None]] = {}
-    others: list[tuple[str, str, str]] = []
+    same = {}
+    others = []
     for entry in known(measure):
         theirs = without_optional(entry.theirs)
         label = ", ".join(measure.name + without_optional(setting) for setting in entry.settings)
@@ -177,14 +174,14 @@ def spellings(measure: Any) -> dict[str, list[Any]]:
     return {"same": [(label, ", ".join(found)) for label, found in same.items()], "others": others}
 
 
-def read_there(name: str, entry: Known, cut: str = "") -> list[Label]:
+def read_there(name, entry, cut=""):
     """The labels of a measure's name as its library means it, with numbers in braces."""
     return [read(name + without_optional(setting).format_map(_NUMBERS) + cut) for setting in entry.settings]
 
 
-def read_here(name: str, entry: Known) -> list[Label]:
+def read_here(name, entry):
     """The labels of a name as it is read here, alone or before a cutoff; none if it is refused."""
-    labels: list[Label] = []
+    labels = []
     for cut in ("", "@10"):
         try:
             labels = resolve(without_optional(entry.theirs).format_map(_NUMBERS) + cut)

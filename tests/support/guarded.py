@@ -8,7 +8,7 @@ import torch
 PROT_NONE = 0  # of C: no access
 
 
-def guarded(tensor: torch.Tensor, before: bool = False) -> torch.Tensor:
+def guarded(tensor, before=False):
     """A contiguous copy on the CPU. A kernel that reads or writes behind it, or ``before`` it, ends the process."""
     page, size = mmap.PAGESIZE, tensor.numel() * tensor.element_size()
     room = -(-size // page) * page

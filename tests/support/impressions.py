@@ -1,11 +1,8 @@
 """Rows with scores of two systems and grades, for engines of clusters; and another version of the package for them."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +21,7 @@ WRONG = {
 }
 
 
-def impressions(users: int = 60, most: int = 40, seed: int = 0) -> Any:
+def impressions(users=60, most=40, seed=0):
     """A table with text ids, in which scores are tied, users have a country, and rows are sorted by user and item."""
     draw = np.random.default_rng(seed)
     candidates = draw.integers(1, most, users)
@@ -44,12 +41,12 @@ def impressions(users: int = 60, most: int = 40, seed: int = 0) -> Any:
     )
 
 
-def shuffled(table: Any, seed: int = 1) -> Any:
+def shuffled(table, seed=1):
     """The rows in a random order."""
     return table.take(np.random.default_rng(seed).permutation(len(table)))
 
 
-def other_version(folder: Path) -> str:
+def other_version(folder):
     """Make a copy of the package that says it has another version, in a folder for PYTHONPATH; return the version."""
     package = folder / "torchrank"
     package.mkdir()
@@ -61,7 +58,7 @@ def other_version(folder: Path) -> str:
     return other
 
 
-def run_guide(part: str, **names: Any) -> dict[str, Any]:
+def run_guide(part, **names):
     """Run the first cell and one part of the guide on clusters here, where the engine has started; return its names."""
     cells = json.loads((ROOT / "notebooks/clusters.ipynb").read_text(encoding="utf-8"))["cells"]
     names["__name__"], heading = "__main__", part

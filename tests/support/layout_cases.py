@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -31,36 +31,36 @@ class Config(NamedTuple):
     name: str
     parameters: tuple[tuple[str, Any], ...] = ()
 
-    def metric(self, **more: Any) -> tr.RankingMetric:
+    def metric(self, **more):
         return tr.RankingMetric.registry[self.name](**dict(self.parameters), **more)
 
     @property
-    def for_oracle(self) -> dict[str, Any]:
+    def for_oracle(self):
         return dict(self.parameters)
 
-    def __str__(self) -> str:
+    def __str__(self):
         return self.metric().label
 
 
 @cache
-def scoring(config: Config) -> tr.RankingMetric:
+def scoring(config):
     """A metric that only scores, so that one serves all tests."""
     return config.metric()
 
 
-def config(name: str, **parameters: Any) -> Config:
+def config(name, **parameters):
     return Config(name, tuple(parameters.items()))
 
 
 POSITIONAL = ("mr", "mrr", "hitrate")
 
 
-def few_configs() -> list[Config]:
+def few_configs():
     """Every measure once or twice under every tie policy."""
     return of_families("few")
 
 
-def of_families(which: str) -> list[Config]:
+def of_families(which):
     """The configurations that the oracles of measures name, under every tie policy that a measure knows."""
     return [
         config(name, **parameters, ties=ties)
@@ -70,7 +70,7 @@ def of_families(which: str) -> list[Config]:
     ]
 
 
-def many_configs() -> list[Config]:
+def many_configs():
     """Every measure x parameter x tie policy."""
     found = few_configs() + of_families("many")
     for name in ORACLES:
@@ -84,7 +84,7 @@ def many_configs() -> list[Config]:
 
 
 #: Values to try of every parameter, for labels; of a parameter that has others for some measure, "measure.parameter".
-OTHERS: dict[str, list[Any]] = {
+OTHERS = {
     "ties": ["optimistic", "pessimistic", "realistic"],
     "empty_target_action": ["neg", "pos", "skip", "listed", "error"],
     "aggregation": ["geometric", "harmonic", "sum", "median", "midpoint", "p5", "min", "max", "none"],
@@ -112,7 +112,7 @@ for name, oracle in ORACLES.items():
 GRADES = {"graded": (-2, -1, 0, 0, 0, 1, 1, 2, 3), "float": (-0.5, 0, 0, 0.25, 0.5, 1, 1.5, 2), "binary": (0, 0, 1)}
 
 
-def random_query(rng: random.Random, grades: Sequence[float], longest: int = 5, ties: bool = True) -> Query:
+def random_query(rng, grades, longest=5, ties=True):
     length = rng.randint(0, longest)
     levels = rng.choice((1, 2, 3, 8))
     scores = [float(rng.randint(-levels, levels)) for _ in range(length)]
@@ -126,7 +126,7 @@ def random_query(rng: random.Random, grades: Sequence[float], longest: int = 5, 
     )
 
 
-def single(query: Query, rng: random.Random) -> Query:
+def single(query, rng):
     """At most one relevant candidate."""
     cells = [(score, 0) for score, _ in query.listed]
     where = rng.randint(-2, len(cells))
@@ -135,7 +135,7 @@ def single(query: Query, rng: random.Random) -> Query:
     return Query(tuple(cells), (1,) if where == len(cells) else ())
 
 
-def with_positives(query: Query, positives: int, rng: random.Random) -> Query:
+def with_positives(query, positives, rng):
     """Exactly so many relevant candidates, at most one of them missing."""
     missing = rng.randint(0, 1)
     listed = [(float(rng.randint(-2, 2)), 1) for _ in range(positives - missing)]
@@ -143,7 +143,7 @@ def with_positives(query: Query, positives: int, rng: random.Random) -> Query:
 
 
 @cache
-def population(kind: str, size: int) -> tuple[Query, ...]:
+def population(kind, size):
     """Seeded random queries of a kind, with the corner cases in front."""
     rng = random.Random(kind)
     distinct = kind.endswith("distinct")
@@ -166,9 +166,7 @@ def population(kind: str, size: int) -> tuple[Query, ...]:
 
 
 @st.composite
-def queries(
-    draw: st.DrawFn, grades: Sequence[float] = GRADES["graded"], min_size: int = 1, max_size: int = 5, longest: int = 5
-) -> list[Query]:
+def queries(draw, grades=GRADES["graded"], min_size=1, max_size=5, longest=5):
     """Lists of small queries, for hypothesis to shrink."""
     grade = st.sampled_from(sorted(set(grades), key=abs))
     entry = st.tuples(st.integers(-2, 2).map(float), grade)
@@ -192,15 +190,15 @@ class Layout(NamedTuple):
     make: Callable[[list[Query], random.Random], Batch]
 
 
-LAYOUTS: dict[str, Layout] = {}
+LAYOUTS = {}
 
 
-def is_read_never(layout: str) -> bool:
+def is_read_never(layout):
     """Whether batches of a layout are ranked on an accelerator without a wait."""
     return layout.startswith(("dense", "labels")) or layout in ("ids_and_padded_ids", "ids_and_label", "ids_masked")
 
 
-def says_all(layout: str) -> bool:
+def says_all(layout):
     """Whether a layout has every judgment, also of the irrelevant."""
     return layout.startswith(("dense", "flat", "ranking_from_scores", "ranking_from_flat"))
 
@@ -211,7 +209,7 @@ PADDED = {"dense_padded", "dense_bool_grades", "dense_shared_tie_break", "flat",
 COUNTING_IRRELEVANT = {name for name, oracle in ORACLES.items() if oracle.counts_irrelevant}
 
 
-def suits(config: Config | tr.RankingMetric, layout: str) -> bool:
+def suits(config, layout):
     """Whether a layout has all that a measure needs."""
     if config.name in COUNTING_IRRELEVANT and layout in PADDED:
         return False
@@ -221,20 +219,20 @@ def suits(config: Config | tr.RankingMetric, layout: str) -> bool:
 
 
 @cache
-def is_relevant_enough(config: Config) -> bool:
+def is_relevant_enough(config):
     """Whether a metric needs no candidates but the relevant ones."""
     return scoring(config).required.relevant
 
 
-def layout(kind: str) -> Callable[[Callable], Callable]:
-    def register(make: Callable) -> Callable:
+def layout(kind):
+    def register(make):
         LAYOUTS[make.__name__] = Layout(kind, make)
         return make
 
     return register
 
 
-def batch(name: str, size: int) -> tuple[tuple[Query, ...], Batch]:
+def batch(name, size):
     """Queries of the kind that a layout takes, in that layout."""
     # Tensors are made once; a ranking remembers what was derived from it.
     found = (made_anew if name.startswith("ranking") else made_once)(name, size)
@@ -243,10 +241,10 @@ def batch(name: str, size: int) -> tuple[tuple[Query, ...], Batch]:
 
 
 #: Tensors that the test which runs now has got from :func:`batch`, and how often each was written until then.
-LENT: list[tuple[Tensor, int]] = []
+LENT = []
 
 
-def take_back() -> None:
+def take_back():
     """Fail if a tensor of :func:`batch` was written; later tests get new ones."""
     written = [tuple(tensor.shape) for tensor, version in LENT if tensor._version != version]
     LENT.clear()
@@ -255,7 +253,7 @@ def take_back() -> None:
     assert not written, f"arguments of these shapes were written in place: {written}"
 
 
-def made_anew(name: str, size: int) -> tuple[tuple[Query, ...], Batch]:
+def made_anew(name, size):
     kind, make = LAYOUTS[name]
     found = population(kind, size)
     return found, make(list(found), random.Random(name))
@@ -271,44 +269,40 @@ class Cell(NamedTuple):
     grade: float
 
     @property
-    def retrieved(self) -> bool:
+    def retrieved(self):
         return self.score > -INF
 
 
-def cells(queries: Sequence[Query], rng: random.Random, extra: int = 2) -> list[list[Cell | None]]:
+def cells(queries, rng, extra=2):
     """The queries as the rows of a rectangle, in shuffled columns; None = padding."""
     width = max((len(q.listed) + len(q.missing) for q in queries), default=0) + extra
     rows = []
     for query in queries:
-        row: list[Cell | None] = [*(Cell(*x) for x in query.listed), *(Cell(-INF, grade) for grade in query.missing)]
+        row = [*(Cell(*x) for x in query.listed), *(Cell(-INF, grade) for grade in query.missing)]
         row += [None] * (width - len(row))
         rng.shuffle(row)
         rows.append(row)
     return rows
 
 
-def grid(rows: list[list[Any]], fill: Callable[[Any], Any], dtype: torch.dtype) -> Tensor:
+def grid(rows, fill, dtype):
     values = [[fill(cell) for cell in row] for row in rows]
     return torch.tensor(values, dtype=dtype).reshape(len(rows), -1)
 
 
-def scores_of(
-    rows: list[list[Cell | None]], padding: Callable[[], float], dtype: torch.dtype = torch.float64
-) -> Tensor:
+def scores_of(rows, padding, dtype=torch.float64):
     return grid(rows, lambda cell: padding() if cell is None else cell.score, dtype)
 
 
-def grades_of(
-    rows: list[list[Cell | None]], padding: Callable[[], float] = lambda: 0, dtype: torch.dtype = torch.int64
-) -> Tensor:
+def grades_of(rows, padding=lambda: 0, dtype=torch.int64):
     return grid(rows, lambda cell: padding() if cell is None else cell.grade, dtype)
 
 
-def mask_of(rows: list[list[Cell | None]]) -> Tensor:
+def mask_of(rows):
     return grid(rows, lambda cell: cell is not None, torch.bool)
 
 
-def triples_of(rows: list[list[Cell | None]], rng: random.Random) -> tuple[list[int], list[int], list[float]]:
+def triples_of(rows, rng):
     """(query, item, grade) of all that is relevant and of some that is judged but not, shuffled."""
     found = [
         (query, item, cell.grade)
@@ -320,15 +314,15 @@ def triples_of(rows: list[list[Cell | None]], rng: random.Random) -> tuple[list[
     return [list(column) for column in zip(*found)] if found else [[], [], []]
 
 
-def positives_of(rows: list[list[Cell | None]]) -> list[list[int]]:
+def positives_of(rows):
     return [[item for item, cell in enumerate(row) if cell is not None and cell.grade >= 1] for row in rows]
 
 
-def integers(values: Sequence[Any], dtype: torch.dtype = torch.int64) -> Tensor:
+def integers(values, dtype=torch.int64):
     return torch.tensor(values, dtype=dtype)
 
 
-def excluded(rows: list[list[Cell | None]], rng: random.Random) -> tuple[Tensor, Tensor]:
+def excluded(rows, rng):
     """All padding, some of it twice, and some targets, which stay all the same; shuffled."""
     pairs = []
     for query, row in enumerate(rows):
@@ -341,12 +335,12 @@ def excluded(rows: list[list[Cell | None]], rng: random.Random) -> tuple[Tensor,
     return integers([query for query, _ in pairs]), integers([item for _, item in pairs])
 
 
-def coarse(scores: Tensor) -> Tensor:
+def coarse(scores):
     """Scores of which pairs of neighbours are made equal, which :func:`fine` tells apart again."""
     return (scores / 2).floor()
 
 
-def fine(scores: Tensor) -> Tensor:
+def fine(scores):
     return scores.nan_to_num(nan=7, neginf=-3, posinf=5)
 
 
@@ -354,33 +348,33 @@ def fine(scores: Tensor) -> Tensor:
 
 
 @layout("graded")
-def dense_masked(queries: list[Query], rng: random.Random) -> Batch:
+def dense_masked(queries, rng):
     rows = cells(queries, rng)
     preds = scores_of(rows, lambda: rng.choice((NAN, INF, -INF, 99.0, 0.0)))
     return Batch((preds, grades_of(rows, lambda: rng.choice((-1, 0, 1, 3)))), {"mask": mask_of(rows)})
 
 
 @layout("graded")
-def dense_padded(queries: list[Query], rng: random.Random) -> Batch:
+def dense_padded(queries, rng):
     rows = cells(queries, rng)
     return Batch((scores_of(rows, lambda: -INF, torch.float32), grades_of(rows, dtype=torch.int8)))
 
 
 @layout("float")
-def dense_float_grades(queries: list[Query], rng: random.Random) -> Batch:
+def dense_float_grades(queries, rng):
     rows = cells(queries, rng)
     preds = scores_of(rows, lambda: rng.choice((NAN, 99.0)), torch.bfloat16)
     return Batch((preds, grades_of(rows, lambda: NAN, torch.float32)), {"mask": mask_of(rows)})
 
 
 @layout("binary")
-def dense_bool_grades(queries: list[Query], rng: random.Random) -> Batch:
+def dense_bool_grades(queries, rng):
     rows = cells(queries, rng)
     return Batch((scores_of(rows, lambda: -INF, torch.float16), grades_of(rows, dtype=torch.bool)))
 
 
 @layout("graded")
-def dense_strided(queries: list[Query], rng: random.Random) -> Batch:
+def dense_strided(queries, rng):
     rows = cells(queries, rng)
     preds, target, mask = scores_of(rows, lambda: 1.0), grades_of(rows, dtype=torch.int16), mask_of(rows)
     preds = preds.repeat_interleave(2, dim=1)[:, ::2]
@@ -388,7 +382,7 @@ def dense_strided(queries: list[Query], rng: random.Random) -> Batch:
 
 
 @layout("graded")
-def dense_excluded(queries: list[Query], rng: random.Random) -> Batch:
+def dense_excluded(queries, rng):
     rows = cells(queries, rng)
     preds = scores_of(rows, lambda: rng.choice(ANY_SCORE))
     target = grades_of(rows, lambda: rng.choice((0, -1)))
@@ -396,7 +390,7 @@ def dense_excluded(queries: list[Query], rng: random.Random) -> Batch:
 
 
 @layout("graded")
-def dense_tie_break(queries: list[Query], rng: random.Random) -> Batch:
+def dense_tie_break(queries, rng):
     rows = cells(queries, rng)
     preds = scores_of(rows, lambda: rng.choice((NAN, 0.0)))
     kwargs = {"mask": mask_of(rows), "tie_break": fine(preds).long()}
@@ -404,7 +398,7 @@ def dense_tie_break(queries: list[Query], rng: random.Random) -> Batch:
 
 
 @layout("graded distinct")
-def dense_shared_tie_break(queries: list[Query], rng: random.Random) -> Batch:
+def dense_shared_tie_break(queries, rng):
     rows = [sorted(row, key=lambda cell: -INF if cell is None else cell.score) for row in cells(queries, rng)]
     columns = torch.randperm(len(rows[0]), generator=torch.Generator().manual_seed(1))
     preds, target = scores_of(rows, lambda: -INF)[:, columns], grades_of(rows)[:, columns]
@@ -414,9 +408,7 @@ def dense_shared_tie_break(queries: list[Query], rng: random.Random) -> Batch:
 # ...flat
 
 
-def flat_rows(
-    queries: list[Query], rng: random.Random, junk: Callable[[], tuple[float, float]]
-) -> list[tuple[int, float, float, bool]]:
+def flat_rows(queries, rng, junk):
     """(index, score, grade, real) in random order; indices ascend with the queries, with gaps; none without a row."""
     rows = []
     for number, query in enumerate(queries):
@@ -430,14 +422,14 @@ def flat_rows(
 
 
 @layout("graded")
-def flat(queries: list[Query], rng: random.Random) -> Batch:
+def flat(queries, rng):
     index, score, grade, _ = zip(*flat_rows(queries, rng, lambda: (-INF, 0)))
     preds = torch.tensor(score, dtype=torch.float64)
     return Batch((preds, integers(grade)), {"indexes": integers(index)})
 
 
 @layout("float")
-def flat_masked(queries: list[Query], rng: random.Random) -> Batch:
+def flat_masked(queries, rng):
     junk = lambda: (rng.choice((NAN, INF, 0.0)), rng.choice((NAN, 2.0, 0.0)))  # noqa: E731
     index, score, grade, real = zip(*flat_rows(queries, rng, junk))
     preds, target = torch.tensor(score, dtype=torch.float32), torch.tensor(grade, dtype=torch.float64)
@@ -445,7 +437,7 @@ def flat_masked(queries: list[Query], rng: random.Random) -> Batch:
 
 
 @layout("graded")
-def flat_tie_break(queries: list[Query], rng: random.Random) -> Batch:
+def flat_tie_break(queries, rng):
     index, score, grade, _ = zip(*flat_rows(queries, rng, lambda: (-INF, 0)))
     preds = torch.tensor(score, dtype=torch.float64)
     return Batch((coarse(preds), integers(grade)), {"indexes": integers(index), "tie_break": fine(preds)})
@@ -455,7 +447,7 @@ def flat_tie_break(queries: list[Query], rng: random.Random) -> Batch:
 
 
 @layout("graded")
-def catalogue_triples(queries: list[Query], rng: random.Random) -> Batch:
+def catalogue_triples(queries, rng):
     rows = cells(queries, rng)
     query, item, grade = triples_of(rows, rng)
     target = (integers(query), integers(item, torch.int32), integers(grade))
@@ -463,7 +455,7 @@ def catalogue_triples(queries: list[Query], rng: random.Random) -> Batch:
 
 
 @layout("graded")
-def catalogue_triples_excluded(queries: list[Query], rng: random.Random) -> Batch:
+def catalogue_triples_excluded(queries, rng):
     rows = cells(queries, rng)
     query, item, grade = triples_of(rows, rng)
     preds = scores_of(rows, lambda: rng.choice(ANY_SCORE))
@@ -476,7 +468,7 @@ def catalogue_triples_excluded(queries: list[Query], rng: random.Random) -> Batc
 
 
 @layout("binary")
-def catalogue_pairs(queries: list[Query], rng: random.Random) -> Batch:
+def catalogue_pairs(queries, rng):
     rows = cells(queries, rng)
     found = [(query, item) for query, items in enumerate(positives_of(rows)) for item in items]
     rng.shuffle(found)
@@ -486,14 +478,14 @@ def catalogue_pairs(queries: list[Query], rng: random.Random) -> Batch:
 
 
 @layout("binary")
-def catalogue_lists(queries: list[Query], rng: random.Random) -> Batch:
+def catalogue_lists(queries, rng):
     rows = cells(queries, rng)
     target = [integers(rng.sample(items, len(items))) for items in positives_of(rows)]
     return Batch((scores_of(rows, lambda: -INF, torch.float32), target))
 
 
 @layout("binary")
-def catalogue_tie_break(queries: list[Query], rng: random.Random) -> Batch:
+def catalogue_tie_break(queries, rng):
     rows = cells(queries, rng)
     preds = scores_of(rows, lambda: rng.choice(ANY_SCORE))
     target = [integers(items) for items in positives_of(rows)]
@@ -501,7 +493,7 @@ def catalogue_tie_break(queries: list[Query], rng: random.Random) -> Batch:
 
 
 @layout("binary distinct")
-def catalogue_shared_tie_break(queries: list[Query], rng: random.Random) -> Batch:
+def catalogue_shared_tie_break(queries, rng):
     rows = [sorted(row, key=lambda cell: -INF if cell is None else cell.score) for row in cells(queries, rng)]
     target = [integers(items) for items in positives_of(rows)]
     # The largest tie break of all belongs to junk, which is excluded.
@@ -512,19 +504,19 @@ def catalogue_shared_tie_break(queries: list[Query], rng: random.Random) -> Batc
 
 
 @layout("long binary")
-def catalogue_of_long_lists(queries: list[Query], rng: random.Random) -> Batch:
+def catalogue_of_long_lists(queries, rng):
     return catalogue_lists(queries, rng)
 
 
 @layout("single")
-def labels(queries: list[Query], rng: random.Random) -> Batch:
+def labels(queries, rng):
     rows = cells(queries, rng)
     target = integers([items[0] if items else rng.choice((-1, -99, -101)) for items in positives_of(rows)])
     return Batch((scores_of(rows, lambda: -INF, torch.float32), target))
 
 
 @layout("single")
-def labels_excluded(queries: list[Query], rng: random.Random) -> Batch:
+def labels_excluded(queries, rng):
     rows = cells(queries, rng)
     target = integers([items[0] if items else -1 for items in positives_of(rows)])
     preds = scores_of(rows, lambda: rng.choice(ANY_SCORE))
@@ -532,7 +524,7 @@ def labels_excluded(queries: list[Query], rng: random.Random) -> Batch:
 
 
 @layout("single")
-def labels_tie_break(queries: list[Query], rng: random.Random) -> Batch:
+def labels_tie_break(queries, rng):
     rows = cells(queries, rng)
     target = integers([items[0] if items else -1 for items in positives_of(rows)])
     preds = scores_of(rows, lambda: rng.choice((NAN, 1.0)))
@@ -549,7 +541,7 @@ class Ids(NamedTuple):
     judged: list[tuple[int, float]]
 
 
-def ids_of(queries: list[Query], rng: random.Random) -> list[Ids]:
+def ids_of(queries, rng):
     """Queries without ties, each candidate with an id of its own."""
     found = []
     for query in queries:
@@ -561,7 +553,7 @@ def ids_of(queries: list[Query], rng: random.Random) -> list[Ids]:
     return found
 
 
-def padded(rows: list[list[int]], rng: random.Random, anywhere: bool) -> Tensor:
+def padded(rows, rng, anywhere):
     """Rows filled up with negatives, behind or anywhere."""
     width = max(map(len, rows), default=0) + 1
     result = []
@@ -573,25 +565,25 @@ def padded(rows: list[list[int]], rng: random.Random, anywhere: bool) -> Tensor:
     return torch.tensor(result, dtype=torch.int64)
 
 
-def positive_ids(found: list[Ids]) -> list[list[int]]:
+def positive_ids(found):
     return [[name for name, grade in one.judged if grade >= 1] for one in found]
 
 
 @layout("binary distinct")
-def ids_and_padded_ids(queries: list[Query], rng: random.Random) -> Batch:
+def ids_and_padded_ids(queries, rng):
     found = ids_of(queries, rng)
     return Batch((padded([x.ranked for x in found], rng, True), padded(positive_ids(found), rng, True)))
 
 
 @layout("binary distinct")
-def ids_and_lists(queries: list[Query], rng: random.Random) -> Batch:
+def ids_and_lists(queries, rng):
     found = ids_of(queries, rng)
     target = [integers(rng.sample(items, len(items))) for items in positive_ids(found)]
     return Batch((padded([x.ranked for x in found], rng, False), target))
 
 
 @layout("binary distinct")
-def ids_and_pairs(queries: list[Query], rng: random.Random) -> Batch:
+def ids_and_pairs(queries, rng):
     found = ids_of(queries, rng)
     pairs = [(query, item) for query, items in enumerate(positive_ids(found)) for item in items]
     rng.shuffle(pairs)
@@ -600,7 +592,7 @@ def ids_and_pairs(queries: list[Query], rng: random.Random) -> Batch:
 
 
 @layout("graded distinct")
-def ids_and_triples(queries: list[Query], rng: random.Random) -> Batch:
+def ids_and_triples(queries, rng):
     found = ids_of(queries, rng)
     judged = [(query, item, grade) for query, one in enumerate(found) for item, grade in one.judged]
     judged = [x for x in judged if x[2] > 0 or rng.random() < 0.4]
@@ -610,14 +602,14 @@ def ids_and_triples(queries: list[Query], rng: random.Random) -> Batch:
 
 
 @layout("single distinct")
-def ids_and_label(queries: list[Query], rng: random.Random) -> Batch:
+def ids_and_label(queries, rng):
     found = ids_of(queries, rng)
     target = integers([items[0] if items else -1 for items in positive_ids(found)])
     return Batch((padded([x.ranked for x in found], rng, True), target))
 
 
 @layout("binary distinct")
-def ids_masked(queries: list[Query], rng: random.Random) -> Batch:
+def ids_masked(queries, rng):
     found = ids_of(queries, rng)
     positives = positive_ids(found)
     ids = padded([x.ranked for x in found], rng, True)
@@ -630,7 +622,7 @@ def ids_masked(queries: list[Query], rng: random.Random) -> Batch:
 
 
 @layout("graded distinct")
-def ids_excluded(queries: list[Query], rng: random.Random) -> Batch:
+def ids_excluded(queries, rng):
     found = ids_of(queries, rng)
     ranked, pairs, judged = [], [], []
     for query, one in enumerate(found):
@@ -654,19 +646,19 @@ def ids_excluded(queries: list[Query], rng: random.Random) -> Batch:
 
 
 @layout("graded")
-def ranking_from_scores(queries: list[Query], rng: random.Random) -> Batch:
+def ranking_from_scores(queries, rng):
     made = dense_masked(queries, rng)
     return Batch((tr.Ranking.from_scores(*made.args, **made.kwargs),))
 
 
 @layout("graded")
-def ranking_from_flat(queries: list[Query], rng: random.Random) -> Batch:
+def ranking_from_flat(queries, rng):
     made = flat_tie_break(queries, rng)
     return Batch((tr.Ranking.from_flat(*made.args, **made.kwargs, judged=True),))
 
 
 @layout("binary distinct")
-def ranking_from_ranks(queries: list[Query], rng: random.Random) -> Batch:
+def ranking_from_ranks(queries, rng):
     rows = []
     for query in queries:
         order = sorted(query.listed, key=lambda x: -x[0])
@@ -680,19 +672,19 @@ def ranking_from_ranks(queries: list[Query], rng: random.Random) -> Batch:
 
 
 @layout("positives 2")
-def ranking_from_negatives(queries: list[Query], rng: random.Random) -> Batch:
+def ranking_from_negatives(queries, rng):
     pos = [[score for score, grade in q.listed if grade] + [-INF] * len(q.missing) for q in queries]
     return Batch((tr.Ranking.from_negatives(torch.tensor(pos), negatives_of(queries, rng)),))
 
 
-def negatives_of(queries: list[Query], rng: random.Random) -> Tensor:
+def negatives_of(queries, rng):
     rows = [[score for score, grade in q.listed if not grade] for q in queries]
     width = max(map(len, rows))
     return torch.tensor([row + [-INF] * (width - len(row)) for row in rows])
 
 
 @layout("complete")
-def ranking_from_embeddings(queries: list[Query], rng: random.Random) -> Batch:
+def ranking_from_embeddings(queries, rng):
     # Against the unit vectors as items, a query embedding is the list of its scores.
     rows = cells(queries, rng)
     scores = scores_of(rows, lambda: float(rng.randint(-3, 3)), torch.float32)
@@ -704,11 +696,11 @@ def ranking_from_embeddings(queries: list[Query], rng: random.Random) -> Batch:
 
 
 @layout("graded distinct")
-def ranking_from_run(queries: list[Query], rng: random.Random) -> Batch:
+def ranking_from_run(queries, rng):
     # Pairs of neighbours get one score, so that the names of the documents decide.
     names = sorted(f"d{number}" for number in range(20))
-    qrels: dict[str, dict[str, float]] = {}
-    run: dict[str, dict[str, float]] = {}
+    qrels = {}
+    run = {}
     for number, query in enumerate(queries):
         order = sorted(query.listed)
         chosen = sorted(rng.sample(names, len(order)))
@@ -727,7 +719,7 @@ def ranking_from_run(queries: list[Query], rng: random.Random) -> Batch:
     return Batch((tr.Ranking.from_run(qrels, {key: run[key] for key in shuffled}),))
 
 
-def tensors_in(value: Any) -> Iterator[Tensor]:
+def tensors_in(value):
     """All tensors among arguments, however deep."""
     if isinstance(value, Tensor):
         yield value

@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -10,7 +9,7 @@ import torch
 import torchrank as tr
 
 
-def growth(steps: list[Callable[[], object]]) -> list[float]:
+def growth(steps):
     """Megabytes by which the peak of memory after each step is higher than the memory before the first one."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
@@ -21,7 +20,7 @@ def growth(steps: list[Callable[[], object]]) -> list[float]:
     return grown
 
 
-def peak() -> int:
+def peak():
     return 1024 * int(re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())[1])
 
 

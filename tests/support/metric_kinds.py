@@ -7,14 +7,13 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 import torchrank as tr
 from tests.support import layout_cases
 from tests.support.cases import cases
 
 
-def spread(values: Tensor) -> Tensor:
+def spread(values):
     return values.max() - values.min()
 
 
@@ -24,7 +23,7 @@ class Kind(NamedTuple):
     cls: type[tr.RankingMetric]
     parameters: dict[str, Any] = {}
 
-    def make(self, **kwargs: Any) -> tr.RankingMetric:
+    def make(self, **kwargs):
         return self.cls(**self.parameters, **kwargs)
 
 
@@ -90,7 +89,7 @@ def with_cutoff(cls, **kwargs):
     return cls(**({"top_k": 3} if cls.takes_top_k else {}), **kwargs)
 
 
-def batch(seed: int, queries: int = 5) -> tuple[Tensor, Tensor]:
+def batch(seed, queries=5):
     """Scores with ties and graded targets; the second query has nothing relevant."""
     generator = torch.Generator().manual_seed(seed)
     scores = torch.randint(0, 12, (queries, 7), generator=generator) / 2
@@ -106,7 +105,7 @@ ALL = tuple(torch.cat(parts) for parts in zip(*BATCHES))
 NAN = float("nan")
 
 
-SCORED: dict[Any, Any] = {}
+SCORED = {}
 
 
 def values_of(metric, scores, target):

@@ -1,7 +1,5 @@
 """Notebooks executed one after the other in one kernel, so that libraries are imported once."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -36,7 +34,7 @@ del gc, os, sys, warnings
 """
 
 
-def executed(name: str, folder: Path, values: dict[str, str] | None = None) -> tuple[NotebookNode, dict]:
+def executed(name, folder, values=None):
     """A notebook after a run in ``folder``, and the values of some expressions at its end. No cell writes to stderr."""
     notebook = read(FOLDER / f"{name}.ipynb", as_version=4)
     pairs = ", ".join(f"'{name}': {value}" for name, value in (values or {}).items())
@@ -52,13 +50,13 @@ def executed(name: str, folder: Path, values: dict[str, str] | None = None) -> t
     return notebook, found
 
 
-def close() -> None:
+def close():
     """End the kernel, if one was started."""
     if CLIENT.km is not None and CLIENT.km.has_kernel:
         CLIENT._cleanup_kernel()
 
 
-def kept(name: str) -> NotebookNode:
+def kept(name):
     """A notebook with the outputs that its file keeps."""
     return read(FOLDER / f"{name}.ipynb", as_version=4)
 
@@ -66,23 +64,23 @@ def kept(name: str) -> NotebookNode:
 NUMBER = re.compile(r"[-+]?\d+\.\d+(?:e[-+]?\d+)?")
 
 
-def words(notebook: NotebookNode, rough: bool = False) -> list[list[list[str]]]:
+def words(notebook, rough=False):
     """The words of all outputs, by cell and line, with "#" for decimal numbers and, if ``rough``, for whole ones."""
     # Trainings end in slightly other numbers on other processors. Blanks align the numbers of a table.
     texts = [NUMBER.sub("#", printed(cell)) for cell in notebook.cells]
     return [[line.split() for line in (re.sub(r"\d+", "#", text) if rough else text).splitlines()] for text in texts]
 
 
-def numbers(notebook: NotebookNode) -> list[float]:
+def numbers(notebook):
     """All decimal numbers of all outputs."""
     return [float(number) for cell in notebook.cells for number in NUMBER.findall(printed(cell))]
 
 
-def printed(cell: NotebookNode) -> str:
+def printed(cell):
     """The text of the outputs of a cell."""
     return "".join(output.get("text") or output["data"].get("text/plain", "") for output in cell.get("outputs", []))
 
 
-def pictures(cell: NotebookNode) -> int:
+def pictures(cell):
     """The number of figures of a cell."""
     return sum("image/png" in output.get("data", {}) for output in cell.get("outputs", []))

@@ -1,18 +1,12 @@
 """Metrics beside the oracle, on each query."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 import torchrank as tr
 from tests.support import layout_cases, oracles
-from tests.support.tie_orders import Query
 from torchrank.layouts.canonical import Need
 
 MEASURES = sorted(name for name, cls in tr.RankingMetric.registry.items() if cls.__module__.startswith("torchrank."))
@@ -20,9 +14,9 @@ FEW = layout_cases.few_configs()
 MANY = layout_cases.many_configs()
 
 
-def each_in_turn(configs: Sequence[layout_cases.Config]) -> list[layout_cases.Config]:
+def each_in_turn(configs):
     """Each metric under one of its tie policies, which differs from one metric to the next."""
-    alike: dict[object, list[layout_cases.Config]] = {}
+    alike = {}
     for config in configs:
         others = tuple(pair for pair in config.parameters if pair[0] != "ties")
         alike.setdefault((config.name, others), []).append(config)
@@ -33,9 +27,9 @@ def each_in_turn(configs: Sequence[layout_cases.Config]) -> list[layout_cases.Co
 IN_TURN = each_in_turn(FEW)
 
 
-def each_combination() -> list[layout_cases.Config]:
+def each_combination():
     """Those, and every combination of other parameters than cutoffs and policies, with one of each."""
-    found: dict[object, layout_cases.Config] = {}
+    found = {}
     for config in each_in_turn(MANY):
         others = tuple(pair for pair in config.parameters if pair[0] not in ("ties", "top_k", "empty_target_action"))
         found[config.name, others] = config
@@ -46,19 +40,17 @@ EACH = each_combination()
 
 
 @cache
-def wanted(config: layout_cases.Config, query: Query) -> float:
+def wanted(config, query):
     """The value of the oracle."""
     return oracles.value(config.name, query, **config.for_oracle)
 
 
-def assert_equal(config: layout_cases.Config, queries: Sequence[Query], got: Tensor, where: str) -> None:
+def assert_equal(config, queries, got, where):
     """Values of queries equal those of the oracle; if not, the shortest query that differs is shown."""
     assert_all_equal([config], queries, [got], where)
 
 
-def assert_all_equal(
-    configs: Sequence[layout_cases.Config], queries: Sequence[Query], values: Sequence[Tensor], where: str
-) -> None:
+def assert_all_equal(configs, queries, values, where):
     """:func:`assert_equal` for the values of each metric, which are compared in one go."""
     if not configs:
         return
@@ -73,9 +65,7 @@ def assert_all_equal(
         fail_if_different(config, queries, got, row, where)
 
 
-def fail_if_different(
-    config: layout_cases.Config, queries: Sequence[Query], got: Tensor, want: Tensor, where: str
-) -> None:
+def fail_if_different(config, queries, got, want, where):
     wrong = (~torch.isclose(got, want, rtol=1e-9, atol=1e-9, equal_nan=True)).nonzero().flatten().tolist()
     if wrong:
         worst = min(wrong, key=lambda i: len(str(queries[i])))
@@ -86,12 +76,12 @@ def fail_if_different(
 
 
 @cache
-def suites(metrics: tuple[tr.RankingMetric, ...]) -> list[tuple[list[str], tr.RankingCollection]]:
+def suites(metrics):
     """The labels and the collection of the metrics of each need.
 
     Metrics of one need are ranked as each of them alone. A larger need would hide one that asks for less than it reads.
     """
-    groups: dict[Need, dict[str, tr.RankingMetric]] = {}
+    groups = {}
     for metric in metrics:
         groups.setdefault(metric.required, {})[metric.label] = metric
     # Labels with a dot are no keys of a collection.
@@ -100,31 +90,29 @@ def suites(metrics: tuple[tr.RankingMetric, ...]) -> list[tuple[list[str], tr.Ra
     ]
 
 
-def scored(metrics: Iterable[tr.RankingMetric], *args: Any, **kwargs: Any) -> dict[str, Tensor]:
+def scored(metrics, *args, **kwargs):
     """The values of each metric, by its label; metrics of one need are ranked once."""
-    found: dict[str, Tensor] = {}
+    found = {}
     for labels, suite in suites(tuple(metrics)):
         found.update(zip(labels, suite.score(*args, **kwargs).values(), strict=True))
     return found
 
 
-def assert_equal_by_need(
-    configs: Sequence[layout_cases.Config], queries: Sequence[Query], batch: layout_cases.Batch, where: str
-):
+def assert_equal_by_need(configs, queries, batch, where):
     """Values of a batch equal those of the oracle; metrics of one need are ranked once."""
     metrics = [layout_cases.scoring(config) for config in configs]
     found = scored(metrics, *batch.args, **batch.kwargs)
     assert_all_equal(configs, queries, [found[metric.label] for metric in metrics], where)
 
 
-def configs_of(name: str, configs: Sequence[layout_cases.Config]) -> list[layout_cases.Config]:
+def configs_of(name, configs):
     """The configurations of a measure, of which there is at least one."""
     found = [config for config in configs if config.name == name]
     assert found, f"no metric to try of {name}"
     return found
 
 
-def kind_of_need(config: layout_cases.Config) -> Need:
+def kind_of_need(config):
     """The need of a metric, where all ranks at which it may stop are one: layouts and engines see no more of it."""
     need = layout_cases.scoring(config).required
     return need if need.reach is None else Need(1, need.relevant, need.all_candidates)

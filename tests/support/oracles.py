@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -38,7 +38,7 @@ class Oracle(NamedTuple):
     counts_irrelevant: bool
 
 
-ORACLES: dict[str, Oracle] = {}
+ORACLES = {}
 #: Measures whose low values are good. A query for which nothing was retrieved has no value.
 LOWER = {
     "arp", "coverageerror", "eed", "eel", "fallout", "firstrank", "hole", "kendalldistance", "lip", "mr", "rankingloss",
@@ -46,24 +46,14 @@ LOWER = {
 }  # fmt: skip
 
 
-def oracle(
-    name: str,
-    *,
-    few: list[dict[str, Any]],
-    many: list[dict[str, Any]],
-    baseline: Callable[[int, int, int], float] | None,
-    empty: str = "neg",
-    others: dict[str, list[Any]] | None = None,
-    of: str = "query",
-    counts_irrelevant: bool = False,
-) -> Callable:
+def oracle(name, *, few, many, baseline, empty="neg", others=None, of="query", counts_irrelevant=False):
     """Register the function of a measure.
 
     It takes ``of`` "query" a query and ties; of "flags" the relevance at rank 1, 2, ... and the number of relevant
     candidates that lack; of "grades" the grades at rank 1, 2, ... and those that lack; and its parameters.
     """
 
-    def register(measure: Callable) -> Callable:
+    def register(measure):
         value = {"query": measure, "flags": of_flags(measure), "grades": of_grades(measure)}[of]
         ORACLES[name] = Oracle(value, few, many, baseline, empty, others or {}, counts_irrelevant)
         return measure
@@ -71,12 +61,12 @@ def oracle(
     return register
 
 
-def of_flags(measure: Callable[..., float | None]) -> Callable[..., float | None]:
+def of_flags(measure):
     """The mean of a measure over the orders that ties leave open."""
 
     once = cache(measure)  # short queries have the same orders again and again
 
-    def value(query: Query, *, ties: str, relevance_level: float = 1, **parameters: Any) -> float | None:
+    def value(query, *, ties, relevance_level=1, **parameters):
         judged = flags(query, relevance_level)
         return expectation(
             [(once(order, len(judged.missing), **parameters), weight) for order, weight in orders(judged, ties)]
@@ -85,10 +75,10 @@ def of_flags(measure: Callable[..., float | None]) -> Callable[..., float | None
     return value
 
 
-def of_grades(measure: Callable[..., float | None]) -> Callable[..., float | None]:
+def of_grades(measure):
     """The same of grades."""
 
-    def value(query: Query, *, ties: str, **parameters: Any) -> float | None:
+    def value(query, *, ties, **parameters):
         return expectation(
             [(measure(order, query.missing, **parameters), weight) for order, weight in orders(query, ties)]
         )
@@ -99,20 +89,20 @@ def of_grades(measure: Callable[..., float | None]) -> Callable[..., float | Non
 # ---- parameters to try
 
 
-def squared(grade: Any) -> Any:
+def squared(grade):
     return grade * grade
 
 
-def hyperbolic(rank: Any) -> Any:
+def hyperbolic(rank):
     return 3 / (2 * rank + 1)
 
 
-WHOLE_OR_CUT: list[dict[str, Any]] = [{}, {"top_k": 3}]
-CUT: list[dict[str, Any]] = [{"top_k": k} for k in (1, 4, 10)]
+WHOLE_OR_CUT = [{}, {"top_k": 3}]
+CUT = [{"top_k": k} for k in (1, 4, 10)]
 CUTS = (None, 1, 3, 10)
-LEVELS: list[dict[str, Any]] = [{"relevance_level": level} for level in (2, 0.5)]
-LEVELS_CUT: list[dict[str, Any]] = [{"top_k": 3, "relevance_level": level} for level in (2, 0.5)]
-DISCOUNTS: list[dict[str, Any]] = [
+LEVELS = [{"relevance_level": level} for level in (2, 0.5)]
+LEVELS_CUT = [{"top_k": 3, "relevance_level": level} for level in (2, 0.5)]
+DISCOUNTS = [
     {"top_k": k, **more}
     for k in (None, 3)
     for more in (
@@ -131,21 +121,21 @@ DISCOUNTS: list[dict[str, Any]] = [
 # ---- means over random orders
 
 
-def hypergeometric(h: int, n: int, r: int, k: int) -> float:
+def hypergeometric(h, n, r, k):
     """Chance of h relevant among the first k of n candidates in random order, r of them relevant."""
     return math.comb(r, h) * math.comb(n - r, k - h) / math.comb(n, k)
 
 
-def discounts(k: int) -> float:
+def discounts(k):
     return math.fsum(1 / math.log2(1 + j) for j in range(1, k + 1))
 
 
-def precisions(n: int, r: int, k: int) -> float:
+def precisions(n, r, k):
     """Sum of the precision at each of the first k ranks, if relevant: then so is its share of those before it."""
     return math.fsum(r / n * (1 + (j - 1) * (r - 1) / max(1, n - 1)) / j for j in range(1, k + 1))
 
 
-def one_in_reach(n: int, r: int, k: int) -> float:
+def one_in_reach(n, r, k):
     """Chance of a relevant one among the first k."""
     return (math.comb(n, r) - math.comb(n - k, r)) / math.comb(n, r)
 
@@ -160,9 +150,7 @@ def one_in_reach(n: int, r: int, k: int) -> float:
     many=[*CUT, *LEVELS_CUT, *({"top_k": k, "adaptive_k": True} for k in CUTS)],
     baseline=lambda n, r, k: r / n,
 )
-def precision(
-    relevant: Sequence[bool], missing: int, top_k: int | None = None, adaptive_k: bool = False
-) -> float | None:
+def precision(relevant, missing, top_k=None, adaptive_k=False):
     if not any(relevant) and not missing:
         return None
     if top_k is None or (adaptive_k and len(relevant) < top_k):
@@ -170,18 +158,14 @@ def precision(
     return sum(relevant[:top_k]) / top_k
 
 
-def recall(
-    relevant: Sequence[bool], missing: int, top_k: int | None = None, normalize: str = "relevant"
-) -> float | None:
+def recall(relevant, missing, top_k=None, normalize="relevant"):
     if not any(relevant) and not missing:
         return None
     everywhere = sum(relevant) + missing
     return sum(relevant[:top_k]) / (min(everywhere, top_k) if normalize == "min" and top_k else everywhere)
 
 
-def share_of_weight(
-    grades: Sequence[float], missing: Sequence[float], top_k: int | None, level: float, gain: Any
-) -> float | None:
+def share_of_weight(grades, missing, top_k, level, gain):
     """The weights of the relevant candidates up to a rank, of all of them."""
     weights = [gain_of(grade, gain) if grade >= level else 0 for grade in [*grades, *missing]]
     return math.fsum(weights[: len(grades)][:top_k]) / math.fsum(weights) if math.fsum(weights) else None
@@ -200,9 +184,7 @@ def share_of_weight(
     baseline=lambda n, r, k: k / n,
     others={"normalize": ["min"]},
 )
-def recall_or_share(
-    query: Query, *, ties: str, relevance_level: float = 1, gain: Any = None, **parameters: Any
-) -> float | None:
+def recall_or_share(query, *, ties, relevance_level=1, gain=None, **parameters):
     if gain is None:
         return of_flags(recall)(query, ties=ties, relevance_level=relevance_level, **parameters)
     parameters = {"top_k": None, **parameters}
@@ -219,16 +201,14 @@ def recall_or_share(
     many=[*LEVELS_CUT, *({"top_k": k, "beta": beta} for k in CUTS for beta in (0.5, 3))],
     baseline=lambda n, r, k: 5 * (k * r / n) / (k + 4 * r),  # of beta = 2
 )
-def f_beta(relevant: Sequence[bool], missing: int, top_k: int | None = None, beta: float = 1) -> float | None:
+def f_beta(relevant, missing, top_k=None, beta=1):
     p, r = precision(relevant, missing, top_k), recall(relevant, missing, top_k)
     if p is None or r is None:
         return None
     return (1 + beta * beta) * p * r / (beta * beta * p + r) if p > 0 and r > 0 else 0.0
 
 
-def average_precision(
-    relevant: Sequence[bool], missing: int, top_k: int | None = None, normalize: str = "relevant"
-) -> float | None:
+def average_precision(relevant, missing, top_k=None, normalize="relevant"):
     everywhere = sum(relevant) + missing
     if not everywhere:
         return None
@@ -243,9 +223,7 @@ def average_precision(
     return math.fsum(at_hits) / whole if whole else 0.0
 
 
-def weighted_precision(
-    grades: Sequence[float], missing: Sequence[float], top_k: int | None, level: float, gain: Any
-) -> float | None:
+def weighted_precision(grades, missing, top_k, level, gain):
     """Precision at each relevant candidate, weighted by its gain."""
     worth = [gain_of(grade, gain) if grade >= level else 0 for grade in grades]
     whole = math.fsum([*worth, *(gain_of(grade, gain) for grade in missing if grade >= level)])
@@ -266,9 +244,7 @@ def weighted_precision(
     ],
     baseline=lambda n, r, k: precisions(n, r, k) / r,
 )
-def mean_average_precision(
-    query: Query, *, ties: str, relevance_level: float = 1, gain: Any = None, **parameters: Any
-) -> float | None:
+def mean_average_precision(query, *, ties, relevance_level=1, gain=None, **parameters):
     if gain is None:
         return of_flags(average_precision)(query, ties=ties, relevance_level=relevance_level, **parameters)
     parameters = {"top_k": None, **parameters}
@@ -283,7 +259,7 @@ def mean_average_precision(
     baseline=lambda n, r, k: r / n,
     others={"multiple": [2, 0.2]},
 )
-def r_precision(relevant: Sequence[bool], missing: int, multiple: float = 1) -> float | None:
+def r_precision(relevant, missing, multiple=1):
     everywhere = sum(relevant) + missing
     if not everywhere:
         return None
@@ -292,7 +268,7 @@ def r_precision(relevant: Sequence[bool], missing: int, multiple: float = 1) -> 
 
 
 @oracle("fallout", of="flags", empty="pos", few=WHOLE_OR_CUT, many=[*CUT, *LEVELS_CUT], baseline=lambda n, r, k: k / n)
-def fall_out(relevant: Sequence[bool], missing: int, top_k: int | None = None) -> float | None:
+def fall_out(relevant, missing, top_k=None):
     irrelevant = [not flag for flag in relevant]
     if not any(irrelevant):
         # Nothing at all was retrieved for a query that has an answer: it is left out, but it is not empty.
@@ -309,9 +285,7 @@ def fall_out(relevant: Sequence[bool], missing: int, top_k: int | None = None) -
     many=[*CUT, *LEVELS_CUT, *({"top_k": k, "max_fpr": rate} for k in CUTS for rate in (0.25, 0.7, 1))],
     baseline=lambda n, r, k: (1 - hypergeometric(0, n, r, k) - (hypergeometric(k, n, r, k) if k <= r else 0)) / 2,
 )
-def area_under_roc(
-    relevant: Sequence[bool], missing: int, top_k: int | None = None, max_fpr: float | None = None
-) -> float | None:
+def area_under_roc(relevant, missing, top_k=None, max_fpr=None):
     if not any(relevant) and not missing:
         return None
     if all(relevant):
@@ -324,7 +298,7 @@ def area_under_roc(
     return won / pairs if pairs else 0.0
 
 
-def partial_area(relevant: Sequence[bool], limit: Fraction) -> float:
+def partial_area(relevant, limit):
     """Walk along the ROC curve up to a false positive rate, then rescale as McClish did."""
     rate, height, area = Fraction(0), Fraction(0), Fraction(0)
     for one in relevant:
@@ -340,26 +314,25 @@ def partial_area(relevant: Sequence[bool], limit: Fraction) -> float:
 # ---- measures of graded relevance: the grades at rank 1, 2, ..., and those which lack ------------
 
 
-def gain_of(grade: float, gain: str | Callable[[float], float]) -> float:
+def gain_of(grade, gain):
     if grade <= 0:
         return 0.0
     return {"linear": float, "exponential": lambda g: 2.0**g - 1}[gain](grade) if isinstance(gain, str) else gain(grade)
 
 
-def discounted(
-    grades: Sequence[float],
-    top_k: int | None,
-    gain: str | Callable[[float], float],
-    discount: str | Callable[[float], float],
-    log_base: float,
-) -> float:
-    def at(rank: int) -> float:
-        if discount == "log2":
-            return math.log(log_base) / math.log(rank + 1)
-        if discount == "clipped":
-            return 1 if rank < log_base else math.log(log_base) / math.log(rank)
-        return 1 / rank if discount == "reciprocal" else discount(rank)
+def discount_of(discount, log_base=2):
+    """A discount as a function of the rank."""
+    named = {
+        "log2": lambda rank: math.log(log_base) / math.log(rank + 1),
+        "clipped": lambda rank: 1 if rank < log_base else math.log(log_base) / math.log(rank),
+        "reciprocal": lambda rank: 1 / rank,
+        "none": lambda rank: 1,
+    }
+    return named.get(discount, discount)
 
+
+def discounted(grades, top_k, gain, discount="log2", log_base=2):
+    at = discount_of(discount, log_base)
     return math.fsum(gain_of(grade, gain) * at(rank) for rank, grade in enumerate(grades[:top_k], 1))
 
 
@@ -370,23 +343,14 @@ def discounted(
     many=[*CUT, {"top_k": 3, "gain": "exponential"}, {"gain": squared}],
     baseline=lambda n, r, k: k * r / n,
 )
-def cumulative_gain(
-    grades: Sequence[float], missing: Sequence[float], top_k: int | None = None, gain: Any = "linear"
-) -> float | None:
+def cumulative_gain(grades, missing, top_k=None, gain="linear"):
     if all(gain_of(grade, gain) == 0 for grade in [*grades, *missing]):
         return None
     return math.fsum(gain_of(grade, gain) for grade in grades[:top_k])
 
 
 @oracle("dcg", of="grades", few=WHOLE_OR_CUT, many=[*CUT, *DISCOUNTS], baseline=lambda n, r, k: r / n * discounts(k))
-def discounted_cumulative_gain(
-    grades: Sequence[float],
-    missing: Sequence[float],
-    top_k: int | None = None,
-    gain: Any = "linear",
-    discount: Any = "log2",
-    log_base: float = 2,
-) -> float | None:
+def discounted_cumulative_gain(grades, missing, top_k=None, gain="linear", discount="log2", log_base=2):
     if all(gain_of(grade, gain) == 0 for grade in [*grades, *missing]):
         return None
     return discounted(grades, top_k, gain, discount, log_base)
@@ -404,15 +368,7 @@ def discounted_cumulative_gain(
     baseline=lambda n, r, k: r / n * discounts(k) / discounts(min(r, k)),
     others={"normalize": ["k"]},
 )
-def normalised_gain(
-    grades: Sequence[float],
-    missing: Sequence[float],
-    top_k: int | None = None,
-    gain: Any = "linear",
-    discount: Any = "log2",
-    log_base: float = 2,
-    normalize: str = "ideal",
-) -> float | None:
+def normalised_gain(grades, missing, top_k=None, gain="linear", discount="log2", log_base=2, normalize="ideal"):
     ideal = discounted(sorted([*grades, *missing], reverse=True), top_k, gain, discount, log_base)
     whole = discounted([1] * top_k, top_k, gain, discount, log_base) if normalize == "k" and top_k else ideal
     return discounted(grades, top_k, gain, discount, log_base) / whole if ideal else None
@@ -424,7 +380,7 @@ for _path in sorted(Path(__file__).parent.glob("oracles_*.py")):
     importlib.import_module(f"tests.support.{_path.stem}")
 
 
-def judged(query: Query, unjudged: str, worth: float) -> list[Query]:
+def judged(query, unjudged, worth):
     """The query for each thing that its unjudged candidates could be."""
     everyone = [*query.listed, *((None, grade) for grade in query.missing)]
     if unjudged == "condensed":
@@ -444,7 +400,7 @@ def judged(query: Query, unjudged: str, worth: float) -> list[Query]:
     ]
 
 
-def value(name: str, query: Query, *, unjudged: str = "irrelevant", **parameters: Any) -> float:
+def value(name, query, *, unjudged="irrelevant", **parameters):
     """The value of the measure called ``name`` for a query; NaN if the query is skipped."""
     if unjudged == "irrelevant":
         return value_of(name, query, **parameters)
@@ -455,22 +411,22 @@ def value(name: str, query: Query, *, unjudged: str = "irrelevant", **parameters
 
 
 @cache
-def measured(name: str, query: Query, ties: str, parameters: tuple[tuple[str, Any], ...]) -> float | None:
+def measured(name, query, ties, parameters):
     """The same; None if there is nothing to measure."""
     return ORACLES[name].value(query, ties=ties, **dict(parameters))
 
 
 def value_of(
-    name: str,
-    query: Query,
+    name,
+    query,
     *,
-    ties: str = "expected",
-    empty_target_action: str | None = None,
-    relevance_level: float = 1,
-    filtered: bool = False,
-    average: str = "query",
-    **parameters: Any,
-) -> float:
+    ties="expected",
+    empty_target_action=None,
+    relevance_level=1,
+    filtered=False,
+    average="query",
+    **parameters,
+):
     """The same where no candidate is unjudged. ``average`` is about the mean over queries, and changes nothing here."""
     if (empty_target_action == "listed" or name in LOWER) and not query.listed:
         return math.nan

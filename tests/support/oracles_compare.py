@@ -1,25 +1,21 @@
 """Two rankings compared, from the definitions: over all pairs of candidates, and rank by rank."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 from tests.support.oracles import oracle
-from tests.support.tie_orders import Query
 
 # Candidates behind the list are candidates to these measures, also where a layout means padding.
 compared = functools.partial(oracle, baseline=None, empty="skip", counts_irrelevant=True)
-NOT_SKIPPED: dict[str, Any] = {"empty_target_action": "neg"}
+NOT_SKIPPED = {"empty_target_action": "neg"}
 
 # (place, grade) of every candidate: the smaller place is the better, equal places are a tie.
 Candidates = list[tuple[float, float]]
 
 
-def settled(query: Query, ties: str) -> Candidates:
+def settled(query, ties):
     """Candidates as a tie policy orders them; candidates not retrieved share the last place."""
     best_first = {"expected": 0, "optimistic": -1, "pessimistic": 1}[ties]
     listed = sorted(query.listed, key=lambda x: (-x[0], best_first * x[1]))
@@ -31,11 +27,11 @@ def settled(query: Query, ties: str) -> Candidates:
     return found + [(math.inf, grade) for grade in query.missing]
 
 
-def sign(one: float, other: float) -> int:
+def sign(one, other):
     return (one > other) - (one < other)
 
 
-def signs(candidates: Candidates) -> list[tuple[int, int]]:
+def signs(candidates):
     """For all pairs, which is the better one in the first ranking and in the other: 1, 0 or -1 each."""
     return [(sign(y[0], x[0]), sign(x[1], y[1])) for x, y in itertools.combinations(candidates, 2)]
 
@@ -46,7 +42,7 @@ def signs(candidates: Candidates) -> list[tuple[int, int]]:
     many=[{"variant": "c"}, {"variant": "gamma"}, NOT_SKIPPED],
     others={"variant": ["a", "b"]},
 )
-def kendall_tau(query: Query, *, ties: str, variant: str = "b") -> float | None:
+def kendall_tau(query, *, ties, variant="b"):
     candidates = settled(query, ties)
     pairs = signs(candidates)
     net = sum(a * b for a, b in pairs)
@@ -70,7 +66,7 @@ def kendall_tau(query: Query, *, ties: str, variant: str = "b") -> float | None:
     many=[{"normalized": True}, {"penalty": 0.25}, {"penalty": 0, "normalized": True}, NOT_SKIPPED],
     others={"normalized": [True], "penalty": [0.25, 0]},
 )
-def kendall_distance(query: Query, *, ties: str, normalized: bool = False, penalty: float = 0.5) -> float | None:
+def kendall_distance(query, *, ties, normalized=False, penalty=0.5):
     pairs = signs(settled(query, ties))
     if not pairs:
         return None
@@ -84,7 +80,7 @@ def kendall_distance(query: Query, *, ties: str, normalized: bool = False, penal
     many=[{"weigh_by": "preds"}, {"weigh_by": "target"}, NOT_SKIPPED],
     others={"weigh_by": ["preds", "target"]},
 )
-def weighted_tau(query: Query, *, ties: str, weigh_by: str = "both") -> float | None:
+def weighted_tau(query, *, ties, weigh_by="both"):
     candidates = settled(query, ties)
     pairs = signs(candidates)
     if all(a == 0 for a, _ in pairs) or all(b == 0 for _, b in pairs):
@@ -100,7 +96,7 @@ def weighted_tau(query: Query, *, ties: str, weigh_by: str = "both") -> float | 
     return math.fsum(values) / len(values)
 
 
-def all_orders(candidates: Candidates) -> list[tuple[float, ...]]:
+def all_orders(candidates):
     """The grades in every order that ties of the first ranking leave open."""
     blocks = [
         [grade for place, grade in candidates if place == this] for this in sorted({place for place, _ in candidates})
@@ -110,7 +106,7 @@ def all_orders(candidates: Candidates) -> list[tuple[float, ...]]:
 
 
 @compared("aptau", few=[{}], many=[NOT_SKIPPED])
-def ap_tau(query: Query, *, ties: str) -> float | None:
+def ap_tau(query, *, ties):
     candidates = settled(query, ties)
     if len(candidates) < 2:
         return None
@@ -126,12 +122,12 @@ def ap_tau(query: Query, *, ties: str) -> float | None:
     return math.fsum(values) / len(values)
 
 
-def mean_ranks(values: Sequence[float]) -> list[float]:
+def mean_ranks(values):
     return [sum(x < value for x in values) + (1 + sum(x == value for x in values)) / 2 for value in values]
 
 
 @compared("spearman", few=[{}], many=[NOT_SKIPPED])
-def spearman(query: Query, *, ties: str) -> float | None:
+def spearman(query, *, ties):
     candidates = settled(query, ties)
     one, other = mean_ranks([place for place, _ in candidates]), mean_ranks([-grade for _, grade in candidates])
     middle = (len(candidates) + 1) / 2
@@ -146,7 +142,7 @@ def spearman(query: Query, *, ties: str) -> float | None:
 Share = Callable[[int], float]
 
 
-def shares(values: dict[int, float], variant: str) -> dict[int, Share]:
+def shares(values, variant):
     """For each of some candidates, by depth, how much of it a list has: the smaller value is the better."""
     found = {}
     for name, value in values.items():
@@ -158,7 +154,7 @@ def shares(values: dict[int, float], variant: str) -> dict[int, Share]:
     return found
 
 
-def two_lists(query: Query, ties: str, variant: str = "a") -> tuple[dict[int, Share], dict[int, Share]]:
+def two_lists(query, ties, variant="a"):
     """The retrieved candidates, and all candidates by their grades."""
     candidates = dict(enumerate(settled(query, ties)))
     retrieved = {name: place for name, (place, _) in candidates.items() if place < math.inf}
@@ -166,7 +162,7 @@ def two_lists(query: Query, ties: str, variant: str = "a") -> tuple[dict[int, Sh
 
 
 @compared("overlap", few=[{"top_k": 3}, {}], many=[{"top_k": 1}, {"top_k": 2}, {"top_k": 10}, NOT_SKIPPED])
-def overlap(query: Query, *, ties: str, top_k: int | None = None) -> float | None:
+def overlap(query, *, ties, top_k=None):
     one, other = two_lists(query, ties)
     if not other:
         return None
@@ -175,7 +171,7 @@ def overlap(query: Query, *, ties: str, top_k: int | None = None) -> float | Non
 
 
 @compared("lip", few=[{"top_k": 2}, {}], many=[{"top_k": 1}, {"top_k": 3}, {"top_k": 10}, NOT_SKIPPED])
-def least_item_promoted(query: Query, *, ties: str, top_k: int | None = None) -> float | None:
+def least_item_promoted(query, *, ties, top_k=None):
     candidates = settled(query, ties)
     if not candidates:
         return None
@@ -201,9 +197,7 @@ def least_item_promoted(query: Query, *, ties: str, top_k: int | None = None) ->
     ],
     others={"variant": ["a", "b"], "p": [0.5, 0.25]},
 )
-def rank_biased_overlap(
-    query: Query, *, ties: str, p: float = 0.9, variant: str = "a", top_k: int | None = None
-) -> float | None:
+def rank_biased_overlap(query, *, ties, p=0.9, variant="a", top_k=None):
     short, long = two_lists(query, ties, variant)
     if not long:
         return None
@@ -214,7 +208,7 @@ def rank_biased_overlap(
     return math.fsum(agreed) / math.fsum(weights)
 
 
-def common(short: dict[int, Share], long: dict[int, Share], depth: int, variant: str) -> float:
+def common(short, long, depth, variant):
     """The agreement of two lists at a depth. A list that has ended counts as if it went on with other candidates."""
     one, other = ({name: share(depth) for name, share in shares_.items()} for shares_ in (short, long))
     both = math.fsum(one[name] * other[name] for name in one.keys() & other.keys())
@@ -224,7 +218,7 @@ def common(short: dict[int, Share], long: dict[int, Share], depth: int, variant:
     return both / {"w": sum(sizes) / 2, "a": depth, "b": math.sqrt(norms[0] * norms[1])}[variant]
 
 
-def extrapolated(short: dict[int, Share], long: dict[int, Share], p: float, variant: str) -> float:
+def extrapolated(short, long, p, variant):
     """RBO_ext as Corsi and Urbano have it, of the candidates of two lists down to each depth."""
     if not short:
         return 0.0
@@ -245,7 +239,7 @@ def extrapolated(short: dict[int, Share], long: dict[int, Share], p: float, vari
     return value + agreement * p ** len(long)
 
 
-def list_weights(ranks: dict[int, float], p: float) -> dict[int, float]:
+def list_weights(ranks, p):
     """The share of attention of each candidate; those with one rank share it evenly."""
     weights = {}
     for name, rank in ranks.items():
@@ -254,32 +248,32 @@ def list_weights(ranks: dict[int, float], p: float) -> dict[int, float]:
     return weights
 
 
-def two_weights(query: Query, ties: str, p: float) -> tuple[dict[int, float], dict[int, float]]:
+def two_weights(query, ties, p):
     candidates = dict(enumerate(settled(query, ties)))
     retrieved = {name: place for name, (place, _) in candidates.items() if place < math.inf}
     return list_weights(retrieved, p), list_weights({name: -grade for name, (_, grade) in candidates.items()}, p)
 
 
 @compared("rba", few=[{}, {"p": 0.6}], many=[{"p": 0.3}, NOT_SKIPPED], others={"p": [0.5, 0.25]})
-def rank_biased_alignment(query: Query, *, ties: str, p: float = 0.95) -> float | None:
+def rank_biased_alignment(query, *, ties, p=0.95):
     one, other = two_weights(query, ties, p)
     return math.fsum(math.sqrt(one[name] * other[name]) for name in one) if other else None
 
 
 @compared("rbr", few=[{"top_k": 2}, {"p": 0.6}], many=[{}, {"top_k": 10, "p": 0.3}, NOT_SKIPPED], others={"p": [0.5]})
-def rank_biased_recall(query: Query, *, ties: str, top_k: int | None = None, p: float = 0.95) -> float | None:
+def rank_biased_recall(query, *, ties, top_k=None, p=0.95):
     one, _ = two_lists(query, ties)
     _, other = two_weights(query, ties, p)
     return math.fsum(one[name](top_k or len(one)) * other[name] for name in one) if other else None
 
 
-def fall(old: int, new: int) -> float:
+def fall(old, new):
     """By how much a document fell: MTEB's score of two ranks."""
     return new / old - 1 if old >= new else 1 - old / new
 
 
 @compared("pmrr", few=[{}], many=[NOT_SKIPPED, {"aggregation": "sum"}])
-def mean_fall(query: Query, *, ties: str, aggregation: str = "mean") -> float | None:
+def mean_fall(query, *, ties, aggregation="mean"):
     candidates = settled(query, ties)
     if not candidates:
         return None

@@ -1,10 +1,7 @@
 """Compatibility from its definition: the largest overlap with any ideal order, depth by depth."""
 
-from __future__ import annotations
-
 import itertools
 import math
-from collections.abc import Sequence
 from functools import cache
 
 from tests.support.oracles import oracle
@@ -13,7 +10,7 @@ Entry = tuple[int, float]
 
 
 @cache
-def ideal_orders(entries: tuple[Entry, ...]) -> list[list[Entry]]:
+def ideal_orders(entries):
     """Every order of the entries of positive grade by descending grade."""
     grades = sorted({grade for _, grade in entries if grade > 0}, reverse=True)
     number = math.prod(math.factorial(sum(one == grade for _, one in entries)) for grade in grades)
@@ -23,11 +20,11 @@ def ideal_orders(entries: tuple[Entry, ...]) -> list[list[Entry]]:
     return [list(itertools.chain.from_iterable(parts)) for parts in itertools.product(*levels)]
 
 
-def overlap(one: Sequence[Entry], other: Sequence[Entry], p: float, depths: int) -> float:
+def overlap(one, other, p, depths):
     return math.fsum(p ** (d - 1) * len(set(one[:d]) & set(other[:d])) / d for d in range(1, depths + 1))
 
 
-def random_order(n: int, r: int, k: int) -> float:
+def random_order(n, r, k):
     """One grade: the ideal has those in the first d of the list among its own first d, of which r d / n are found."""
     value = math.fsum(0.95 ** (d - 1) * r / n for d in range(1, k + 1))
     return value / math.fsum(0.95 ** (d - 1) * min(r, d) / d for d in range(1, k + 1))
@@ -46,13 +43,7 @@ def random_order(n: int, r: int, k: int) -> float:
     baseline=random_order,
     others={"p": [0.5, 0.25], "normalize": [False]},
 )
-def compatibility(
-    grades: Sequence[float],
-    missing: Sequence[float],
-    top_k: int | None = None,
-    p: float = 0.95,
-    normalize: bool = True,
-) -> float | None:
+def compatibility(grades, missing, top_k=None, p=0.95, normalize=True):
     entries = tuple(enumerate([*grades, *missing]))
     ideals = ideal_orders(entries)
     if not ideals[0]:

@@ -1,35 +1,25 @@
 """Expected exposure: the mean discount of each candidate over all orders of its tie, written out."""
 
-from __future__ import annotations
-
 import itertools
 import math
-from collections.abc import Callable
 from functools import cache
-from typing import Any
 
-from tests.support.oracles import CUT, WHOLE_OR_CUT, hyperbolic, oracle
-from tests.support.tie_orders import Query, blocks
+from tests.support.oracles import CUT, WHOLE_OR_CUT, discount_of, hyperbolic, oracle
+from tests.support.tie_orders import blocks
 
-FEW_TRIED: list[dict[str, Any]] = [{"patience": 0.2, "top_k": 2}, {"discount": "log2"}]
-TRIED: list[dict[str, Any]] = [
+FEW_TRIED = [{"patience": 0.2, "top_k": 2}, {"discount": "log2"}]
+TRIED = [
     *CUT[:1],
     *FEW_TRIED,
     {"patience": 1},
     *({"discount": how, "top_k": 3} for how in ("clipped", "reciprocal", "none", hyperbolic)),
 ]
-DISCOUNTS: dict[str, Callable[[int], float]] = {
-    "log2": lambda rank: 1 / math.log2(1 + rank),
-    "clipped": lambda rank: 1 / math.log2(max(rank, 2)),
-    "reciprocal": lambda rank: 1 / rank,
-    "none": lambda rank: 1,
-}
 
 
 @cache
-def of_one(above: int, tied: int, top_k: int | None, discount: Any, patience: float) -> float:
+def of_one(above, tied, top_k, discount, patience):
     """Exposure of one of some tied candidates behind others: its mean discount over all orders."""
-    at = (lambda rank: patience ** (rank - 1)) if discount == "geometric" else DISCOUNTS.get(discount, discount)
+    at = (lambda rank: patience ** (rank - 1)) if discount == "geometric" else discount_of(discount)
     seen = []
     for order in itertools.permutations(range(tied)):
         rank = above + 1 + order.index(0)
@@ -37,9 +27,9 @@ def of_one(above: int, tied: int, top_k: int | None, discount: Any, patience: fl
     return math.fsum(seen) / len(seen)
 
 
-def exposures(query: Query, ties: str, *user: Any) -> list[tuple[float, float]] | None:
+def exposures(query, ties, *user):
     """Exposure and target of each candidate; None if nothing is relevant."""
-    shown: list[tuple[float, float]] = []
+    shown = []
     for block in blocks(query):
         if ties == "expected":
             e = of_one(len(shown), len(block), *user)
@@ -57,36 +47,24 @@ def exposures(query: Query, ties: str, *user: Any) -> list[tuple[float, float]] 
     ]
 
 
-def seen(k: int) -> float:
+def seen(k):
     return math.fsum(0.5**above for above in range(k))
 
 
-def of_random(n: int, r: int, k: int) -> float:
+def of_random(n, r, k):
     """Each of n candidates has the same exposure."""
     return seen(min(n, k)) ** 2 / n
 
 
-def loss_of_random(n: int, r: int, k: int) -> float:
+def loss_of_random(n, r, k):
     of_relevant = seen(min(r, k))
     rest = (seen(min(n, k)) - of_relevant) ** 2 / (n - r)
     return of_relevant**2 / r + rest - of_random(n, r, k)
 
 
-def measure(
-    name: str,
-    many: list[dict[str, Any]],
-    baseline: Callable[[int, int, int], float],
-    formula: Callable[[float, float], float],
-) -> None:
+def measure(name, many, baseline, formula):
     @oracle(name, few=WHOLE_OR_CUT, many=many, baseline=baseline, empty="skip", others={"patience": [0.2, 0.9]})
-    def value(
-        query: Query,
-        *,
-        ties: str,
-        top_k: int | None = None,
-        discount: Any = "geometric",
-        patience: float = 0.5,
-    ) -> float | None:
+    def value(query, *, ties, top_k=None, discount="geometric", patience=0.5):
         pairs = exposures(query, ties, top_k, discount, patience)
         return None if pairs is None else math.fsum(formula(e, target) for e, target in pairs)
 

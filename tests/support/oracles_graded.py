@@ -2,15 +2,13 @@
 
 import itertools
 import math
-from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
-from tests.support.oracles import WHOLE_OR_CUT, oracle, squared
-from tests.support.tie_orders import Query, blocks
+from tests.support.oracles import WHOLE_OR_CUT, gain_of, oracle, squared
+from tests.support.tie_orders import blocks
 
-SKIPPED: dict[str, Any] = {"empty_target_action": "skip"}
-STOPS: list[dict[str, Any]] = [
+SKIPPED = {"empty_target_action": "skip"}
+STOPS = [
     *({"top_k": k} for k in (1, 10)),
     {"top_k": 2, "max_grade": 2},
     {"max_grade": 1},
@@ -22,7 +20,7 @@ STOPS: list[dict[str, Any]] = [
 # ---- what r relevant candidates among n in random order get at k, or as a whole list ---------------------------------
 
 
-def stops(n: int, r: int, k: int, max_grade: int = 4) -> float:
+def stops(n, r, k, max_grade=4):
     """The mean over sets of j candidates of (1 - R) ** their number of relevant ones, for each j."""
     stay = 1 - 1 / 2**max_grade
     passed = [1.0]
@@ -33,27 +31,21 @@ def stops(n: int, r: int, k: int, max_grade: int = 4) -> float:
     return math.fsum((before - after) / j for j, (before, after) in enumerate(itertools.pairwise(passed), 1))
 
 
-def best_stops(r: int, k: int, max_grade: int = 4) -> float:
+def best_stops(r, k, max_grade=4):
     stay = 1 - 1 / 2**max_grade
     return math.fsum(stay ** (j - 1) * (1 - stay) / j for j in range(1, min(r, k) + 1))
 
 
-def blended_baseline(n: int, r: int, k: int) -> float:
+def blended_baseline(n, r, k):
     """A relevant one at rank j has 1 + (j - 1) (r - 1) / (n - 1) up to there, of which count and gain are the same."""
     each = [2 * (1 + (j - 1) * (r - 1) / max(1, n - 1)) / (j + min(j, r)) for j in range(1, k + 1)]
     return math.fsum(each) / n
 
 
-def gain_of(grade: float, gain: Any) -> float:
-    if grade <= 0:
-        return 0.0
-    return {"linear": float, "exponential": lambda g: 2.0**g - 1}[gain](grade) if isinstance(gain, str) else gain(grade)
-
-
 # ---- a reader who stops at what satisfies ----------------------------------------------------------------------------
 
 
-def satisfaction(grade: float, max_grade: float, gain: str = "exponential") -> float:
+def satisfaction(grade, max_grade, gain="exponential"):
     if gain == "linear":
         return min(max(grade, 0.0), max_grade) / max_grade
     return (2.0 ** min(grade, max_grade) - 1) / 2.0**max_grade if grade > 0 else 0.0
@@ -62,13 +54,7 @@ def satisfaction(grade: float, max_grade: float, gain: str = "exponential") -> f
 @oracle(
     "err", of="grades", few=WHOLE_OR_CUT, many=STOPS, baseline=stops, others={"max_grade": [3, 2.5], "gain": ["linear"]}
 )
-def reciprocal_rank_of_stop(
-    grades: Sequence[float],
-    missing: Sequence[float],
-    top_k: int | None = None,
-    max_grade: float = 4,
-    gain: str = "exponential",
-) -> float | None:
+def reciprocal_rank_of_stop(grades, missing, top_k=None, max_grade=4, gain="exponential"):
     if max([0, *grades, *missing]) <= 0:
         return None
     total, still_there = 0.0, 1.0
@@ -78,7 +64,7 @@ def reciprocal_rank_of_stop(
     return total
 
 
-def first_of_random(n: int, r: int, k: int) -> float:
+def first_of_random(n, r, k):
     """The mean of 0.85 ** (rank - 1) of the first relevant candidate."""
     return math.fsum(0.85 ** (j - 1) * math.comb(n - j, r - 1) for j in range(1, min(k, n - r + 1) + 1)) / math.comb(
         n, r
@@ -97,14 +83,7 @@ def first_of_random(n: int, r: int, k: int) -> float:
     baseline=first_of_random,
     others={"max_grade": [3, 2.5], "gain": ["exponential"]},
 )
-def found(
-    grades: Sequence[float],
-    missing: Sequence[float],
-    top_k: int | None = None,
-    max_grade: float = 1,
-    gain: str = "linear",
-    p: float = 0.85,
-) -> float | None:
+def found(grades, missing, top_k=None, max_grade=1, gain="linear", p=0.85):
     """A user who looks at each rank with the probability to get there."""
     if max([0, *grades, *missing]) <= 0:
         return None
@@ -123,9 +102,7 @@ def found(
     baseline=lambda n, r, k: stops(n, r, k) / best_stops(r, k),
     others={"gain": ["linear"]},
 )
-def normalised_reciprocal_rank(
-    grades: Sequence[float], missing: Sequence[float], top_k: int | None = None, **of_grades: Any
-) -> float | None:
+def normalised_reciprocal_rank(grades, missing, top_k=None, **of_grades):
     best = reciprocal_rank_of_stop(sorted([*grades, *missing], reverse=True), (), top_k, **of_grades)
     found = reciprocal_rank_of_stop(grades, missing, top_k, **of_grades)
     return None if best is None else found / best
@@ -134,7 +111,7 @@ def normalised_reciprocal_rank(
 # ---- rank-biased precision -------------------------------------------------------------------------------------------
 
 
-def worth(grade: float, relevance_level: float, max_grade: float | None) -> float:
+def worth(grade, relevance_level, max_grade):
     if max_grade is None:
         return float(grade >= relevance_level)
     return min(grade / max_grade, 1.0) if grade > 0 else 0.0
@@ -155,15 +132,7 @@ def worth(grade: float, relevance_level: float, max_grade: float | None) -> floa
     baseline=lambda n, r, k: r / n * (1 - 0.9**k),
     others={"p": [0.5, 0.95], "normalize": [True]},
 )
-def rank_biased(
-    grades: Sequence[float],
-    missing: Sequence[float],
-    top_k: int | None = None,
-    p: float = 0.9,
-    normalize: bool = False,
-    relevance_level: float = 1,
-    max_grade: float | None = None,
-) -> float | None:
+def rank_biased(grades, missing, top_k=None, p=0.9, normalize=False, relevance_level=1, max_grade=None):
     gains = [worth(grade, relevance_level, max_grade) for grade in grades]
     all_candidates = sorted([*gains, *(worth(grade, relevance_level, max_grade) for grade in missing)], reverse=True)
     if sum(all_candidates) == 0:
@@ -182,9 +151,7 @@ def rank_biased(
     baseline=lambda n, r, k: 0.9**k,
     others={"unjudged": []},
 )
-def rank_biased_residual(
-    grades: Sequence[float], missing: Sequence[float], top_k: int | None = None, p: float = 0.9
-) -> float | None:
+def rank_biased_residual(grades, missing, top_k=None, p=0.9):
     if not grades:
         return None
     seen = grades[:top_k]
@@ -207,14 +174,7 @@ def rank_biased_residual(
     baseline=blended_baseline,
     others={"normalize": ["min"]},
 )
-def blended_ratio(
-    grades: Sequence[float],
-    missing: Sequence[float],
-    top_k: int | None = None,
-    beta: float = 1,
-    normalize: str = "relevant",
-    gain: Any = "linear",
-) -> float | None:
+def blended_ratio(grades, missing, top_k=None, beta=1, normalize="relevant", gain="linear"):
     gains = [gain_of(grade, gain) for grade in grades]
     ideal = sorted([*gains, *(gain_of(grade, gain) for grade in missing)], reverse=True)
     relevant = sum(x > 0 for x in ideal)
@@ -239,7 +199,7 @@ def blended_ratio(
     many=[{"gain": "exponential"}, {"gain": squared}, SKIPPED],
     baseline=lambda n, r, k: (n + 1) / 2,
 )
-def mean_position(grades: Sequence[float], missing: Sequence[float], gain: Any = "linear") -> float | None:
+def mean_position(grades, missing, gain="linear"):
     behind = len(grades) + 1
     pairs = [(gain_of(grade, gain), rank) for rank, grade in enumerate(grades, 1)]
     pairs += [(gain_of(grade, gain), behind) for grade in missing]
@@ -254,9 +214,7 @@ def mean_position(grades: Sequence[float], missing: Sequence[float], gain: Any =
     many=[{"top_k": 1}, {"top_k": 10}, {"top_k": 2, "gain": "exponential"}, {"gain": squared}, SKIPPED],
     baseline=lambda n, r, k: r / n,
 )
-def position_weighted(
-    grades: Sequence[float], missing: Sequence[float], top_k: int | None = None, gain: Any = "linear"
-) -> float | None:
+def position_weighted(grades, missing, top_k=None, gain="linear"):
     if all(gain_of(grade, gain) == 0 for grade in [*grades, *missing]):
         return None
     seen = grades[:top_k]
@@ -267,14 +225,14 @@ def position_weighted(
 # ---- C/W/L: a user walks down the list, rank by rank -----------------------------------------------------------------
 
 
-def hasty(gain: Any, rank: Any) -> Any:
+def hasty(gain, rank):
     return (2 - gain) / (2 + rank)
 
 
-def goes_on(user: Any, gains: Sequence[float], rank: int, patience: float, settings: dict[str, float]) -> float:
+def goes_on(user, gains, rank, patience, settings):
     """The chance to go on from a rank; behind the list nothing gains."""
 
-    def gain_at(any_rank: int) -> float:
+    def gain_at(any_rank):
         return gains[any_rank - 1] if any_rank <= len(gains) else 0.0
 
     gain, gained, target = gain_at(rank), math.fsum(gains[:rank]), settings["target"]
@@ -333,17 +291,7 @@ ADAPTIVE = ("rr", "ap", "inst", "bpm", "nerr8", "nerr9", "nerr10", "nerr11", has
         "middle": [0.25],
     },
 )
-def rate_of_gain(
-    query: Query,
-    *,
-    ties: str,
-    of: str = "utility",
-    top_k: int | None = None,
-    user: Any = "rbp",
-    relevance_level: float = 1,
-    max_grade: float | None = None,
-    **given: float,
-) -> float | None:
+def rate_of_gain(query, *, ties, of="utility", top_k=None, user="rbp", relevance_level=1, max_grade=None, **given):
     """Tied candidates share their gains, which is all that "expected" ties are here."""
     settings = {"p": 0.8, "target": 1, "benefit": 0, "cost": 0, "middle": 0.5} | given
     values = [[worth(grade, relevance_level, max_grade) for grade in block] for block in blocks(query)]
@@ -360,9 +308,7 @@ def rate_of_gain(
 
 
 @cache
-def walked(
-    gains: Sequence[float], ranks: int, patience: float, user: Any, settings: Sequence[tuple[str, float]]
-) -> tuple[float, float]:
+def walked(gains, ranks, patience, user, settings):
     """The gains that a user sees, and the number of ranks seen."""
     seen, total, attention = 1.0, 0.0, 0.0
     for rank in range(1, ranks + 1):

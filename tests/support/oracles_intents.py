@@ -3,16 +3,13 @@
 A judgment is a tuple of grades, one for each subtopic; a grade alone is about the only one.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
-from typing import Any
 
 from tests.support.oracles import (
     average_precision,
+    discount_of,
     hyperbolic,
     one_in_reach,
     oracle,
@@ -26,10 +23,10 @@ from tests.support.tie_orders import Query, expectation, orders
 Grades = tuple[float, ...]
 
 
-def tuples(query: Query) -> Query:
+def tuples(query):
     """The query with grades for each subtopic."""
 
-    def of(grade: Any) -> Grades:
+    def of(grade):
         return grade if isinstance(grade, tuple) else (grade,)
 
     return Query(
@@ -37,9 +34,7 @@ def tuples(query: Query) -> Query:
     )
 
 
-def in_every_order(
-    query: Query, level: float, value: Callable[[Sequence[Grades], Sequence[Grades]], float]
-) -> float | None:
+def in_every_order(query, level, value):
     """The mean of ``value(order, missing)``; None if no candidate is relevant to any subtopic."""
     query = tuples(query)
     all_candidates = [*(grades for _, grades in query.listed), *query.missing]
@@ -48,13 +43,11 @@ def in_every_order(
     return expectation([(value(order, query.missing), weight) for order, weight in orders(query, "expected")])
 
 
-def by_subtopic(measure: Callable) -> Callable:
+def by_subtopic(measure):
     """The mean of a measure of flags over the subtopics for which it is defined."""
 
-    def oracle(
-        query: Query, *, ties: str, relevance_level: float = 1, gain: Any = None, **parameters: Any
-    ) -> float | None:
-        def value(order: Sequence[Grades], missing: Sequence[Grades]) -> float:
+    def oracle(query, *, ties, relevance_level=1, gain=None, **parameters):
+        def value(order, missing):
             found = []
             for subtopic in range(len([*order, *missing][0])):
                 relevant = [grades[subtopic] >= relevance_level for grades in order]
@@ -73,8 +66,8 @@ def by_subtopic(measure: Callable) -> Callable:
     return oracle
 
 
-def subtopic_recall(query: Query, *, ties: str, top_k: int | None = None, relevance_level: float = 1) -> float | None:
-    def value(order: Sequence[Grades], missing: Sequence[Grades]) -> float:
+def subtopic_recall(query, *, ties, top_k=None, relevance_level=1):
+    def value(order, missing):
         there, covered = set(), set()
         for grades in [*order, *missing]:
             there |= {subtopic for subtopic, grade in enumerate(grades) if grade >= relevance_level}
@@ -85,7 +78,7 @@ def subtopic_recall(query: Query, *, ties: str, top_k: int | None = None, releva
     return in_every_order(query, relevance_level, value)
 
 
-def gains_at(order: Sequence[Grades], worth: Callable[[float], float], fading: float) -> list[float]:
+def gains_at(order, worth, fading):
     """The gain of each candidate of an order."""
     left = [1.0] * max((len(grades) for grades in order), default=0)
     gains = []
@@ -95,9 +88,9 @@ def gains_at(order: Sequence[Grades], worth: Callable[[float], float], fading: f
     return gains
 
 
-def greedy(all_candidates: Sequence[Grades], worth: Callable[[float], float], fading: float) -> list[Grades]:
+def greedy(all_candidates, worth, fading):
     """Put the candidate that gains most next, again and again."""
-    order: list[Grades] = []
+    order = []
     rest = list(all_candidates)
     while rest:
         gains = [gains_at([*order, one], worth, fading)[-1] for one in rest]
@@ -106,23 +99,14 @@ def greedy(all_candidates: Sequence[Grades], worth: Callable[[float], float], fa
     return order
 
 
-def novelty(
-    query: Query,
-    level: float,
-    worth: Callable[[float], float],
-    fading: float,
-    discount: Callable[[int], float],
-    top_k: int | None,
-    divided_by: str,
-    most: float = 1,
-) -> float | None:
-    def total(order: Sequence[Grades]) -> float:
+def novelty(query, level, worth, fading, discount, top_k, divided_by, most=1):
+    def total(order):
         gains = gains_at(order, worth, fading)[:top_k]
         return math.fsum(gain * discount(rank) for rank, gain in enumerate(gains, 1))
 
-    ideals: list[float] = []
+    ideals = []
 
-    def value(order: Sequence[Grades], missing: Sequence[Grades]) -> float:
+    def value(order, missing):
         all_candidates = [*order, *missing]
         intents = sum(any(grades[s] >= level for grades in all_candidates) for s in range(len(all_candidates[0])))
         if divided_by == "ideal":
@@ -137,30 +121,14 @@ def novelty(
     return in_every_order(query, level, value)
 
 
-DISCOUNTS: dict[str, Callable[[int], float]] = {
-    "log2": lambda rank: 1 / math.log2(1 + rank),
-    "clipped": lambda rank: 1 / math.log2(rank) if rank > 2 else 1,
-    "reciprocal": lambda rank: 1 / rank,
-}
-
-
-def alpha_dcg(divided_by: str) -> Callable:
-    def oracle(
-        query: Query,
-        *,
-        ties: str,
-        top_k: int | None = None,
-        alpha: float = 0.5,
-        bounded: bool = False,
-        discount: str | Callable[[int], float] = "log2",
-        relevance_level: float = 1,
-    ) -> float | None:
+def alpha_dcg(divided_by):
+    def oracle(query, *, ties, top_k=None, alpha=0.5, bounded=False, discount="log2", relevance_level=1):
         return novelty(
             query,
             relevance_level,
             lambda grade: float(grade >= relevance_level),
             alpha,
-            DISCOUNTS[discount] if isinstance(discount, str) else discount,
+            discount_of(discount),
             top_k,
             "bound" if bounded else divided_by,
         )
@@ -168,17 +136,9 @@ def alpha_dcg(divided_by: str) -> Callable:
     return oracle
 
 
-def err(divided_by: str) -> Callable:
-    def oracle(
-        query: Query,
-        *,
-        ties: str,
-        top_k: int | None = None,
-        max_grade: float = 1,
-        bounded: bool = False,
-        relevance_level: float = 1,
-    ) -> float | None:
-        def stop(grade: float) -> float:
+def err(divided_by):
+    def oracle(query, *, ties, top_k=None, max_grade=1, bounded=False, relevance_level=1):
+        def stop(grade):
             return (2 ** min(grade, max_grade) - 1) / 2**max_grade if grade >= relevance_level else 0.0
 
         how = "bound" if bounded else divided_by
@@ -187,16 +147,8 @@ def err(divided_by: str) -> Callable:
     return oracle
 
 
-def rank_biased(divided_by: str) -> Callable:
-    def oracle(
-        query: Query,
-        *,
-        ties: str,
-        top_k: int | None = None,
-        alpha: float = 0.5,
-        beta: float = 0.5,
-        relevance_level: float = 1,
-    ) -> float | None:
+def rank_biased(divided_by):
+    def oracle(query, *, ties, top_k=None, alpha=0.5, beta=0.5, relevance_level=1):
         relevant = lambda grade: float(grade >= relevance_level)  # noqa: E731
         found = novelty(query, relevance_level, relevant, alpha, lambda i: beta ** (i - 1), top_k, divided_by)
         return found if found is None or divided_by == "ideal" else found * (1 - (1 - alpha) * beta)
@@ -208,7 +160,7 @@ def rank_biased(divided_by: str) -> Callable:
 
 
 @cache
-def left_at(n: int, r: int, k: int) -> list[float]:
+def left_at(n, r, k):
     """Mean of 1/2 for each relevant one among the first 0, 1, ..., k of n in random order: how much gain is left."""
     # Which of the n they are, r at a time: as the generating function sum over h of C(j, h) C(n - j, r - h) / 2 ** h.
     left, comb = [], math.comb
@@ -218,50 +170,36 @@ def left_at(n: int, r: int, k: int) -> list[float]:
     return left
 
 
-def mean_novelty(n: int, r: int, k: int, discount: Callable[[int], float]) -> float:
+def mean_novelty(n, r, k, discount):
     """Discounted gains that are halved by each relevant one: each takes half of the rest."""
     left = left_at(n, r, k)
     return math.fsum(2 * (left[j - 1] - left[j]) * discount(j) for j in range(1, k + 1))
 
 
-def best_novelty(r: int, k: int, discount: Callable[[int], float]) -> float:
+def best_novelty(r, k, discount):
     return math.fsum(0.5 ** (j - 1) * discount(j) for j in range(1, min(r, k) + 1))
 
 
-def log_discount(rank: int) -> float:
-    return 1 / math.log2(1 + rank)
-
-
-def reciprocal(rank: int) -> float:
-    return 1 / rank
-
-
-def halves(rank: int) -> float:
+def halves(rank):
     return 0.5 ** (rank - 1)
 
 
-def over_best(discount: Callable[[int], float]) -> Callable[[int, int, int], float]:
+def over_best(discount):
     return lambda n, r, k: mean_novelty(n, r, k, discount) / best_novelty(r, k, discount)
 
 
 # ---- parameters to try
 
-CUT: list[dict[str, Any]] = [
+CUT = [
     *({"top_k": top_k} for top_k in (1, 4, 10)),
     *({"top_k": 3, "relevance_level": level} for level in (2, 0.5)),
     {"relevance_level": 2},
 ]
-ALPHAS: list[dict[str, Any]] = [{"top_k": top_k, "alpha": alpha} for top_k in (None, 3) for alpha in (0, 0.3, 1)]
-FALLING: list[dict[str, Any]] = [
-    {"discount": "reciprocal"},
-    {"discount": "clipped", "top_k": 3},
-    {"discount": hyperbolic, "alpha": 0.3},
-]
-BETAS: list[dict[str, Any]] = [{"alpha": alpha, "beta": beta} for alpha in (0.5, 0.9) for beta in (0, 0.8, 1)]
-GRADES: list[dict[str, Any]] = [{"top_k": top_k, "max_grade": most} for top_k in (None, 3) for most in (1.5, 2, 4)]
-NORMALIZED: list[dict[str, Any]] = [
-    {"top_k": top_k, "normalize": normalize} for top_k in (None, 2) for normalize in ("min", "retrieved")
-]
+ALPHAS = [{"top_k": top_k, "alpha": alpha} for top_k in (None, 3) for alpha in (0, 0.3, 1)]
+FALLING = [{"discount": "reciprocal"}, {"discount": "clipped", "top_k": 3}, {"discount": hyperbolic, "alpha": 0.3}]
+BETAS = [{"alpha": alpha, "beta": beta} for alpha in (0.5, 0.9) for beta in (0, 0.8, 1)]
+GRADES = [{"top_k": top_k, "max_grade": most} for top_k in (None, 3) for most in (1.5, 2, 4)]
+NORMALIZED = [{"top_k": top_k, "normalize": normalize} for top_k in (None, 2) for normalize in ("min", "retrieved")]
 
 oracle("pia", few=[{}, {"top_k": 3}], many=[*CUT, {"top_k": 4, "adaptive_k": True}], baseline=lambda n, r, k: r / n)(
     by_subtopic(precision)
@@ -282,24 +220,24 @@ oracle(
         *FALLING,
         *({"top_k": k, "alpha": alpha, "bounded": True} for k in (1, 4) for alpha in (0, 0.5, 0.9)),
     ],
-    baseline=lambda n, r, k: mean_novelty(n, r, k, log_discount),
+    baseline=lambda n, r, k: mean_novelty(n, r, k, discount_of("log2")),
     others={"alpha": [0.25, 1], "bounded": [True]},
 )(alpha_dcg("nothing"))
-oracle("alphandcg", few=[{}, {"top_k": 2}], many=CUT + ALPHAS + FALLING, baseline=over_best(log_discount))(
+oracle("alphandcg", few=[{}, {"top_k": 2}], many=CUT + ALPHAS + FALLING, baseline=over_best(discount_of("log2")))(
     alpha_dcg("ideal")
 )
 oracle(
     "erria",
     few=[{"top_k": 3}, {"max_grade": 3}],
     many=[*CUT, *GRADES, *({"top_k": k, "max_grade": most, "bounded": True} for k in (1, 4) for most in (1, 3))],
-    baseline=lambda n, r, k: mean_novelty(n, r, k, reciprocal) / 2,
+    baseline=lambda n, r, k: mean_novelty(n, r, k, discount_of("reciprocal")) / 2,
     others={"max_grade": [2, 4.5]},
 )(err("intents"))
 oracle(
     "nerria",
     few=[{}, {"top_k": 2, "max_grade": 2}],
     many=CUT + GRADES,
-    baseline=over_best(reciprocal),
+    baseline=over_best(discount_of("reciprocal")),
     others={"max_grade": [2, 4.5]},
 )(err("ideal"))
 oracle(

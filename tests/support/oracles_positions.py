@@ -1,17 +1,13 @@
 """Mean rank, reciprocal rank and hits from their definitions, and their values by chance, with every rank tried."""
 
-from __future__ import annotations
-
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
 
 from tests.support.oracles import one_in_reach, oracle
 from tests.support.tie_orders import Query, expectation, flags, orders
 
 #: what is averaged instead of ranks, and what makes a rank of the mean again
-MEANS: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
+MEANS = {
     "mean": (float, float),
     "geometric": (math.log, math.exp),
     "harmonic": (lambda rank: 1 / rank, lambda mean: 1 / mean),
@@ -20,32 +16,30 @@ MEANS: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
 # ---- the ranks of relevant candidates, the length of the list, how many it lacks
 
 
-def mean_rank(
-    ranks: Sequence[float], length: int, missing: int, inside: Callable[[float], float] = float
-) -> float | None:
+def mean_rank(ranks, length, missing, inside=float):
     everywhere = [*ranks, *[length + 1] * missing]
     return math.fsum(map(inside, everywhere)) / len(everywhere) if everywhere else None
 
 
-def reciprocal_rank(ranks: Sequence[float], length: int, missing: int, top_k: int | None = None) -> float | None:
+def reciprocal_rank(ranks, length, missing, top_k=None):
     if not ranks and not missing:
         return None
     return max((1 / rank for rank in ranks if top_k is None or rank <= top_k), default=0.0)
 
 
-def hit(ranks: Sequence[float], length: int, missing: int, top_k: int | None = None) -> float | None:
+def hit(ranks, length, missing, top_k=None):
     if not ranks and not missing:
         return None
     return float(any(top_k is None or rank <= top_k for rank in ranks))
 
 
-POSITIONS: dict[str, Callable[..., float | None]] = {"mr": mean_rank, "mrr": reciprocal_rank, "hitrate": hit}
+POSITIONS = {"mr": mean_rank, "mrr": reciprocal_rank, "hitrate": hit}
 
 
 # ---- as the scores have it; the query holds flags
 
 
-def by_scores(name: str, query: Query, ties: str, **parameters: Any) -> float | None:
+def by_scores(name, query, ties, **parameters):
     length, missing = len(query.listed), len(query.missing)
     if ties == "realistic":
         ranks = []
@@ -62,7 +56,7 @@ def by_scores(name: str, query: Query, ties: str, **parameters: Any) -> float | 
     )
 
 
-def each_against_irrelevant(query: Query) -> list[Query]:
+def each_against_irrelevant(query):
     """Filtered ranking: a list of its own for every relevant candidate."""
     others = tuple((score, flag) for score, flag in query.listed if not flag)
     found = [Query(((score, flag), *others)) for score, flag in query.listed if flag]
@@ -72,7 +66,7 @@ def each_against_irrelevant(query: Query) -> list[Query]:
 # ---- as chance has it
 
 
-def by_chance(name: str, query: Query, *, filtered: bool = False, **parameters: Any) -> tuple[float, float]:
+def by_chance(name, query, *, filtered=False, **parameters):
     """Mean and variance over all ranks that the relevant candidates could have; the query holds flags."""
     if filtered:
         each = [by_chance(name, single, **parameters) for single in each_against_irrelevant(query)]
@@ -85,7 +79,7 @@ def by_chance(name: str, query: Query, *, filtered: bool = False, **parameters: 
     return mean, math.fsum((value - mean) ** 2 for value in values) / len(values)
 
 
-def in_terms_of(how: str | None, value: float, mean: float, variance: float, lower_is_better: bool = False) -> float:
+def in_terms_of(how, value, mean, variance, lower_is_better=False):
     """A value adjusted for chance, 0 where chance leaves nothing open."""
     if how is None:
         return value
@@ -101,18 +95,18 @@ def in_terms_of(how: str | None, value: float, mean: float, variance: float, low
 # ---- one value for one query
 
 
-def position(name: str) -> Callable[..., float | None]:
+def position(name):
     def value(
-        query: Query,
+        query,
         *,
-        ties: str,
-        relevance_level: float = 1,
-        filtered: bool = False,
-        adjusted: str | None = None,
-        aggregation: str = "mean",
-        inverse: bool = False,  # of the mean over queries, not of a value
-        **parameters: Any,
-    ) -> float | None:
+        ties,
+        relevance_level=1,
+        filtered=False,
+        adjusted=None,
+        aggregation="mean",
+        inverse=False,  # of the mean over queries, not of a value
+        **parameters,
+    ):
         query = flags(query, relevance_level)
         if not query.missing and not any(flag for _, flag in query.listed):
             return None
@@ -131,14 +125,14 @@ def position(name: str) -> Callable[..., float | None]:
 # ---- parameters to try
 
 FILTERED = (False, True)
-ADJUSTED: list[dict[str, Any]] = [
+ADJUSTED = [
     {"adjusted": how, "top_k": top_k, "filtered": filtered}
     for how in ("index", "z")
     for top_k in (None, 1, 2, 3, 10)
     for filtered in FILTERED
 ]
-CUT: list[dict[str, Any]] = [{"top_k": top_k, "filtered": filtered} for filtered in FILTERED for top_k in (1, 2, 3, 10)]
-EACH: list[dict[str, Any]] = [
+CUT = [{"top_k": top_k, "filtered": filtered} for filtered in FILTERED for top_k in (1, 2, 3, 10)]
+EACH = [
     *({"filtered": filtered, "relevance_level": level} for filtered in FILTERED for level in (2, 0.5)),
     {"filtered": True, "average": "positive"},
 ]
@@ -189,7 +183,7 @@ oracle(
     many=[{"relevance_level": 2}, {"relevance_level": 0.5}],
     baseline=lambda n, r, k: (n + 1) / (r + 1),
 )
-def first_rank(relevant: Sequence[bool], missing: int) -> float | None:
+def first_rank(relevant, missing):
     if not any(relevant):
         return len(relevant) + 1.0 if missing else None
     return 1.0 + list(relevant).index(True)

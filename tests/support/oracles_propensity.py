@@ -1,60 +1,23 @@
-"""Measures of inverse propensities from their definitions: sums over the ranks of every order that ties leave open."""
+"""Measures of inverse propensities from their definitions: gains are grades divided by propensities."""
 
-from __future__ import annotations
-
-import math
-from collections.abc import Callable
-from typing import Any
-
-from tests.support.oracles import discounts, oracle
-from tests.support.tie_orders import Query, expectation, orders
+from tests.support.oracles import discounted, discounts, normalised_gain, oracle
 
 
-def doubled(grade: Any) -> Any:
+def doubled(grade):
     return 2 * grade
 
 
-def at_most_one(grade: Any) -> Any:
+def at_most_one(grade):
     return (grade <= 1) * grade + (grade > 1) * 1.0
 
 
-def sixth_root(rank: Any) -> Any:
+def sixth_root(rank):
     return rank ** (-1 / 6)
-
-
-def worth(grade: float, gain: str | Callable = "linear") -> float:
-    if grade <= 0:
-        return 0.0
-    if callable(gain):
-        return gain(grade)
-    return 2.0**grade - 1 if gain == "exponential" else float(grade)
-
-
-def discount_at(rank: int, discount: str | Callable, log_base: float = 2) -> float:
-    if callable(discount):
-        return discount(rank)
-    return {"none": 1.0, "log2": 1 / math.log(1 + rank, log_base), "reciprocal": 1 / rank}[discount]
-
-
-def total(grades: Any, top_k: int | None, gain: Any, discount: Any, log_base: float = 2) -> float:
-    places = list(enumerate(grades, 1))[:top_k]
-    return math.fsum(worth(grade, gain) * discount_at(rank, discount, log_base) for rank, grade in places)
-
-
-def over_best(
-    query: Query, ties: str, top_k: int | None, gain: Any, discount: Any, log_base: float = 2
-) -> float | None:
-    all_candidates = [grade for _, grade in query.listed] + list(query.missing)
-    by_gain = sorted(all_candidates, key=lambda grade: worth(grade, gain), reverse=True)
-    best = total(by_gain, top_k, gain, discount, log_base)
-    if best == 0:
-        return None
-    found = [(total(o, top_k, gain, discount, log_base), weight) for o, weight in orders(query, ties)]
-    return expectation(found) / best
 
 
 @oracle(
     "psp",
+    of="grades",
     few=[{"top_k": 2}],
     many=[
         {},
@@ -65,12 +28,13 @@ def over_best(
     baseline=lambda n, r, k: k * r / n / min(r, k),
     others={"average": ["pooled"]},
 )
-def psp(query: Query, *, ties: str, top_k: int | None = None, gain: Any = "linear") -> float | None:
-    return over_best(query, ties, top_k, gain, "none")
+def psp(grades, missing, top_k=None, gain="linear"):
+    return normalised_gain(grades, missing, top_k, gain, "none")
 
 
-@oracle(
+oracle(
     "psndcg",
+    of="grades",
     few=[{"top_k": 3}],
     many=[
         {},
@@ -83,21 +47,12 @@ def psp(query: Query, *, ties: str, top_k: int | None = None, gain: Any = "linea
     ],
     baseline=lambda n, r, k: r / n * discounts(k) / discounts(min(r, k)),
     others={"average": ["pooled", "scaled"]},
-)
-def psndcg(
-    query: Query,
-    *,
-    ties: str,
-    top_k: int | None = None,
-    gain: Any = "linear",
-    discount: Any = "log2",
-    log_base: float = 2,
-) -> float | None:
-    return over_best(query, ties, top_k, gain, discount, log_base)
+)(normalised_gain)
 
 
 @oracle(
     "ips",
+    of="grades",
     few=[{"top_k": 2}, {"discount": "log2", "self_normalized": "query"}],
     many=[
         {},
@@ -109,17 +64,9 @@ def psndcg(
     baseline=lambda n, r, k: k * r / n,
     others={"discount": ["log2", "reciprocal"], "self_normalized": [True, "query"]},
 )
-def ips(
-    query: Query,
-    *,
-    ties: str,
-    top_k: int | None = None,
-    gain: Any = "linear",
-    discount: Any = "none",
-    self_normalized: Any = False,
-) -> float | None:
-    whole = math.fsum(worth(grade, gain) for grade in [*(grade for _, grade in query.listed), *query.missing])
+def ips(grades, missing, top_k=None, gain="linear", discount="none", self_normalized=False):
+    whole = discounted([*grades, *missing], None, gain, "none")
     if whole == 0:
         return None
-    value = expectation([(total(o, top_k, gain, discount), weight) for o, weight in orders(query, ties)])
+    value = discounted(grades, top_k, gain, discount)
     return value / whole if self_normalized else value

@@ -1,7 +1,5 @@
 """The pages, and the commands that print their tables. ``python tests/support/pages.py`` rewrites all tables."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io
@@ -31,7 +29,7 @@ PAGES = [ROOT / page for page in dict.fromkeys(page for page, _, _ in BLOCKS)]
 GUIDES = [ROOT / f"torchrank/{room}/README.md" for room in ("evaluation", "statistics")]
 
 
-def printed(command: str) -> str:
+def printed(command):
     """The output of a command of :data:`BLOCKS`, run in this clone and in this process, which has imported torch."""
     _, *arguments = command.split()
     with contextlib.redirect_stdout(io.StringIO()) as out:
@@ -46,12 +44,12 @@ def printed(command: str) -> str:
     return out.getvalue().strip()
 
 
-def shown(page: Path, block: str) -> str:
+def shown(page, block):
     """A block of a page."""
     return _place(page.read_text(encoding="utf-8"), page, block)[1].strip()
 
 
-def write() -> None:
+def write():
     """Replace every block by the output of its command, after the descriptions that commands print."""
     descriptions.write()
     for name, block, command in BLOCKS:
@@ -61,7 +59,7 @@ def write() -> None:
         page.write_text(f"{text[: place.start(1)]}{printed(command)}\n{text[place.end(1) :]}", encoding="utf-8")
 
 
-def _place(text: str, page: Path, block: str) -> re.Match[str]:
+def _place(text, page, block):
     found = re.search(rf"<!-- {block} -->\n(.*?)<!-- /{block} -->", text, re.DOTALL)
     if found is None:
         raise ValueError(f"Expected a block <!-- {block} --> ... <!-- /{block} --> in {page}, got none")

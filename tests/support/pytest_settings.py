@@ -77,10 +77,7 @@ def send(sendevent, name, **content):
 
 
 #: the beginnings of names of doctests, and the package without which they cannot run
-NEEDED = {
-    "torchrank.evaluation.plots": "matplotlib",
-    "torchrank.statistics.paired.tukey_p": "scipy",
-}
+NEEDED = {"torchrank.evaluation.plots": "matplotlib", "torchrank.statistics.paired.tukey_p": "scipy"}
 
 
 def pytest_runtest_setup(item):

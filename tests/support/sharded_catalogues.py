@@ -105,11 +105,7 @@ def work(rank, folder):
     """The main function of each of three workers, two of which work together without the third as well."""
     torch.set_num_threads(1)
     dist.init_process_group(
-        "gloo",
-        init_method=f"file://{folder}/group",
-        rank=rank,
-        world_size=3,
-        timeout=datetime.timedelta(seconds=300),
+        "gloo", init_method=f"file://{folder}/group", rank=rank, world_size=3, timeout=datetime.timedelta(seconds=300)
     )
     two = dist.new_group([1, 2])
     results = {}

@@ -5,13 +5,9 @@ device has none. It lists the operations for which a program would wait. Since t
 can be compared with those of a CPU.
 """
 
-from __future__ import annotations
-
 import contextlib
 import unittest.mock
-from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,26 +34,26 @@ class There(Tensor):
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @staticmethod
-    def __new__(cls, here: Tensor, owner: Device) -> There:
+    def __new__(cls, here, owner):
         like = {"strides": here.stride(), "storage_offset": here.storage_offset(), "dtype": here.dtype}
         return Tensor._make_wrapper_subclass(cls, here.shape, device=META, **like)
 
-    def __init__(self, here: Tensor, owner: Device) -> None:
+    def __init__(self, here, owner):
         self.here, self.owner = here, owner
 
     @property
-    def device(self) -> torch.device:
+    def device(self):
         return self.owner.shown
 
-    def tolist(self) -> Any:
+    def tolist(self):
         return self.cpu().tolist()
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         raise AssertionError(f"{func} outside of the mode of the device")
 
 
-def _here(x: Any) -> Any:
+def _here(x):
     """Arguments with values in place of the tensors on the device."""
     if type(x) is There:
         return x.here
@@ -65,13 +61,13 @@ def _here(x: Any) -> Any:
 
 
 @cache
-def reads(func: Any) -> bool:
+def reads(func):
     """Whether an operation reads values."""
     return func._schema.name.split("::")[1] in READS or func is torch.ops.aten.repeat_interleave.Tensor
 
 
 @cache
-def _copies(func: Any) -> bool:
+def _copies(func):
     """Whether an operation may copy between devices."""
     return func._schema.name.split("::")[1] in ("_to_copy", "copy_")
 
@@ -79,25 +75,25 @@ def _copies(func: Any) -> bool:
 class Device(contextlib.ExitStack):
     """A context in which ``torch.device(kind)`` exists."""
 
-    def __init__(self, kind: str, float64: bool = True) -> None:
+    def __init__(self, kind, float64=True):
         super().__init__()
         self.device, self.float64 = torch.device(kind), float64
         #: the device that tensors show: within functions of torch, to which no mode applies, "meta"
         self.shown = self.device
         #: names of operations for which the host has waited
-        self.waits: list[str] = []
-        self._constants: dict[Any, Any] = {}
+        self.waits = []
+        self._constants = {}
         self.makes_a_constant = False
         self._make = devices._make
 
-    def __enter__(self) -> Device:
+    def __enter__(self):
         super().__enter__()
         self.enter_context(_Operations(self))
         self.enter_context(_Names(self))
         self.enter_context(unittest.mock.patch.object(devices, "_make", self._constant))
         return self
 
-    def _constant(self, key: Any, make: Any) -> Any:
+    def _constant(self, key, make):
         """A tensor that is kept for later batches, as no tensor of a mode is."""
         if key not in self._constants:
             before, self.makes_a_constant = self.makes_a_constant, True
@@ -105,17 +101,17 @@ class Device(contextlib.ExitStack):
             self.makes_a_constant = before
         return self._constants[key]
 
-    def put(self, x: Any) -> Any:
+    def put(self, x):
         """Arguments with all their tensors on the device."""
         return tree_map(self._put, x)
 
-    def _put(self, x: Any) -> Any:
+    def _put(self, x):
         if not isinstance(x, Tensor):
             return x
         return (x if self.float64 or x.dtype != torch.float64 else x.float()).to(self.device)
 
     @contextlib.contextmanager
-    def without_waiting(self) -> Iterator[None]:
+    def without_waiting(self):
         """Context in which no operation may make the host wait."""
         before = len(self.waits)
         yield
@@ -125,11 +121,11 @@ class Device(contextlib.ExitStack):
 class _Names(TorchFunctionMode):
     """Calls that name the device go to the operations below as calls that name "meta"."""
 
-    def __init__(self, owner: Device) -> None:
+    def __init__(self, owner):
         super().__init__()
         self.owner = owner
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if func is Tensor.to:
             args = tuple(map(self._renamed, args))
@@ -155,22 +151,22 @@ class _Names(TorchFunctionMode):
         finally:
             self.owner.shown = self.owner.device
 
-    def _renamed(self, x: Any) -> Any:
+    def _renamed(self, x):
         return META if isinstance(x, str | torch.device) and torch.device(x).type == self.owner.device.type else x
 
 
 class _Operations(TorchDispatchMode):
     """Run operations on the values, and check devices and dtypes."""
 
-    def __init__(self, owner: Device) -> None:
+    def __init__(self, owner):
         super().__init__()
         self.owner = owner
 
     @classmethod
-    def _should_skip_dynamo(cls) -> bool:
+    def _should_skip_dynamo(cls):
         return False  # nothing is compiled here, and the wrapper that torch adds takes a tenth of the time
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
         several = [x if isinstance(x, tuple | list) else (x,) for x in (*args, *kwargs.values())]
         given = [x for part in several for x in part if isinstance(x, Tensor)]
@@ -193,7 +189,7 @@ class _Operations(TorchDispatchMode):
         result = func(*_here(args), **{key: _here(x) for key, x in kwargs.items()})
         return self._there(result, owners, func) if elsewhere else result
 
-    def _there(self, x: Any, owners: dict[int, There], func: Any) -> Any:
+    def _there(self, x, owners, func):
         if isinstance(x, tuple | list):
             return [self._there(one, owners, func) for one in x]
         if not isinstance(x, Tensor):

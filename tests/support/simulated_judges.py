@@ -5,12 +5,9 @@ smallest share of simulated data sets, over five kinds of values, whose 95 % int
 people; and the largest mean width of these intervals, divided by that of people alone.
 """
 
-from __future__ import annotations
-
 import sys
 
 import torch
-from torch import Tensor
 
 from torchrank.display import Table
 from torchrank.layouts.checks import Problem
@@ -28,7 +25,7 @@ MEASURES = {
 }
 
 
-def people(measure: str, shape: tuple[int, ...], draw: torch.Generator) -> tuple[Tensor, float]:
+def people(measure, shape, draw):
     """Values by people, and their expectation."""
     values = torch.rand(shape, generator=draw, dtype=torch.float64)
     if (known := MEASURES[measure]) is None:
@@ -37,7 +34,7 @@ def people(measure: str, shape: tuple[int, ...], draw: torch.Generator) -> tuple
     return torch.tensor([*known]).double()[at], sum(value * p for value, p in known.items())
 
 
-def judge(kind: str, y: Tensor, draw: torch.Generator) -> tuple[Tensor, Tensor]:
+def judge(kind, y, draw):
     """Values by the judge and by people: independent of each other, or right for a share of the queries."""
     other = y[torch.randperm(len(y), generator=draw)]  # the values of other data sets
     u = torch.rand(y.shape, generator=draw, dtype=torch.float64)
@@ -60,13 +57,13 @@ def judge(kind: str, y: Tensor, draw: torch.Generator) -> tuple[Tensor, Tensor]:
 JUDGES = ("good", "fair", "bad", "opposite", "lenient", "exaggerating", "hiding")
 
 
-def sums(kinds: list[Tensor]) -> Tensor:
+def sums(kinds):
     """The sums [replicate, kind, 1, SIZE] of values [replicate, query] of each kind."""
     none = torch.zeros(len(kinds[0]), len(Problem), dtype=torch.float64)
     return torch.stack([summed(x, None, None, None, none) for x in kinds], dim=1).unsqueeze(2)
 
 
-def simulated(measure: str, kind: str, humans: int, replicates: int, seed: int = 0, queries: int = 1000) -> dict:
+def simulated(measure, kind, humans, replicates, seed=0, queries=1000):
     """Coverage with the judge and of people alone, and the ratio of their mean widths."""
     draw = torch.Generator().manual_seed(seed)
     y, truth = people(measure, (replicates, queries), draw)
@@ -80,7 +77,7 @@ def simulated(measure: str, kind: str, humans: int, replicates: int, seed: int =
     return {"coverage": inside[0], "people alone": inside[1], "width": widths[0] / widths[1]}
 
 
-def intervals(kinds: list[Tensor], binary: bool) -> Tensor:
+def intervals(kinds, binary):
     """The ends [2, replicate] of the intervals of values [replicate, query] of each kind."""
     state = sums(kinds)
     found = rectify(state, state[..., 2])
@@ -92,9 +89,9 @@ def intervals(kinds: list[Tensor], binary: bool) -> Tensor:
     ]).T  # fmt: skip
 
 
-def main(replicates: int) -> Table:
+def main(replicates):
     """A row for each judge, and one for people alone."""
-    rows: list[dict] = [{"judge": kind} for kind in (*JUDGES, "none: people alone")]
+    rows = [{"judge": kind} for kind in (*JUDGES, "none: people alone")]
     for humans in (20, 50, 200):
         every = [[simulated(measure, kind, humans, replicates) for measure in MEASURES] for kind in JUDGES]
         for row, found in zip(rows, every):

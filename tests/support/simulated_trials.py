@@ -6,8 +6,6 @@ share of studies whose best trial is that of a study without a pruner, and of tr
 ones before, in expectation, the share that was pruned.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 

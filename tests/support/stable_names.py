@@ -1,14 +1,10 @@
 """The names that releases must not change: ``python -m tests.support.stable_names`` adds new ones to the list."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib
 import inspect
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -19,27 +15,27 @@ LIST = Path(__file__).parents[1] / "docs/stable_names.txt"
 #: methods without an underscore that only this package calls
 INSIDE = {"add", "in_rank_order", "parts", "rank"}
 #: arguments of a measure that needs data on the catalogue
-CATALOGUES: list[dict[str, Any]] = [{}, {"num_items": 5}, {"interactions": torch.arange(1.0, 6.0)}]
+CATALOGUES = [{}, {"num_items": 5}, {"interactions": torch.arange(1.0, 6.0)}]
 
 
-def names() -> set[str]:
+def names():
     """Public names with their arguments, labels with the arguments that they can show, and names of states."""
     return {part for line in (*_public(), *_labels(), *_states()) for part in parts(line)}
 
 
-def parts(line: str) -> list[str]:
+def parts(line):
     """The promises of a line: its name, and each argument with its default, so that a release may add arguments."""
     name, *arguments = line.split(" | ")
     return [name, *(f"{name} | {argument}" for argument in arguments)]
 
 
-def listed() -> set[str]:
+def listed():
     """The promises that the list has."""
     return {part for line in LIST.read_text(encoding="utf-8").splitlines() for part in parts(line)}
 
 
 @functools.cache
-def absent() -> tuple[str, ...]:
+def absent():
     """The beginnings of lines about integrations whose library is not installed."""
     lines = []
     for name in tr.integrations.__all__:
@@ -50,7 +46,7 @@ def absent() -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _public() -> Iterator[str]:
+def _public():
     modules = ["torchrank", *(f"torchrank.{name}" for name in ("extend", "integrations", "retrieval"))]
     integrations = [f"torchrank.integrations.{name}" for name in tr.integrations.__all__]
     modules += [name for name in integrations if f"name   {name}" not in absent()]
@@ -65,11 +61,11 @@ def _public() -> Iterator[str]:
                 yield from _defaults_of_methods(module.__name__, thing)
 
 
-def _room(cls: type) -> str:
+def _room(cls):
     return ".".join(cls.__module__.split(".")[:2])
 
 
-def _defaults_of_methods(module: str, cls: type) -> Iterator[str]:
+def _defaults_of_methods(module, cls):
     """The arguments of the methods of a class that may be left out."""
     own = {key for base in cls.__mro__ if _room(base) == _room(cls) for key in vars(base) if not key.startswith("_")}
     for key in sorted(own - INSIDE):
@@ -77,20 +73,20 @@ def _defaults_of_methods(module: str, cls: type) -> Iterator[str]:
             yield " | ".join([f"name   {module}.{cls.__name__}.{key}", *defaults])
 
 
-def _arguments(thing: Any) -> list[str]:
+def _arguments(thing):
     if not callable(thing):
         return []
     return [str(one.replace(annotation=one.empty)) for one in inspect.signature(thing).parameters.values()]
 
 
-def _labels() -> Iterator[str]:
+def _labels():
     for name, cls in measures().items():
         if cls.__module__.startswith("torchrank."):
             arguments = [f"{key}={value!r}" for key, value in cls.definition().items()]
             yield " | ".join([f"label  {name}{'@k' * cls.takes_top_k}", *arguments])
 
 
-def _states() -> Iterator[str]:
+def _states():
     wrappers = [tr.PerQuery("ndcg@10"), tr.Bootstrapped("ndcg@10"), tr.TieReport("ndcg@10")]
     wrappers += [tr.Sliced("ndcg@10", ["a", "b"]), tr.Compared("ndcg@10", ["a", "b"]), tr.Abstention("ndcg@10")]
     wrappers += [tr.Rectified("ndcg@10"), tr.Grouped("ndcg@10")]
@@ -105,7 +101,7 @@ def _states() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    lines: dict[str, list[str]] = {}
+    lines = {}
     for promise in [*(listed() if LIST.exists() else []), *names()]:  # nothing goes unseen
         name, *argument = promise.split(" | ")
         lines.setdefault(name, []).extend(one for one in argument if one not in lines.get(name, []))

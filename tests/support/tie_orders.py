@@ -21,7 +21,7 @@ class Query(NamedTuple):
 # ---- the orders that ties leave open -------------------------------------------------------------
 
 
-def blocks(query: Query) -> list[tuple[float, ...]]:
+def blocks(query):
     """Grades of the candidates that share a score, the best score first."""
     by_score = defaultdict(list)
     for score, grade in query.listed:
@@ -30,13 +30,13 @@ def blocks(query: Query) -> list[tuple[float, ...]]:
 
 
 @cache
-def arrangements(block: tuple[float, ...]) -> list[tuple[tuple[float, ...], int]]:
+def arrangements(block):
     """Every order of a block, with the number of permutations that look like it."""
     return list(Counter(itertools.permutations(block)).items())
 
 
 @cache
-def orders(query: Query, ties: str) -> list[tuple[tuple[float, ...], int]]:
+def orders(query, ties):
     """Every order of grades that a tie policy allows, with its weight."""
     if ties == "expected":
         choices = [arrangements(block) for block in blocks(query)]
@@ -50,13 +50,13 @@ def orders(query: Query, ties: str) -> list[tuple[tuple[float, ...], int]]:
     return found
 
 
-def flags(query: Query, level: float) -> Query:
+def flags(query, level):
     """Relevance instead of grades; candidates that are missing and irrelevant are of no account."""
     listed = tuple((score, grade >= level) for score, grade in query.listed)
     return Query(listed, tuple(True for grade in query.missing if grade >= level))
 
 
-def expectation(values: list[tuple[float | None, int]]) -> float | None:
+def expectation(values):
     """The weighted mean of values; None if there is nothing to measure, in any order."""
     if any(value is None for value, _ in values):
         assert all(value is None for value, _ in values)
@@ -64,5 +64,5 @@ def expectation(values: list[tuple[float | None, int]]) -> float | None:
     return math.fsum(value * weight for value, weight in values) / sum(weight for _, weight in values)
 
 
-def number_of_positives(query: Query, level: float = 1) -> int:
+def number_of_positives(query, level=1):
     return sum(grade >= level for grade in [*(grade for _, grade in query.listed), *query.missing])

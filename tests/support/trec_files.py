@@ -5,24 +5,19 @@ that the run lacks, a query without a relevant document, negative grades, unjudg
 their query, and lists of many lengths.
 """
 
-from __future__ import annotations
-
 import random
-from pathlib import Path
 
 Table = dict[str, dict[str, float]]
 
 
-def collection_with_ties(
-    seed: int = 0, queries: int = 24, unjudged_queries: int = 0, missing: int = 3
-) -> tuple[dict, Table]:
+def collection_with_ties(seed=0, queries=24, unjudged_queries=0, missing=3):
     """Judgments {query: {document: grade}} and a run {query: {document: score}}."""
     draw = random.Random(seed)
     names = [f"q{number}" for number in range(queries + unjudged_queries)]
     # A document may have the id of a query; upper and lower case, digits and length decide ties.
     documents = [*names, *(f"{draw.choice('aBZ')}{number}" for number in range(40)), "d", "d1", "d10", "d2", "é", "Ω"]
-    qrels: dict[str, dict[str, int]] = {}
-    run: Table = {}
+    qrels = {}
+    run = {}
     for number, name in enumerate(names):
         grades = [0] if number == 4 else [-1, 0, 0, 1, 1, 2, 3]
         judged = draw.sample(documents, draw.randint(1, 25))
@@ -38,7 +33,7 @@ def collection_with_ties(
     return qrels, run
 
 
-def write(folder: Path, qrels: dict, run: Table) -> tuple[Path, Path]:
+def write(folder, qrels, run):
     """Write both as TREC files, whose lines and ranks are in no order."""
     lines = [f"{query} 0 {document} {grade}\n" for query, table in qrels.items() for document, grade in table.items()]
     (folder / "qrels").write_text("".join(lines), encoding="utf-8")
@@ -49,7 +44,7 @@ def write(folder: Path, qrels: dict, run: Table) -> tuple[Path, Path]:
     return folder / "qrels", folder / "run"
 
 
-def two_runs(seed: int = 0, queries: int = 30, documents: int = 40, missing: int = 3) -> tuple[dict, dict[str, Table]]:
+def two_runs(seed=0, queries=30, documents=40, missing=3):
     """Judgments, and two runs that lack some judged queries and have some that are not judged."""
     draw = random.Random(seed)
     qrels = {
@@ -66,7 +61,7 @@ def two_runs(seed: int = 0, queries: int = 30, documents: int = 40, missing: int
     return qrels, runs
 
 
-def files_of(folder: Path, qrels: dict, runs: dict[str, Table]) -> list[str]:
+def files_of(folder, qrels, runs):
     """The files of judgments and runs, in TREC's format."""
     (folder / "qrels").write_text("".join(f"{q} 0 {d} {g}\n" for q, x in qrels.items() for d, g in x.items()))
     for name, run in runs.items():

@@ -1,7 +1,6 @@
 """Batches on the CPU of which no value is read, as on an accelerator."""
 
 from collections import deque
-from typing import Any
 
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -25,7 +24,7 @@ def leave_values_unread(monkeypatch):
 class NothingRead(TorchDispatchMode):
     """A context in which an operation that reads values, or whose shape depends on them, raises."""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         assert not reads(func), f"{func} makes the host wait for an accelerator"
         return func(*args, **(kwargs or {}))
 
@@ -35,5 +34,5 @@ class Elsewhere(Tensor):
 
     is_cpu = False
 
-    def as_subclass(self, cls: Any) -> Any:
+    def as_subclass(self, cls):
         return self if cls is Tensor else super().as_subclass(cls)  # other tensors become plain ones in an update

@@ -1,9 +1,6 @@
 """Bounds of parameters and ranges of measures: by name, the same where not listed."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 #: the bounds of parameters that are numbers, of all measures or of a single one
 BOUNDS = {
@@ -47,11 +44,11 @@ TRUE_OF = {
 }
 
 
-def by_name(table: dict[str, Any]) -> dict[str, Any]:
+def by_name(table):
     return {name: row for names, row in table.items() for name in names.split()}
 
 
-def check_measure(measure: Any) -> None:
+def check_measure(measure):
     """Compare the bounds of the numbers that a measure takes, its choices, and its range."""
     name = measure.__name__
     assert [key for key, one in measure.declared.items() if one.init and not one.kw_only] == ["top_k"]

@@ -8,29 +8,8 @@ import torch
 from torchmetrics import MeanAbsoluteError, MetricCollection
 
 import torchrank as tr
-from tests.support.workers import (
-    BAD,
-    BATCHES,
-    batch,
-    errors_of,
-    exactly,
-    fill,
-    for_each,
-    near,
-    plain,
-    scenario,
-    share,
-)
-from tests.support.workers_state import (
-    CATALOGUE,
-    MIXED,
-    SUMMED,
-    WAYS,
-    cost,
-    expected,
-    one_by_one,
-    rounds,
-)
+from tests.support.workers import BAD, BATCHES, batch, errors_of, exactly, fill, for_each, near, plain, scenario, share
+from tests.support.workers_state import CATALOGUE, MIXED, SUMMED, WAYS, cost, expected, one_by_one, rounds
 
 NAMES = {"summed": SUMMED, "mixed": MIXED}
 
