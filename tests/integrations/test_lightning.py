@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import math
+import re
 import types
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 import torchrank as tr
 from tests.support import workers
 from tests.support.optional import examples_of
+from torchrank.cli import main
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("lightning") is None, reason="the extra [lightning] is not installed"),
@@ -98,6 +100,18 @@ def test_fabric_leaves_an_unpadded_sampler_alone_and_shards_other_loaders(runs, 
     assert found == other[0] == pytest.approx(of_all(runs, "before", "after"), rel=1e-6)
     assert len(trained) == len(other[1]) == 51
     assert set(trained + other[1]) == set(range(runs.MANY))
+
+
+def test_two_workers_of_the_demo_train_as_one(two, capsys):
+    printed = [output for status, output in (results["demo"] for results in two) if status == 0]
+    assert main(["demo", "--epochs", "1"]) == 0
+    alone, both = (
+        [float(cell) for cell in re.findall(r"[-+]?\d\.\d{4}", text)] for text in (capsys.readouterr().out, printed[0])
+    )
+    assert printed[1] == ""
+    assert len(alone) == 3 * 8  # before, after, and the gain
+    assert both[:8] == alone[:8]
+    assert both == pytest.approx(alone, abs=0.005)  # sums are rounded in another order
 
 
 def test_bad_values_on_one_worker_raise_on_both(two):

@@ -35,6 +35,12 @@ def engine():
                 raise
             ray.shutdown()
     ray.data.DataContext.get_current().enable_progress_bars = False
+
+    @ray.remote
+    def ready():
+        importlib.import_module("tests.support.torchmetrics_alone")
+
+    ray.get([ready.remote() for _ in range(2)])
     yield engine
     ray.shutdown()
 

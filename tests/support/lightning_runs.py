@@ -1,6 +1,8 @@
 """A module with metrics and its training by Lightning. Its own file, because the import of Lightning takes seconds."""
 
+import contextlib
 import copy
+import io
 import os
 import warnings
 from datetime import timedelta
@@ -12,6 +14,7 @@ from lightning.pytorch.strategies import DDPStrategy
 
 import torchrank as tr
 from tests.support import workers
+from torchrank.cli import main
 from torchrank.integrations.lightning import StopWhenDecided
 
 TOGETHER = ["bf16-true", "sums only"]  # in two processes
@@ -276,6 +279,13 @@ def check(said, epochs, names=(*NAMES, *ROWS)):
     assert any(not torch.equal(epochs[0][0][key], epochs[2][0][key]) for key in keys)  # it has learned something
 
 
+def demo():
+    """The exit status of ``torchrank demo`` on two workers, and what it prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        status = main(["demo", "--epochs", "1", "--workers", "2"])
+    return status, printed.getvalue()
+
+
 def work(rank, world, folder):
     """The results of one of two processes, set up as Lightning's own launcher does."""
     warnings.simplefilter("ignore")
@@ -295,6 +305,7 @@ def work(rank, world, folder):
         results[name] = module.batches, said["mrr/new-old"], stop.comparison and stop.comparison.to_dict()
     results["sampled"] = fit_sampled(before, folder, devices=2, strategy=ddp())
     results["fabric"] = fabric_sampled(before)
+    results["demo"] = demo()
     try:
         trainer = build_trainer(folder, devices=2, strategy=ddp())
         trainer.validate(Ranker(broken=rank == 1), loader(rank, 2), verbose=False)

@@ -23,7 +23,7 @@ FRESH = """
 %reset -f
 import gc, os, sys, warnings
 sys.path.insert(0, {root!r})
-import tests.support.torchmetrics_alone
+import tests.support.forked_launcher, tests.support.torchmetrics_alone
 del tests, sys.path[0]
 os.chdir({folder!r})
 warnings.filterwarnings("ignore", module="(?!__main__|torchrank)")
@@ -61,7 +61,7 @@ def kept(name):
     return read(FOLDER / f"{name}.ipynb", as_version=4)
 
 
-NUMBER = re.compile(r"[-+]?\d+\.\d+(?:e[-+]?\d+)?")
+NUMBER = re.compile(r"[-+]?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)")
 
 
 def words(notebook, rough=False):
