@@ -298,9 +298,3 @@ def test_a_weight_that_overflows_raises(measure):
     metric.update(scores, grades)
     with pytest.raises(ValueError, match="1 relevance grade, or gain of it"):
         metric.compute()
-
-
-def test_one_of_a_query_that_has_fewer_relevant_candidates_than_are_enough():
-    scores, target = torch.tensor([[0.9, 0.8, 0.1], [0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 0], [1, 1, 1]])
-    assert tr.AllHit(2, enough=2).score(scores, target).tolist() == [0, 1]
-    assert tr.AllHit(2).score(scores, target).tolist() == [1, 0]

@@ -173,8 +173,6 @@ def test_two_lists_of_ids_are_no_layout():
             cls().score(one, other)
     with pytest.raises(TypeError, match="from_rankings"):
         tr.RankingCollection(["mrr", "rbo"]).update(one, other)
-    with pytest.raises(TypeError, match="integer ids"):
-        tr.Ranking.from_rankings(one, torch.rand(1, 2))
     grades = (torch.zeros(4, dtype=torch.int64), one[0], torch.tensor([3.0, 1, 2, 0]))
     assert tr.KendallTau().score(one, grades).item() == pytest.approx(2 / 3)
 
@@ -228,9 +226,7 @@ def test_p_mrr_skips_a_query_without_changed_documents_and_refuses_others_than_i
     assert values[0] == -0.5
     assert values[1].isnan()
     for bad in (torch.tensor([[0.5], [1.0]]), torch.tensor([1, 2]), torch.tensor([[1]])):
-        with pytest.raises(
-            (TypeError, ValueError), match=r"Expected changed (of shape \[2, id\]|with both lists to hold)"
-        ):
+        with pytest.raises((TypeError, ValueError), match=r"Expected changed (of shape \[2, id\]|with both lists)"):
             tr.Ranking.from_rankings(after, before, bad)
 
 

@@ -24,11 +24,6 @@ def of(metric, *grades, **more):
 # ---- by hand ---------------------------------------------------------------------------------------------------------
 
 
-def test_gains_are_by_level_or_by_grade():
-    with pytest.raises(ValueError, match="either relevance_level or max_grade"):
-        tr.RBP(relevance_level=2, max_grade=3)
-
-
 def test_precision_and_its_residual_are_the_precision_with_all_unjudged_relevant():
     # Moffat and Zobel: the residual is left for the unjudged, in the list and behind it.
     assert of(tr.RBPResidual(p=0.5), 1, -1, 0) == pytest.approx(0.25 + 0.125)

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -36,10 +37,7 @@ NUMBERS, SHAPES = "Expected ranks to be integer or floating point", r"Expected r
         (lambda: R.from_negatives(T([0.5, 0.5]), SCORES), r"same number of .* shapes \[2, 1\] and \[1, 3\]"),
         (lambda: R.from_negatives(T([0.5]), T([0.5])), r"got shapes \[1, 1\] and \[1\]"),
         (lambda: R.from_negatives(T(0.5), SCORES), "got shapes"),
-        (
-            lambda: R.from_embeddings(EYE, EYE, T([0, 1, 2]), top_k=1).sampled(1),
-            "all ranks exact, got top_k=1; make it",
-        ),
+        (lambda: R.from_embeddings(EYE, EYE, T([0, 1, 2]), top_k=1).sampled(1), "all ranks exact, got top_k=1"),
         (lambda: R.from_embeddings(EYE, torch.ones(4, 2), T([0, 1, 2])), r"one dimension.* \[3, 3\] and \[4, 2\]"),
         (lambda: R.from_embeddings(EYE, EYE.double(), T([0, 1, 2])), "one dtype.*torch.float64"),
         (lambda: R.from_embeddings(EYE, EYE, T([0, 1, 2]), similarity="l2"), "'cosine'.*'l2'"),
@@ -92,53 +90,30 @@ def test_a_ranking_is_printed_with_its_numbers():
     assert repr(ranking.sampled(3)) == "Ranking(num_queries=2, num_entries=2, device='cpu', num_negatives=3)"
 
 
-def test_names_and_groups_are_those_of_the_table():
-    frame = {"qid": ["x", "y", "z"], "score": [0.5, 0.3, 0.1], "label": [1, 1, 0], "group": ["a", None, "b"]}
-    ranking = tr.Ranking.from_table(frame, group="group")
-    assert (ranking.query_ids, ranking.groups) == (["x", "y", "z"], ["a", None, "b"])
-    plain = tr.Ranking.from_table({key: frame[key] for key in ("qid", "score", "label")})
-    assert (plain.query_ids, plain.groups) == (["x", "y", "z"], None)
-    assert (tr.Ranking.from_label(SCORES, T([1])).query_ids, tr.Ranking.from_label(SCORES, T([1])).groups) == (
-        None,
-        None,
-    )
-
-
 def test_a_ranking_says_what_it_lacks_for_a_need():
-    embeddings = T([[1.0]]), T([[1.0], [0.5], [0.2]])
-    short = tr.Ranking.from_embeddings(*embeddings, T([0]), top_k=2)
-    short.check(Need(2, relevant=True), "x")
-    short.check(Need(1, relevant=True), "x")
-    with pytest.raises(
-        ValueError,
-        match=r"Expected a Ranking for x with ranks up to 3 exact, got one with top_k=2; make it with top_k=3",
+    relevant, every_entry = Need(relevant=True), Need(all_candidates=True)
+    short = R.from_embeddings(T([[1.0]]), T([[1.0], [0.5], [0.2]]), T([0]), top_k=2)
+    sampled, label = R.from_label(torch.rand(2, 9), T([1, 2])).sampled(3), R.from_label(SCORES, T([1]))
+    flat, every = R.from_flat(T([0.5, 0.2]), T([1, 0]), T([0, 0])), R.from_scores(SCORES, T([[1, 0, -1]]))
+    some = "with an entry for every candidate, got one of some judged candidates; make it by"
+    of_relevant = "Expected a measure of relevant candidates for sampled negatives, got x, which"
+    for ranking, need, message in (
+        (short, Need(2, relevant=True), None),
+        (short, Need(1, relevant=True), None),
+        (short, Need(3, relevant=True), "for x with ranks up to 3 exact, got one with top_k=2; make it with top_k=3"),
+        (short, relevant, "with all ranks exact, got one with top_k=2; make it without top_k"),
+        (sampled, relevant, None),
+        (sampled, Need(), of_relevant),
+        (sampled, relevant | every_entry, of_relevant),
+        (flat, Need(), "with entries of irrelevant candidates, got one without; make it by" * flat.only_relevant),
+        (R.from_flat(T([0.5, 0.2]), T([1, 0]), T([0, 0]), judged=True), Need(), None),
+        (label, every_entry, some),
+        (every, every_entry, None),
+        (R.join([every, every]), every_entry, None),
+        *((R.join(parts), every_entry, some) for parts in ([label, label], [every, label], [label, every])),
     ):
-        short.check(Need(3, relevant=True), "x")
-    with pytest.raises(ValueError, match="with all ranks exact, got one with top_k=2; make it without top_k"):
-        short.check(Need(relevant=True), "x")
-    sampled = tr.Ranking.from_label(torch.rand(2, 9), T([1, 2])).sampled(3)
-    sampled.check(Need(relevant=True), "x")
-    for need in (Need(), Need(relevant=True, all_candidates=True)):
-        with pytest.raises(
-            ValueError, match="Expected a measure of relevant candidates for sampled negatives, got x, which"
-        ):
-            sampled.check(need, "x")
-    flat = tr.Ranking.from_flat(T([0.5, 0.2]), T([1, 0]), T([0, 0]))
-    if flat.only_relevant:
-        with pytest.raises(ValueError, match="with entries of irrelevant candidates, got one without; make it by"):
-            flat.check(Need(), "x")
-    tr.Ranking.from_flat(T([0.5, 0.2]), T([1, 0]), T([0, 0]), judged=True).check(Need(), "x")
-    label = tr.Ranking.from_label(SCORES, T([1]))
-    with pytest.raises(
-        ValueError, match="with an entry for every candidate, got one of some judged candidates; make it by"
-    ):
-        label.check(Need(all_candidates=True), "x")
-    every = tr.Ranking.from_scores(SCORES, T([[1, 0, -1]]))
-    every.check(Need(all_candidates=True), "x")
-    tr.Ranking.join([every, every]).check(Need(all_candidates=True), "x")
-    for parts in ([label, label], [every, label], [label, every]):
-        with pytest.raises(ValueError, match="with an entry for every candidate, got one of some judged candidates"):
-            tr.Ranking.join(parts).check(Need(all_candidates=True), "x")
+        with pytest.raises(ValueError, match=message) if message else nullcontext():
+            ranking.check(need, "x")
 
 
 def test_entries_of_all_candidates_are_made_only_if_they_are_asked_for():

@@ -278,16 +278,12 @@ def test_a_table_of_a_ranking_has_the_ids_and_groups_of_the_frame(as_frame):
 def test_groups_are_text_integers_or_bools(group):
     ranking = tr.Ranking.from_table(judged_frame(lang=group), group="lang")
     assert ranking.groups == [group[0], group[2], group[3], group[5]]
-    with pytest.raises(
-        tr.ReadingError, match=r"row 1: Expected lang to be text, integers or bools, got 0.5 of type float"
-    ):
+    with pytest.raises(tr.ReadingError, match=r"row 1: Expected lang to be text, .*, got 0.5 of type float"):
         tr.Ranking.from_table(judged_frame(lang=[0.5] * 6), group="lang")
 
 
 def test_a_query_with_two_groups_is_refused_with_its_row():
-    with pytest.raises(
-        tr.ReadingError, match="row 5: Expected one lang for each query, got 'en' and 'de' for query 'a'"
-    ):
+    with pytest.raises(tr.ReadingError, match="row 5: Expected one lang for each query, got 'en' and 'de' for qu"):
         tr.Ranking.from_table(judged_frame(lang=["de", "de", "en", None, "de", "de"]), group="lang")
     with pytest.raises(tr.ReadingError, match=r"row 5: .*got 'en' and None for query 'a'"):
         tr.Ranking.from_table(judged_frame(lang=["de", "de", "en", None, None, "de"]), group="lang")

@@ -450,9 +450,7 @@ def test_predictions_of_mteb_are_read_from_a_file_or_its_folder(tmp_path):
     path.write_text(json.dumps({"en": {"test": RUN_DICT}, "de": {"dev": {"q": {"d": 1}}, "test": {}}}))
     assert tr.read_run(path, subset="en").to_dict() == RUN_DICT
     assert tr.read_run(path, subset="de", split="dev").to_dict() == {"q": {"d": 1}}
-    with pytest.raises(
-        tr.ReadingError, match=r"subset to be one of en, de, got None; read it by tr.read_run\(source, subset=...\)"
-    ):
+    with pytest.raises(tr.ReadingError, match=r"subset to be one of en, de, got None; .*\(source, subset=...\)"):
         tr.read_run(path)
     (tmp_path / "Other_predictions.json").write_text("{}")
     with pytest.raises(tr.ReadingError, match=r"one JSON file of predictions, got Other_predictions.json, Task_"):

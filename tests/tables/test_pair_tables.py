@@ -132,10 +132,7 @@ def test_documents_that_each_belong_to_one_subtopic_have_subtopics():
 
 def test_a_document_twice_in_a_subtopic_is_a_duplicate():
     rows = [("q", "1", "a", 1), ("q", "2", "a", 1), ("q", "1", "a", 2), ("q", "2", "b", 0)]
-    with pytest.raises(
-        tr.ReadingError,
-        match="row 3: Expected every document once for its subtopic, got document 'a' of query 'q' twice, f",
-    ):
+    with pytest.raises(tr.ReadingError, match="row 3: Expected every document once for its subtopic, got document 'a"):
         tr.read_qrels(rows)
     assert tr.read_qrels(rows, duplicates="first").subtopics.tolist() == [[1, 1], [0, 0]]
     assert tr.read_qrels(rows, duplicates="best").subtopics.tolist() == [[2, 1], [0, 0]]
