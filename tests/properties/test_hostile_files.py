@@ -55,21 +55,21 @@ def test_tied_documents_beside_one_long_id_are_ordered_in_memory_of_the_size_of_
 def test_long_ids_among_many_short_ones_are_told_apart():
     long = [f"{'d' * 99_990}{number}" for number in range(20)]
     rows = "".join(f"q{number % 7} Q0 {name} 1 0.5 t\n" for number, name in enumerate(long))
-    rest = "".join(f"q{number % 7} Q0 d{number} 1 0.5 t\n" for number in range(100_000))
+    rest = "".join(f"q{number % 7} Q0 d{number} 1 0.5 t\n" for number in range(20_000))
     found = tr.read_run(io.BytesIO((rows + rest).encode()))
     assert found.to_dict()["q3"][long[3]] == 0.5
-    assert len(found) == 100_020
+    assert len(found) == 20_020
 
 
 def test_a_gzip_file_of_many_times_its_size_is_refused_unless_the_user_allows_it(tmp_path, monkeypatch):
     bomb = tmp_path / "bomb.run.gz"
     line = b"q Q0 d 1 0.5 t\n"
-    small = gzip.compress(line + b"\n" * 2**20)
-    assert len(line + b"\n" * 2**20) > 100 * len(small)  # a small file may grow at will
+    small = gzip.compress(line + b"\n" * 2**18)
+    assert len(line + b"\n" * 2**18) > 100 * len(small)  # a small file may grow at will
     assert tr.read_run(io.BytesIO(small + gzip.compress(b"q Q0 e 1 0.5 t\n"))).to_dict() == {"q": {"d": 0.5, "e": 0.5}}
-    monkeypatch.setattr(files, "EXPANDED", 2**20)  # of 2**26
-    bomb.write_bytes(gzip.compress(line + b"\n" * 2**22))
-    assert bomb.stat().st_size < 6_000
+    monkeypatch.setattr(files, "EXPANDED", 2**18)  # of 2**26
+    bomb.write_bytes(gzip.compress(line + b"\n" * 2**20))
+    assert bomb.stat().st_size < 2_000
     for source in (bomb, bomb.open("rb")):
         with pytest.raises(
             tr.ReadingError, match=r"bomb.run.gz: Expected a gzip file of at most .*\(source, expansion=1100\)"
@@ -124,7 +124,7 @@ def test_chunks_of_a_file_without_line_breaks_are_refused_in_little_memory(tmp_p
 
 def test_a_first_line_that_is_long_makes_no_large_chunks(tmp_path):
     (tmp_path / "run").write_text(
-        "q Q0 d 1 0.5".ljust(900_000) + "\n" + "".join(f"q{n} Q0 d 1 0.5\n" for n in range(10**5))
+        "q Q0 d 1 0.5".ljust(900_000) + "\n" + "".join(f"q{n} Q0 d 1 0.5\n" for n in range(20_000))
     )
     assert max(map(len, tr.read_chunks(tmp_path / "run", lines=100))) < 10**4
 
@@ -141,17 +141,14 @@ def test_rows_with_an_id_that_is_too_long_are_refused_by_their_number(rows):
         tr.read_run(io.StringIO(json.dumps({"q": {"d" * 100_001: 1}})))
 
 
-def test_ids_of_the_largest_length_are_read_from_every_source():
+def test_ids_and_lines_of_the_largest_length_are_read():
     name, wanted = "d" * 100_000, {"q": {"d" * 100_000: 1.0}}
-    record = {"qid": "q", "docid": name, "score": 1}
-    for source in ([("q", name, 1)], {key: [value] for key, value in record.items()}, {"q": [(name, 1)]}):
-        assert tr.read_run(source).to_dict() == wanted
-    for text in (json.dumps(record), json.dumps(wanted), f"q Q0 {name} 1 1 t", f"qid\tdocid\tscore\nq\t{name}\t1"):
+    assert tr.read_run([("q", name, 1)]).to_dict() == wanted
+    for text in (json.dumps(wanted), f"qid\tdocid\tscore\nq\t{name}\t1"):
         assert tr.read_run(io.StringIO(text)).to_dict() == wanted
-    line = json.dumps({**record, "text": ""})
-    full = json.dumps({**record, "text": "t" * (1_000_000 - len(line))})
-    for rest in ("", "\n" + line.replace('"q"', '"p"')):
-        assert tr.read_run(io.StringIO(full + rest)).to_dict()["q"] == wanted["q"]
+    lines = [json.dumps({"qid": q, "docid": name, "score": 1, "text": ""}) for q in "qp"]
+    full = lines[0].replace('""', '"' + "t" * (1_000_000 - len(lines[0])) + '"')
+    assert tr.read_run(io.StringIO(f"{full}\n{lines[1]}")).to_dict() == wanted | {"p": wanted["q"]}
 
 
 def test_a_line_of_json_lines_has_a_largest_length():
@@ -163,9 +160,9 @@ def test_a_line_of_json_lines_has_a_largest_length():
 
 
 def test_blank_lines_before_the_first_row_are_skipped_at_once():
-    with pytest.raises(tr.ReadingError, match="line 5000003: Expected score to be a number, got 'x'"):
+    with pytest.raises(tr.ReadingError, match="line 300003: Expected score to be a number, got 'x'"):
         tr.read_run(
-            io.BytesIO(b"\n" * 5_000_000 + b"q\tQ0\td\t1\t0.5\tt\n" * 2 + b"q\tQ0\te\t1\tx\tt\n"),
+            io.BytesIO(b"\n" * 300_000 + b"q\tQ0\td\t1\t0.5\tt\n" * 2 + b"q\tQ0\te\t1\tx\tt\n"),
             format="tsv",
             columns=[0, 2, 4],
         )

@@ -236,24 +236,6 @@ def test_interval_of_a_function_is_near_that_of_a_bootstrap_in_scipy():
     assert metric.interval() == metric.interval()
 
 
-# ---- coverage --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("p", "n", "wilson", "t"),
-    [(0.98, 20, 0.94, 0.33), (0.5, 50, 0.94, 0.94)],
-)
-def test_coverage_of_wilson_is_near_nominal_where_t_is_not(p, n, wilson, t):
-    got = {"wilson": 0.0, "t": 0.0}
-    for k in range(n + 1):  # exact: every number of hits with its probability
-        if (chance := stats.binom.pmf(k, n, p)) > 1e-6:
-            metric = with_hits([1] * k + [0] * (n - k))
-            for method in got:
-                low, high = metric.interval(method=method)
-                got[method] += chance * (low <= p <= high)
-    assert got == pytest.approx({"wilson": wilson, "t": t}, abs=0.015)
-
-
 # ---- arguments, bad values, suites -----------------------------------------------------------------------------------
 
 

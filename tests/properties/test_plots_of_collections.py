@@ -73,7 +73,7 @@ def test_values_stand_in_one_axes_beside_their_names_and_numbers(size):
     assert inside.width > 3 * figure.dpi
 
 
-@pytest.mark.parametrize(("rows", "height", "length"), [(1, 2.4, 40), (8, 3.44, 3), (40, 12.4, 40), (90, 20, 3)])
+@pytest.mark.parametrize(("rows", "height", "length"), [(1, 2.4, 40), (90, 20, 3)])
 def test_figures_of_values_have_room_for_names_and_rows(rows, height, length):
     figure, axes = plot_values({f"{n:0{length}}": 0.5 for n in range(rows)}, None)
     figure.draw_without_rendering()
