@@ -98,7 +98,7 @@ from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 from torchrank.engine import rank
-from torchrank.hardware.devices import autocast_off, eager, in_batch
+from torchrank.hardware.devices import eager, in_batch
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.canonical import BLOCK, Need, buckets
 from torchrank.layouts.checks import explain, tensor_of
@@ -278,7 +278,7 @@ class Retrieval(SafeMetric):
         ranked = other._ranked if other else None
         if ranked is None or not all(map(_same, rows, ranked[0])):
             lists = arrange(rows.preds, rows.target, indexes=rows.indexes)
-            with autocast_off(rows.preds.device):
+            with in_batch(rows.preds.device):
                 ranked = self._ranked = rows, list(rank(lists, Need(relevant=True)))
             Retrieval._latest = weakref.ref(self)
         if not self.allow_non_binary_target:

@@ -18,7 +18,7 @@ from torchrank.engine.judged import rank_ids, rank_judged
 from torchrank.engine.lists import rank_flat, rank_lists
 from torchrank.engine.streams import rank_embedded, rank_fused, rank_in_groups, rank_streamed, why_not_fused
 from torchrank.hardware import costs
-from torchrank.hardware.devices import autocast_off, in_batch
+from torchrank.hardware.devices import in_batch
 from torchrank.layouts.canonical import (
     ALL,
     CatalogueLayout,
@@ -215,7 +215,7 @@ def cut(layout: Layout, cuts: tuple[tuple[int, int], ...]) -> Iterable[Any]:
 
 def rank_whole(layout: Layout, need: Need = ALL) -> Ranking:
     """Rank a whole batch. Flat rows get entries of relevant candidates only, unless others are needed."""
-    with autocast_off(layout.errors.device), in_batch(layout.errors.device, layout.size):
+    with in_batch(layout.errors.device, layout.size):
         if isinstance(layout, FlatRows):
             return Ranking.join(replace(chunk, only_relevant=need.relevant) for chunk in rank_flat(layout, need))
         parts: list[Ranking] = []

@@ -46,10 +46,14 @@ def descending(x: Tensor, tie_break: Tensor | None = None, finite: bool = False)
         return _again(x)
     # The key has the element in its upper bits and the column in the lower ones. numpy sorts such integers in half the
     # time of an indirect sort.
-    low = (x.shape[1] - 1).bit_length() if x.dtype == torch.float64 else 32
+    wide = x.dtype == torch.float64
+    low = (x.shape[1] - 1).bit_length() if wide else 32
     # Infinities of both signs count as NaN, which does no harm.
     has_nan = not finite and x.is_floating_point() and math.isnan(x.sum())
-    key = _keys(x, low, has_nan)
+    key = falling(x, wide=wide) if x.is_floating_point() else ~x.to(torch.int32)
+    if has_nan:  # the sign bit of NaN is arbitrary, so NaN could be first or last
+        key.masked_fill_(x.isnan(), torch.iinfo(key.dtype).min)
+    key = key.bitwise_and_(-(1 << low)) if wide else key.long().bitwise_left_shift_(low)
     key.numpy()[:] |= numpy.arange(x.shape[1])
     key.numpy().sort(axis=-1)
     order = key.bitwise_and_((1 << low) - 1)
@@ -74,20 +78,6 @@ def _fits(x: Tensor) -> bool:
     """Whether integers fit in 32 bits."""
     low, high = x.aminmax() if x.numel() else (0, 0)
     return int(low) >= -(2**31) and int(high) < 2**31
-
-
-def _keys(x: Tensor, low: int, has_nan: bool) -> Tensor:
-    """int64 keys whose ascending order is the descending order of ``x`` without its last bits, NaN first.
-
-    The ``low`` lower bits of a key are 0.
-    """
-    if not x.is_floating_point():
-        return (~x.to(torch.int32)).long().bitwise_left_shift_(low)
-    key = falling(x, wide=x.dtype == torch.float64)
-    # The sign bit of NaN is arbitrary, so NaN could be first or last.
-    if has_nan:
-        key.masked_fill_(x.isnan(), torch.iinfo(key.dtype).min)
-    return key.bitwise_and_(-(1 << low)) if key.dtype == torch.int64 else key.long().bitwise_left_shift_(low)
 
 
 def falling(x: Tensor, *, wide: bool = False) -> Tensor:

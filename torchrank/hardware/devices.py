@@ -58,12 +58,6 @@ def widened(x: Tensor) -> Tensor:
     return x.to(widest_float(x.device))
 
 
-def autocast_off(device: torch.device) -> AbstractContextManager[Any]:
-    """Context without autocast, so that scores are ranked in their own dtype."""
-    enabled = torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
-    return torch.autocast(device.type, enabled=False) if enabled else nullcontext()
-
-
 @contextmanager
 def multiplying(precision: str | None, device: torch.device) -> Iterator[None]:
     """Context in which float32 is multiplied in ``precision``, whatever torch's setting is; None = as it is.
@@ -337,24 +331,26 @@ def keep_number_of_threads(keep: bool) -> None:
     _flexible = not keep
 
 
-def in_batch(device: torch.device, size: int) -> AbstractContextManager[None]:
-    """Context of a batch, with fewer threads of torch if fewer cores are free.
+def in_batch(device: torch.device, size: int = 0) -> AbstractContextManager[None]:
+    """Context of a batch: without autocast, so that scores are ranked in their own dtype; few free cores, few threads.
 
     Args:
         device: the device of the batch. Accelerators need no threads.
         size: number of elements of the batch. Operations with few elements are not cut into pieces.
     """
-    number = torch.get_num_threads()
-    if device.type != "cpu" or size <= GRAIN or number < 2 or not _flexible or (free := free_cores()) >= number:
-        return contextlib.nullcontext()
-    return _with_threads(max(1, int(free)))
+    number = fewer = torch.get_num_threads()
+    if device.type == "cpu" and size > GRAIN and number > 1 and _flexible:
+        fewer = max(1, int(min(number, free_cores())))
+    autocast = torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
+    return _changed(device, fewer) if autocast or fewer < number else nullcontext()
 
 
-@contextlib.contextmanager
-def _with_threads(fewer: int) -> Iterator[None]:
+@contextmanager
+def _changed(device: torch.device, threads: int) -> Iterator[None]:
     number = torch.get_num_threads()
-    torch.set_num_threads(fewer)
+    torch.set_num_threads(threads)
     try:
-        yield
+        with torch.autocast(device.type, enabled=False):
+            yield
     finally:
         torch.set_num_threads(number)

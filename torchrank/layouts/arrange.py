@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from torchrank.hardware import costs
-from torchrank.hardware.devices import autocast_off, widened
+from torchrank.hardware.devices import in_batch, widened
 from torchrank.layouts import checks
 from torchrank.layouts.canonical import (
     CatalogueLayout,
@@ -508,7 +508,7 @@ def embedded(
     chunk_size = integer("chunk_size", chunk_size, least=1)
     queries, catalogue = queries.detach(), catalogue.detach()
     if similarity == "cosine":
-        with autocast_off(queries.device):
+        with in_batch(queries.device):
             queries, catalogue = (torch.nn.functional.normalize(x, dim=-1) for x in (queries, catalogue))
     elif similarity == "hamming":
         # Half of the sum of the signs' products is half of the number of bits, minus the number of differing ones.

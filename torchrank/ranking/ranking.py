@@ -17,11 +17,11 @@ from torch.nn.functional import pad
 
 from torchrank.hardware import costs
 from torchrank.hardware.devices import (
-    autocast_off,
     constant,
     eager,
     every,
     greatest,
+    in_batch,
     largest,
     order_of,
     running_sum,
@@ -765,7 +765,7 @@ class Ranking:
             )
         dtype = torch.promote_types(pos.dtype, neg.dtype)
         dtype = dtype if dtype.is_floating_point else widest_float(pos.device)
-        with autocast_off(pos.device):
+        with in_batch(pos.device):
             scores = torch.cat([pos.to(dtype), tolerance.snapped(neg.to(dtype), pos.to(dtype))], dim=-1)
         columns = torch.arange(pos.shape[1], device=pos.device).expand(len(pos), -1)
         return cls.rank(arrange(scores, list(columns), groups=groups))

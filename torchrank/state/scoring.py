@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine import rank
-from torchrank.hardware.devices import autocast_off, constant, in_batch, order_of, scalar, surely
+from torchrank.hardware.devices import constant, in_batch, order_of, scalar, surely
 from torchrank.layouts.arrange import Batch, arrange_batch, notice_scores
 from torchrank.layouts.canonical import DenseLayout, FlatRows, RankedIds
 from torchrank.layouts.checks import Problem, check_tensor, count
@@ -224,7 +224,7 @@ def score_batch(
         step = queries
     keep = values or any(metric.keeps_values for metric in metrics)
     need = functools.reduce(operator.or_, (metric.required for metric in metrics))
-    with torch.no_grad(), autocast_off(device), in_batch(device, size):
+    with torch.no_grad(), in_batch(device, size):
         source: Any = preds
         if not isinstance(preds, Ranking):
             validate = any(metric.validate_args for metric in metrics)

@@ -15,7 +15,7 @@ import torch
 from numpy import ndarray
 from torch import Tensor
 
-from torchrank.hardware.devices import autocast_off
+from torchrank.hardware.devices import in_batch
 from torchrank.layouts.arrange import Batch
 from torchrank.layouts.checks import tensor_of
 from torchrank.ranking.ranking import Ranking
@@ -207,7 +207,7 @@ class Waiting:
             metric._ends = None
         preds = _first(batches[0])
         device = preds.num_candidates.device if isinstance(preds, Ranking) else preds.device
-        with torch.no_grad(), autocast_off(device):
+        with torch.no_grad(), in_batch(device):
             self.later(**joined(batches))
 
     def drop(self) -> None:
