@@ -189,6 +189,9 @@ def test_group_sizes_of_other_rows_have_a_way_out(sizes, message, way_out):
     rows = SCORES.flatten(), GRADES.flatten()
     with pytest.raises(ValueError, match=message):
         tr.NDCG().score(*rows, group_sizes=sizes)
+    for without_rows in (tensor(0.5), None):
+        with pytest.raises(ValueError, match="to the 0 rows of preds"):
+            tr.NDCG().score(without_rows, GRADES.flatten(), group_sizes=sizes)
     assert len(tr.NDCG().score(*rows, **way_out)) in (2, 3)
     with pytest.raises(ValueError, match="got both; leave out one of them"):
         tr.NDCG().score(*rows, group_sizes=sizes, indexes=[0] * 15)

@@ -111,6 +111,8 @@ MENDED = [
             (tensor([True, False, False, False, False]), [0.5, 0.5]),  # marks of the catalogue
         )
     ),
+    # Whole numbers in two columns are two ids, not marks.
+    (r"pass tuple\(.*, or list\(exclude\)", "exclude", tensor([[1, 0], [0, 1]]), EXCLUDING["grades"], [0.5, 0.5]),
     *((r"; pass tuple\(target\)", "target", PAIRS_OF_THREE, call, [1 / 3, 1 / 4, 0]) for call in OF_THREE),
     *(("; pass ", "target", rows, call, [1 / 3] * 2) for call in TARGETS for rows in (list(GRADES), GRADES.tolist())),
     (r"; pass list\(target\)", "target", tensor([[2, 4], [0, -1], [3, -1]]), OF_THREE[0], [1 / 3, 1, 1 / 4]),

@@ -376,8 +376,8 @@ def rectangles(widths: Tensor, room: int) -> list[tuple[int, int]]:
     start, total = 0, len(widths)
     while start < total:
         # Later rows than these cannot be in the rectangle, because the first row alone fixes a least width.
-        ahead = widths[start : start + room // max(1, int(widths[start]))].clamp_min(1).cummax(0).values
-        area = ahead * torch.arange(1, len(ahead) + 1, device=widths.device)  # grows with every row
+        ahead = widths[start : start + room // max(1, int(widths[start]))].cummax(0).values
+        area = ahead * torch.arange(1, len(ahead) + 1, device=widths.device)  # never falls
         stop = start + max(1, int(torch.searchsorted(area, room, right=True)))
         cuts.append((start, stop))
         start = stop
