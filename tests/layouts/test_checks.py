@@ -369,8 +369,28 @@ def test_a_relevant_item_given_twice_is_counted_in_lists_of_any_length(count):
             metric.compute()
 
 
-def test_a_batch_of_ranked_ids_without_queries_excludes_nothing():
+def test_a_batch_without_queries_has_no_values_and_excludes_nothing():
+    assert tr.MRR().score(torch.zeros(0, 5), []).shape == (0,)
     nothing = torch.zeros(0, dtype=torch.int64)
     ids = torch.zeros((0, 5), dtype=torch.int64)
     assert tr.MRR().score(ids, nothing, exclude=(nothing, nothing)).shape == (0,)
     assert tr.MRR().score(ids, nothing, exclude=[]).shape == (0,)
+
+
+@cases(
+    "call",
+    [
+        lambda big, ids: tr.MRR().update(big, tensor([3])),
+        lambda big, ids: tr.MRR().update(ids, big),
+        lambda big, ids: tr.MRR().update(ids, [big[0]]),
+        lambda big, ids: tr.MRR().update(ids, (torch.zeros(2, dtype=torch.int64), big[0])),
+        lambda big, ids: tr.MRR().update(ids, ids, exclude=(torch.zeros(2, dtype=torch.int64), big[0])),
+        lambda big, ids: tr.Popularity(3, interactions=torch.arange(9)).update(big),
+        lambda big, ids: tr.Ranking.from_ids(big, ids),
+        lambda big, ids: tr.Ranking.from_rankings(ids, big),
+        lambda big, ids: tr.Ranking.from_rankings(big, ids),
+    ],
+)
+def test_ids_that_int64_may_not_hold_are_refused(call):
+    with pytest.raises(TypeError, match="int64 can hold"):
+        call(tensor([[2**63 + 5, 3]], dtype=torch.uint64), tensor([[5, 3]]))

@@ -98,6 +98,7 @@ BAD = {
     "distances are numbers": (TypeError, "found_distance to be distances", ([[1]], [[True]], [[1]], [[1.0]])),
     "one query": (ValueError, r"found \[2\], .*pass each as x\[None\]", ([1, 2], [1.0, 2.0], [[1]], [[1.0]])),
     "as many queries": (ValueError, r"found \[1, 1\], .* exact \[2, 1\]", ([[1]], [[1.0]], [[1], [2]], [[1.0], [2.0]])),
+    "no neighbours": (ValueError, r"exact \[1, 0\]", ([[1]], [[1.0]], [[]], [[]])),
     "one shape": (ValueError, r"exact \[1, 2\], exact_distance \[1, 1\]", ([[1]], [[1.0]], [[1, 2]], [[1.0]])),
     "in order": (
         ValueError,

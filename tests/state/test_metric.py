@@ -643,25 +643,6 @@ def test_a_value_beyond_float32_is_float64_and_any_other_float32():
     assert values.compute().tolist() == [2.0**140 - 1, 7.0]
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda big, ids: tr.MRR().update(big, torch.tensor([3])),
-        lambda big, ids: tr.MRR().update(ids, big),
-        lambda big, ids: tr.MRR().update(ids, [big[0]]),
-        lambda big, ids: tr.MRR().update(ids, (torch.zeros(2, dtype=torch.int64), big[0])),
-        lambda big, ids: tr.MRR().update(ids, ids, exclude=(torch.zeros(2, dtype=torch.int64), big[0])),
-        lambda big, ids: tr.Popularity(3, interactions=torch.arange(9)).update(big),
-        lambda big, ids: tr.Ranking.from_ids(big, ids),
-        lambda big, ids: tr.Ranking.from_rankings(ids, big),
-        lambda big, ids: tr.Ranking.from_rankings(big, ids),
-    ],
-)
-def test_ids_that_int64_may_not_hold_are_refused(call):
-    with pytest.raises(TypeError, match="int64 can hold"):
-        call(torch.tensor([[2**63 + 5, 3]], dtype=torch.uint64), torch.tensor([[5, 3]]))
-
-
 @pytest.mark.parametrize("method", ["update", "forward"])
 def test_kept_values_lie_in_few_parts_in_the_order_of_their_queries(method):
     metric = tr.MRR(aggregation="none")
