@@ -87,22 +87,15 @@ def test_queries_that_a_system_lacks_are_an_error_that_names_three():
     assert (zero["n"], zero["mean_b"]) == (30, pytest.approx(sum(b.values()) / 30))
 
 
-@pytest.mark.parametrize("length", [60, 61])
-def test_a_wrong_value_of_up_to_60_characters_is_shown(length):
-    text = "x" * (length - 2)
-    shown = repr(text) if length == 60 else f"str '{'x' * 39}..."
-    with pytest.raises(TypeError, match=f"got {re.escape(shown)};"):
-        compare({"a": text, "b": [0.1]})
+X58, X59 = "x" * 58, "x" * 59
 
 
-def test_ids_of_different_types_do_not_match():
-    with pytest.raises(ValueError, match="got none of '1', '2' in 'a'"):
-        compare({"a": {1: 0.5, 2: 0.5}, "b": {"1": 0.5, "2": 0.5}})
-
-
-@pytest.mark.parametrize(
+@cases(
     ("systems", "error", "message"),
     [
+        ({"a": X58, "b": [0.1]}, TypeError, f"got '{X58}';"),
+        ({"a": X59, "b": [0.1]}, TypeError, rf"got str '{'x' * 39}\.\.\.;"),
+        ({"a": {1: 0.5, 2: 0.5}, "b": {"1": 0.5, "2": 0.5}}, ValueError, "got none of '1', '2' in 'a'"),
         ({"a": [0.1]}, ValueError, "at least two systems"),
         ({"a": [0.1, 0.2], "b": [0.1]}, ValueError, r"as many queries in every system, got {'a': 2, 'b': 1}"),
         ({"a": [0.1], "b": {"q1": 0.1}}, ValueError, "ids in all systems or in none"),
@@ -121,7 +114,7 @@ def test_systems_that_do_not_match_are_errors(systems, error, message):
         compare(systems)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "message"),
     [
         ({"test": "student"}, "Expected test to be one of t,"),
@@ -156,11 +149,10 @@ def test_t_test_and_interval_are_those_of_scipy():
     assert row["sd"] == pytest.approx((b - a).std(ddof=1))
 
 
-def test_level_widens_the_interval_and_follows_alpha():
-    narrow, wide = only(named(systems=2), level=0.5), only(named(systems=2), alpha=0.01)
-    reference = stats.ttest_rel(*values(systems=2).T[::-1]).confidence_interval(0.99)
-    assert (wide["low"], wide["high"]) == pytest.approx((reference.low, reference.high))
-    assert narrow["high"] - narrow["low"] < 0.3 * (wide["high"] - wide["low"])
+def test_the_level_is_that_of_alpha_unless_it_is_given():
+    for options, level in (({"level": 0.5}, 0.5), ({"alpha": 0.01}, 0.99)):
+        row, reference = only(named(systems=2), **options), stats.ttest_rel(*values(systems=2).T[::-1])
+        assert (row["low"], row["high"]) == pytest.approx(tuple(reference.confidence_interval(level)))
 
 
 def test_the_effect_is_d_z_with_hedges_correction():
@@ -168,15 +160,6 @@ def test_the_effect_is_d_z_with_hedges_correction():
     d = b - a
     gamma = math.gamma(11 / 2) / (math.sqrt(11 / 2) * math.gamma(10 / 2))  # the exact correction for 11 degrees
     assert only({"a": a, "b": b})["effect"] == pytest.approx(d.mean() / d.std(ddof=1) * gamma, rel=1e-3)
-
-
-def test_the_relative_interval_is_near_that_of_the_bootstrap():
-    a, b = values(400, 2).T
-    row = only({"a": a, "b": b})
-    drawn = np.random.default_rng(1).integers(0, 400, (4000, 400))
-    replicates = b[drawn].mean(axis=1) / a[drawn].mean(axis=1) - 1
-    assert row["relative"] == pytest.approx(b.mean() / a.mean() - 1)
-    assert (row["relative_high"] - row["relative_low"]) / 2 / 1.96 == pytest.approx(replicates.std(), rel=0.06)
 
 
 def test_the_relative_difference_to_a_mean_of_0_is_missing():
@@ -188,10 +171,7 @@ def test_the_probability_of_being_better_is_the_posterior_of_the_mean_without_a_
     a, b = values(80, 2, step=0.01).T
     d = b - a
     posterior = stats.t.sf(0, 79, loc=d.mean(), scale=d.std(ddof=1) / math.sqrt(80))
-    cross_validated = stats.t.sf(0, 79, loc=d.mean(), scale=d.std(ddof=1) * math.sqrt(1 / 80 + 1 / 79))
-    better = only({"a": a, "b": b})["better"]
-    assert better == pytest.approx(posterior, rel=1e-9)
-    assert abs(better - cross_validated) > 0.01
+    assert only({"a": a, "b": b})["better"] == pytest.approx(posterior, rel=1e-9)
 
 
 def test_wins_count_queries_on_which_b_is_better_and_rounding_is_a_tie():
@@ -204,16 +184,13 @@ def test_wins_count_queries_on_which_b_is_better_and_rounding_is_a_tie():
 
 
 @pytest.mark.xdist_group("statsmodels")  # imported once
-def test_tests_of_equivalence_are_those_of_statsmodels_and_of_the_formula():
+def test_tests_of_equivalence_are_those_of_statsmodels():
     weightstats = pytest.importorskip("statsmodels.stats.weightstats")
     a, b = values(90, 2, step=0.004).T
     row = only({"a": a, "b": b}, margin=0.03)
     p, lower, _ = weightstats.ttost_paired(b, a, -0.03, 0.03)
     assert row["p_equivalent"] == pytest.approx(p)
     assert row["p_not_worse"] == pytest.approx(lower[1])
-    d, se = (b - a).mean(), (b - a).std(ddof=1) / math.sqrt(90)
-    assert row["p_not_worse"] == pytest.approx(stats.t.sf((d + 0.03) / se, 89))
-    assert row["p_equivalent"] == pytest.approx(max(stats.t.sf((d + 0.03) / se, 89), stats.t.cdf((d - 0.03) / se, 89)))
     assert row["equivalent"] is (row["p_equivalent"] <= 0.05)
 
 
@@ -251,7 +228,7 @@ def test_identical_systems_have_p_1_and_are_named(test):
     assert any(note.startswith("identical") and "a, b" in note for note in compared.notes)
 
 
-@pytest.mark.parametrize("n", [0, 1])
+@cases("n", [0, 1])
 @pytest.mark.parametrize("test", by_scipy([*PAIR_TESTS, *FAMILY_TESTS]))
 def test_fewer_than_two_queries_have_no_verdict(n, test):
     compared = compare({"a": [0.1] * n, "b": [0.9] * n}, test=test, margin=0.1)
@@ -397,36 +374,29 @@ def test_a_rank_test_has_a_winner_unless_wins_contradict_the_means():
     assert Comparison((Row(equal, 0.01, 0.01),), "sign").table["winner"] == [None]
 
 
-@pytest.mark.parametrize("count", [24, 25, 26])
-def test_up_to_25_systems_are_marked_by_letters(count):
+@cases(("count", "between"), [(25, ""), (26, " ")])
+def test_up_to_25_systems_are_marked_by_letters_and_more_by_numbers(count, between):
     noise = np.random.default_rng(0).normal(0, 1e-3, (count, 3))
-    systems = {f"s{i:02}": i + noise[i] for i in range(count)}
-    board = compare(systems, correction="none").leaderboard()
-    letters = [mark for mark in string.ascii_lowercase if mark != "q"]
-    marks = [str(i + 1) for i in range(count)] if count > 25 else letters[:count]
+    board = compare({f"s{i:02}": i + noise[i] for i in range(count)}, correction="none").leaderboard()
+    marks = [str(i + 1) for i in range(count)] if between else list(string.ascii_lowercase.replace("q", ""))
     assert board[""] == marks
     beaten = [SUPERSCRIPTS.get(mark, mark) for mark in board["value"][-1].marks]
-    assert "".join(beaten) == (" " if count > 25 else "").join(marks[:-1])
+    assert "".join(beaten) == between.join(marks[:-1])
 
 
 @pytest.mark.parametrize(
     "options",
     [{}, {"test": "anytime", "margin": 0.2}, *by_scipy([{"test": "sign", "baseline": "a"}]), {"margin": {"mr": 0.1}}],
 )
-def test_a_comparison_survives_json(options):
+def test_a_comparison_survives_json_and_an_incomplete_one_is_an_error(options):
     systems = two_measures()
     systems["b"].columns["mr"] = systems["a"].columns["mr"].copy()  # identical: its interval is missing
     compared = compare(systems, **options)
-    read = Comparison.from_dict(json.loads(compared.to_json()))
-    assert read == compared
-    assert str(read) == str(compared)
-    assert read.table == compared.table
-    assert hash(read) == hash(compared)
+    given = json.loads(compared.to_json())
+    read = Comparison.from_dict(given)
+    for of in (lambda one: one, str, hash, lambda one: one.table):
+        assert of(read) == of(compared)
     assert compared != compare(systems, alpha=0.01)
-
-
-def test_an_incomplete_dictionary_is_an_error():
-    given = compare(named()).to_dict()
     del given["rows"][0]["mean_a"]
     with pytest.raises(ValueError, match="'mean_a'"):
         Comparison.from_dict(given)
@@ -440,7 +410,6 @@ def test_every_format_has_the_names_and_the_notes():
     for text in (str(compared), compared.to_markdown(), compared.to_latex(), compared._repr_html_()):
         assert "holm over 1 pair" in text
         assert "few queries" in text
-    pytest.importorskip("pandas")
     assert compared.to_pandas()["wins"].tolist() == compared.table["wins"]
 
 
@@ -540,7 +509,7 @@ def test_each_note_and_warning_names_the_pairs_that_it_concerns(test):
             assert all(line.startswith(text) for line, text in zip(said, wanted))
 
 
-@pytest.mark.parametrize("count", [1, 3, 4, 9])
+@cases("count", [1, 3, 4, 9])
 def test_a_note_names_up_to_three_pairs(count):
     *_, note = comparison_of(
         [statistics_of(f"m{i}", difference=0.0, error=0.0, wins=0, losses=0) for i in range(count)]
@@ -621,12 +590,6 @@ def test_standard_errors_of_clusters_are_those_of_statsmodels():
     assert row.pair.df == count - 1
 
 
-def test_clusters_of_one_query_change_nothing():
-    systems = named(40, 2)
-    plain, alone = only(systems), only(systems, clusters=np.arange(40))
-    assert plain == pytest.approx(alone, rel=1e-9)
-
-
 def test_randomization_flips_whole_clusters():
     a, b = values(40, 2).T
     users = np.arange(40) % 8
@@ -651,14 +614,11 @@ def test_clusters_are_given_by_id_where_systems_have_ids():
         compare({"a": a, "b": b}, clusters=[0] * 40, test="wilcoxon")
 
 
-@pytest.mark.parametrize(("count", "warned"), [(1, True), (29, True), (30, False)])
+@cases(("count", "warned"), [(29, True), (30, False)])
 def test_a_comparison_of_clusters_names_their_number_and_size(count, warned):
     found = compare(named(60, 2), clusters=np.arange(60) * count // 60)
     assert f"standard errors of {count} clusters of {60 / count:.3g} queries on average" in found.notes
     assert any(warning.startswith(f"{count} clusters") for warning in found.warnings) == warned
-
-
-def test_no_queries_have_no_clusters():
     assert "standard errors of 0 clusters of 0 queries on average" in compare({"a": [], "b": []}, clusters=[]).notes
 
 
@@ -735,38 +695,33 @@ def test_wrong_calls_name_the_argument_and_the_way_out(call, error, message):
         call()
 
 
-def test_the_skewness_of_differences_is_that_of_scipy():
+def test_skewness_and_relative_differences_are_those_of_scipy():
     draw = np.random.default_rng(3)
     a, b = draw.normal(0, 1, 30), draw.gamma(1, 1, 30)
     pair = tr.compare({"a": a, "b": b}).rows[0].pair
     assert pair.skewness == pytest.approx(stats.skew(b - a))
     assert pair.sd == pytest.approx(np.std(b - a, ddof=1))
-    assert pair.relative_standard_error == pytest.approx(stats.sem(b - b.mean() / a.mean() * a) / abs(a.mean()))
+    ratio = b.mean() / a.mean()
+    error = stats.sem(b - ratio * a) / abs(a.mean())
+    assert pair.relative_standard_error == pytest.approx(error)
+    row = only({"a": a, "b": b})
+    ends = stats.t.interval(0.95, 29, ratio - 1, error)
+    assert (row["relative"], row["relative_low"], row["relative_high"]) == pytest.approx((ratio - 1, *ends))
     assert math.isnan(tr.compare({"a": a, "b": a + 1}).rows[0].pair.skewness)
 
 
 EPOCHS = 20
 
 
-def simulated(expected, runs=150, queries=150, own=0.2, seed=0):
-    """Value - expectation, bias, and whether the interval contains the expectation, of the best checkpoint of runs."""
-    draw = np.random.default_rng(seed)
-    found = []
-    for _ in range(runs):
-        values = np.array(expected)[:, None] + draw.normal(0, 0.3, queries) + draw.normal(0, own, (EPOCHS, queries))
+@pytest.mark.parametrize(("first", "error"), [(0.5, 0.1), (0.3, 0.5)], ids=["all equal", "rising"])
+def test_the_bias_is_what_the_choice_adds_and_the_interval_is_honest(first, error):
+    draw, expected, found = np.random.default_rng(0), np.linspace(first, 0.5, EPOCHS), []
+    for _ in range(150):
+        values = expected[:, None] + draw.normal(0, 0.3, 150) + draw.normal(0, 0.2, (EPOCHS, 150))
         (row,) = tr.best_of(dict(enumerate(values)), replicates=200)
         truth = expected[row["best"]]
         found.append((row["value"] - truth, row["bias"], row["low"] <= truth <= row["high"]))
-    return np.mean(found, axis=0)
-
-
-@pytest.mark.parametrize(
-    ("expected", "error"),
-    [([0.5] * EPOCHS, 0.1), (np.linspace(0.3, 0.5, EPOCHS).tolist(), 0.5)],
-    ids=["all equal", "rising"],
-)
-def test_the_bias_is_what_the_choice_adds_and_the_interval_is_honest(expected, error):
-    luck, bias, inside = simulated(expected)
+    luck, bias, inside = np.mean(found, axis=0)
     assert bias == pytest.approx(luck, rel=error, abs=0.004)
     assert inside >= 0.9  # 150 runs at 0.95
 
@@ -843,7 +798,7 @@ def test_weights_and_other_aggregations_are_warned_of():
     assert any("weights" in note for note in tr.best_of(tables).notes)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("call", "message"),
     [
         (lambda: tr.best_of({1: [0.1, 0.2]}), "two or more checkpoints"),

@@ -73,9 +73,8 @@ def test_rounding_of_sums_does_not_break_their_ties(n):
 def test_rounding_of_means_does_not_break_their_ties():
     for seed in range(20):
         whole = np.random.default_rng(seed).integers(0, 3, (8, 3)).astype(np.float64)
-        drawing = Drawing(replicates=200)
-        p = family_p(whole, "randomized-tukey", drawing)
-        assert (family_p(whole / 10, "randomized-tukey", drawing) == p).all()
+        one, other = (family_p(x, "randomized-tukey", Drawing(replicates=200)) for x in (whole, whole / 10))
+        assert (one == other).all()
 
 
 def test_random_signs_agree_with_the_enumeration_of_all():
@@ -214,15 +213,12 @@ def test_runs_without_a_spread_or_without_queries_have_no_degrees_of_their_own()
     assert math.isnan(nothing.difference)
     one = statistics_of_runs(runs, np.array([[math.nan, 1.0], [0.5, 0.75]]))
     assert (one.n, one.unpaired, one.mean_b) == (1, 1, 0.625)
+    a, b = np.full((7, 2), 0.5), np.full((7, 3), 0.75)
+    a[:2, 0] = b[2, 1] = a[5, 1] = b[5] = math.nan  # two queries, one, and one that no method has
+    some = statistics_of_runs(a, b)
+    assert (some.n, some.unpaired) == (3, 3)
     zero = statistics_of_runs(runs * 0, runs)
     assert math.isnan(zero.relative_standard_error)
-
-
-def test_queries_that_the_runs_of_one_method_lack_are_not_paired():
-    a, b, nan = np.full((7, 2), 0.5), np.full((7, 3), 0.75), math.nan
-    a[:2, 0] = b[2, 1] = a[5, 1] = b[5] = nan
-    pair = statistics_of_runs(a, b)
-    assert (pair.n, pair.unpaired) == (3, 3)
 
 
 def test_means_of_runs_that_differ_by_rounding_have_no_spread_even_beside_runs_of_zeros():
