@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torchrank as tr
+from tests.support.cases import cases
 from tests.support.optional import pandas
 from torchrank import PartialEvaluation, merge, partial
 from torchrank.evaluation.partial import FORMAT, MAGIC, SAMPLE
@@ -57,14 +58,11 @@ def bits(found):
     return repr([found.means, found.intervals(), found.summary().to_dict(), found.coverage.to_dict()])
 
 
-WHOLE = partial(JUDGMENTS, RUN, MEASURES)
-
-
 FEW = "ndcg map err(max_grade=3) map(aggregation=geometric)"
 ONE = partial(JUDGMENTS, RUN, FEW)
 
 
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(st.lists(st.integers(0, 4), min_size=len(RUN), max_size=len(RUN)), st.randoms(use_true_random=False))
 def test_any_partition_merged_in_any_order_is_one_process_to_the_bit(parts, draw):
     states = [partial(JUDGMENTS, part, FEW) for part in split(RUN, parts)]
@@ -74,47 +72,45 @@ def test_any_partition_merged_in_any_order_is_one_process_to_the_bit(parts, draw
 
 
 def test_empty_parts_and_parts_without_judged_queries_add_nothing_but_counts():
-    rest = [
-        partial(QRELS, part, "mrr")
-        for part in ({}, {"other": {"d1": 1.0}}, pandas.DataFrame(columns=["qid", "docid", "score"]))
-    ]
+    nothing = {}, {"other": {"d1": 1.0}}, pandas.DataFrame(columns=["qid", "docid", "score"])
+    rest = [partial(QRELS, part, "mrr") for part in nothing]
     merged = merge([*rest, partial(QRELS, RUN, "mrr")])
     assert merged.means == partial(QRELS, RUN, "mrr").means
     assert merged.coverage.rows[0]["not in the judgments"] == 3
     assert merge([rest[0]]).means == tr.evaluate(QRELS, {}, "mrr").means["run"]
 
 
-@pytest.mark.parametrize(
-    ("name", "other"),
+@cases(
+    ("name", "changed"),
     [
-        ("measures", lambda: partial(QRELS, {}, "mrr@5")),
-        ("judgments", lambda: partial({**QRELS, "q1": {"d1": 3}}, {}, "mrr")),
-        ("queries", lambda: partial(QRELS, {}, "mrr", queries="both")),
-        ("precision", lambda: partial(QRELS, {}, "mrr", precision="single")),
-        ("ties", lambda: partial(QRELS, {}, "mrr", ties="expected")),
+        ("measures", {"measures": "mrr@5"}),
+        ("judgments", {"qrels": {**QRELS, "q1": {"d1": 3}}}),
+        *(
+            (name, {name: other})
+            for name, other in (("queries", "both"), ("precision", "single"), ("ties", "expected"))
+        ),
     ],
 )
-def test_states_of_other_measures_options_or_judgments_are_refused(name, other):
+def test_states_of_other_measures_options_or_judgments_are_refused(name, changed):
+    given = {"qrels": QRELS, "measures": "mrr", **changed}
+    other = partial(given.pop("qrels"), {}, **given)
     with pytest.raises(ValueError, match=f"states of the same {name}"):
-        merge([partial(QRELS, RUN, "mrr"), other()])
+        merge([partial(QRELS, RUN, "mrr"), other])
 
 
 def test_the_order_and_the_source_of_judgments_do_not_matter():
     rows = [(q, d, grade) for q, grades in QRELS.items() for d, grade in grades.items()]
     random.Random(0).shuffle(rows)
     first, second = split(RUN, [number % 2 for number in range(len(RUN))])
-    assert bits(merge([partial(rows, first, MEASURES), partial(QRELS, second, MEASURES)])) == bits(WHOLE)
-
-
-@pytest.mark.parametrize("missing", [0, 5])
-def test_a_part_that_is_given_twice_is_refused(missing):
-    qrels, run = made(missing=missing)
-    parts = [partial(qrels, part, "mrr") for part in split(run, [number % 3 for number in range(len(run))])]
-    with pytest.raises(ValueError, match="every query in one part"):
-        merge([*parts, parts[1]])
+    assert bits(merge([partial(rows, first, FEW), partial(QRELS, second, FEW)])) == bits(ONE)
 
 
 def test_wrong_states_and_measures_are_refused():
+    for missing in (0, 5):  # a part is given twice
+        qrels, run = made(missing=missing)
+        parts = [partial(qrels, part, "mrr") for part in split(run, [number % 3 for number in range(len(run))])]
+        with pytest.raises(ValueError, match="every query in one part"):
+            merge([*parts, parts[1]])
     with pytest.raises(ValueError, match="at least one part"):
         merge([])
     with pytest.raises(TypeError, match="got dict"):
@@ -123,21 +119,16 @@ def test_wrong_states_and_measures_are_refused():
         partial(QRELS, RUN, [tr.MRR(aggregation="median")])
 
 
-def test_metrics_of_one_name_have_their_values_for_queries_without_a_run():
-    qrels = tr.read_qrels({"a": {"x": 1}, "b": {"x": 1, "y": 1}})
-    for metric, expected in ((tr.NumRel(), 1.5), (tr.MRR(), 0.5)):
-        part = tr.partial(qrels, {"a": {"x": 1.0}}, {"own": metric})
-        assert tr.merge([part]).means == {"own": expected}
+def test_metrics_with_and_beside_names_have_their_values_for_queries_without_a_run():
+    qrels, run = tr.read_qrels({"a": {"x": 1}, "b": {"x": 1, "y": 1}}), {"a": {"z": 2.0, "x": 1.0}}
+    for measures, means in (
+        *(({"own": metric}, {"own": mean}) for metric, mean in ((tr.NumRel(), 1.5), (tr.MRR(), 0.25))),
+        *((["numrel", tr.MRR(top_k=k)], {"numrel": 1.5, f"mrr@{k}": 0.25 * (k - 1)}) for k in (1, 2)),
+    ):
+        assert merge([partial(qrels, run, measures)]).means == means
 
 
-def test_metrics_beside_names_have_their_values_for_queries_without_a_run():
-    qrels = tr.read_qrels({"a": {"x": 1}, "b": {"x": 1, "y": 1}})
-    for k in (1, 2):
-        part = tr.partial(qrels, {"a": {"z": 2.0, "x": 1.0}}, ["numrel", tr.MRR(top_k=k)])
-        assert tr.merge([part]).means == {"numrel": 1.5, f"mrr@{k}": 0.25 * (k - 1)}
-
-
-@pytest.mark.parametrize("seen", [("x", "y"), ("x", None), (None, "y", "z")])
+@cases("seen", [("x", "y"), ("x", None), (None, "y", "z")])
 def test_merged_parts_without_a_judged_query_name_the_first_query_of_the_run_and_a_judged_one(seen):
     parts = [partial({"judged": {"a": 1}}, {query: {"a": 1.0}} if query else {}, "mrr") for query in seen]
     first = next(query for query in seen if query)
@@ -285,8 +276,7 @@ def test_equal_differences_have_no_spread_as_in_evaluate():
     assert part.compare().table["winner"] == whole.compare().table["winner"]
 
 
-@pytest.mark.parametrize("queries", ["judged", "both"])
-@pytest.mark.parametrize("closed", [True, False])
+@pytest.mark.parametrize(("queries", "closed"), [("judged", False), ("judged", True), ("both", True)])
 def test_parts_of_several_runs_that_lack_queries_are_evaluate_on_the_whole(queries, closed):
     other = {query: scores for query, scores in made(seed=3)[1].items() if query != "q7"}
     runs = {"bm25": RUN, "dense": other}
@@ -338,9 +328,9 @@ def test_slices_of_judgments_and_runs_are_a_dictionary():
     ids=lambda options: " ".join(options),
 )
 def test_options_of_a_frame_are_those_of_evaluate(options):
-    options = {"score": SYSTEMS} | options
-    whole = tr.evaluate(FRAME, **options)
-    merged = merge(partial(part, **options) for part in parts_of(FRAME, 2))
+    frame, options = rows_of(FRAME, {f"u{user}" for user in range(30)}), {"score": SYSTEMS} | options
+    whole = tr.evaluate(frame, **options)
+    merged = merge(partial(part, **options) for part in parts_of(frame, 2))
     assert (merged.means, merged.coverage.rows) == (whole.means, whole.coverage.rows)
     assert PartialEvaluation.from_bytes(merged.to_bytes()).means == whole.means
 
@@ -371,7 +361,7 @@ def test_score_columns_are_systems_in_evaluate():
 
 
 def test_a_state_of_bytes_is_small_and_needs_no_pickle():
-    frame = logged(users=1500) | {}
+    frame = logged(users=500)
     two = {"score": {"old": "by_old", "new": "by_new"}, "by": "country"}
     state = partial(frame, "ndcg@10 map", **two)
     data = state.to_bytes()
@@ -394,7 +384,7 @@ def test_a_state_of_another_format_or_version_is_refused_with_both_numbers(monke
         merge([ALL, newer.to_bytes()])
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(st.data())
 def test_hostile_bytes_are_an_error_or_a_state(data):
     good = ALL.to_bytes()
@@ -418,12 +408,8 @@ def test_hostile_bytes_are_an_error_or_a_state(data):
 
 def test_more_queries_than_are_sampled_have_the_bytes_of_one_state_and_are_found_twice():
     number = 3 * SAMPLE
-    frame = {
-        "user": np.arange(number),
-        "item": np.zeros(number, int),
-        "score": np.ones(number),
-        "label": np.arange(number) % 2,
-    }
+    columns = np.arange(number), np.zeros(number, int), np.ones(number), np.arange(number) % 2
+    frame = dict(zip(("user", "item", "score", "label"), columns))
     parts = [partial({name: x[n::5] for name, x in frame.items()}, "mrr") for n in range(5)]
     assert merge(parts).to_bytes() == merge(parts[::-1]).to_bytes() == partial(frame, "mrr").to_bytes()
     assert len(merge(parts).sample) == SAMPLE
@@ -448,7 +434,7 @@ def headed(change, rest=None):
     return good[:at] + len(text).to_bytes(4, "little") + text + (good[at + 4 + size :] if rest is None else rest)
 
 
-@pytest.mark.parametrize(
+@cases(
     "bad",
     [
         lambda: b"",
@@ -476,9 +462,7 @@ def test_broken_bytes_are_refused_at_once(bad):
         PartialEvaluation.from_bytes(bad())
 
 
-@pytest.mark.parametrize(
-    "name", ["ndcg@1-100000000", "ndcg@" + ",".join(map(str, range(1000))), "os.system('x')", "mrr mrr"]
-)
+@cases("name", ["ndcg@1-100000000", "ndcg@" + ",".join(map(str, range(1000))), "os.system('x')", "mrr mrr"])
 def test_a_measure_in_bytes_is_one_known_measure(name):
     bad = headed(
         lambda head: head | {"facts": head["facts"] | {"measures": [["x", name]] + head["facts"]["measures"][1:]}}
@@ -496,19 +480,10 @@ def test_measures_with_functions_of_the_user_are_passed_to_merge():
     data = state.to_bytes()
     with pytest.raises(ValueError, match=r"pass measures= to torchrank\.merge"):
         merge([data]).means  # noqa: B018
-    assert (
-        merge([data], measures=[metric]).means
-        == state.means
-        == tr.evaluate(FRAME, [metric], score="by_old").means["run"]
-    )
+    want = tr.evaluate(FRAME, [metric], score="by_old").means["run"]
+    assert merge([data], measures=[metric]).means == state.means == want
     with pytest.raises(ValueError, match="Expected the measure"):
         merge([data], measures={metric.label: "mrr"}).means  # noqa: B018
-
-
-def test_a_query_in_two_closed_parts_is_an_error():
-    first, second = rows_of(FRAME, {"u1", "u8", "u3"}), rows_of(FRAME, {"u2", "u8"})
-    with pytest.raises(ValueError, match="got 1 or more judged queries in several; partition the data by query"):
-        merge([partial(first, "mrr", score="by_old"), partial(second, "mrr", score="by_old").to_bytes()])
 
 
 def test_a_frame_in_which_all_is_relevant_warns_for_the_whole_alone():
@@ -521,26 +496,22 @@ def test_a_frame_in_which_all_is_relevant_warns_for_the_whole_alone():
         merge([first.to_bytes()]).means  # noqa: B018
 
 
-@pytest.mark.parametrize(
-    "ask", [lambda found: found.to_html("a.html"), lambda found: found["run"]], ids=["to_html", "[]"]
-)
-def test_results_that_need_the_values_of_all_queries_are_said(ask):
-    with pytest.raises(
-        (AttributeError, TypeError), match=r"'(to_html|run)'; use means, .* or torchrank\.evaluate on one"
-    ):
-        ask(WHOLE)
+def test_results_that_need_the_values_of_all_queries_are_said():
+    way_out = "use means, .* or torchrank\\.evaluate on one"
+    with pytest.raises(AttributeError, match=f"'to_html'; {way_out}"):
+        ONE.to_html("a.html")
+    with pytest.raises(TypeError, match=f"'run'; {way_out}"):
+        ONE["run"]
     assert not hasattr(ALL, "shape")
-
-
-def test_wrong_comparisons_of_parts_are_refused():
-    with pytest.raises(ValueError, match="two or more runs to compare, got run"):
-        WHOLE.compare()
-    with pytest.raises(ValueError, match=r"got 'wilcoxon'; torchrank\.evaluate keeps the values"):
-        ALL.compare(test="wilcoxon")
-    with pytest.raises(ValueError, match="baseline to be one of old, new, worst"):
-        ALL.compare("odl")
-    with pytest.raises(ValueError, match="no correction with test='tukey'"):
-        ALL.compare(test="tukey", correction="holm")
+    for found, options, message in (
+        (ONE, {}, "two or more runs to compare, got run"),
+        (ALL, {"test": "wilcoxon"}, r"got 'wilcoxon'; torchrank\.evaluate keeps the values"),
+        (ALL, {"baseline": "odl"}, "baseline to be one of old, new, worst"),
+        (ALL, {"test": "tukey", "correction": "holm"}, "no correction with test='tukey'"),
+        (CLUSTERED, {"test": "tukey"}, "with clusters, got 'tukey'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            found.compare(**options)
 
 
 TEAMS = FRAME | {"team": [int(user[1:]) // 4 for user in FRAME["user"]]}
@@ -573,11 +544,12 @@ def test_standard_errors_of_clusters_are_those_of_the_whole():
         assert row["standard error"] == pytest.approx(inside.rows[1]["standard error"], rel=1e-9)
     for options in ({}, {"baseline": "new"}, {"test": "anytime"}):
         same_comparison(merged.compare(**options), whole.compare(clusters=TEAM_OF, **options))
-    with pytest.raises(ValueError, match="with clusters, got 'tukey'"):
-        merged.compare(test="tukey")
 
 
-def test_a_cluster_in_two_parts_is_an_error_and_each_query_needs_one():
+def test_a_query_or_cluster_in_two_closed_parts_is_an_error_and_each_query_needs_one():
+    first, second = (partial(rows_of(FRAME, users), "mrr", score="by_old") for users in ({"u1", "u8"}, {"u2", "u8"}))
+    with pytest.raises(ValueError, match="got 1 or more judged queries in several; partition the data by query"):
+        merge([first, second.to_bytes()])
     with pytest.raises(ValueError, match="Expected every cluster in one part"):
         merge(partial(part, WEIGHTED, clusters="team", **OPTIONS) for part in parts_of(TEAMS, 2))
     with pytest.raises(ValueError, match="closed part with clusters="):
