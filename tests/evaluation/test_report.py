@@ -5,7 +5,6 @@ import hashlib
 import html
 import json
 import math
-import random
 import re
 import shutil
 import subprocess
@@ -18,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torchrank as tr
+from tests.support.cases import cases
 from tests.support.system_values import evaluation_of
-from tests.support.trec_files import two_runs
+from tests.support.trec_files import files_of, two_runs
 from torchrank.cli import main
 from torchrank.display import printable as clean
 from torchrank.evaluation.report import listed, verdict
@@ -82,9 +82,12 @@ def found():
     return tr.evaluate(*two_runs(), MEASURES)
 
 
+OPTIONS = {"about": {"Judgments": "qrels"}, "gates": {"map > 0": True, "mr < 1": False}, "worst": 5}
+
+
 @pytest.fixture(scope="module")
 def text(found):
-    return found.to_html(about={"Judgments": "qrels"}, gates={"map > 0": True, "mr < 1": False}, worst=5)
+    return found.to_html(**OPTIONS)
 
 
 @pytest.fixture(scope="module")
@@ -109,16 +112,10 @@ def test_the_elements_are_balanced(page):
 
 
 def test_equal_evaluations_give_equal_bytes(found, text, tmp_path):
-    options = {"about": {"Judgments": "qrels"}, "gates": {"map > 0": True, "mr < 1": False}, "worst": 5}
     path = tmp_path / "report.html"
-    assert tr.evaluate(*two_runs(), MEASURES).to_html(path, **options) == text
+    assert tr.evaluate(*two_runs(), MEASURES).to_html(path, **OPTIONS) == text
     assert path.read_bytes() == text.encode()
     assert tr.__version__ in text
-
-
-@pytest.mark.parametrize(("correction", "name"), [("none", "if p is"), ("holm", "if the corrected p is")])
-def test_the_legend_says_which_p_makes_a_winner(found, correction, name):
-    assert f"the better run, {name} at most 0.05" in found.to_html(comparison=found.compare(correction=correction))
 
 
 # ---- numbers ---------------------------------------------------------------------------------------------------------
@@ -188,15 +185,16 @@ def test_the_page_says_how_runs_were_evaluated_and_compared(found):
         return dict(re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", text))
 
     always = {"Runs": "bm25, dense", "Measures": "ndcg@10, map, mr", "Version": f"torchrank {tr.__version__}"}
-    for options, wanted in (
-        ({}, ("t", "holm", "0.05", "none, all pairs of runs")),
+    for options, *wanted, legend in (
+        ({}, "t", "holm", "0.05", "none, all pairs of runs", "if the corrected p is at most 0.05"),
         ({"baseline": "dense", "test": "wilcoxon", "correction": "none", "alpha": 0.1},
-         ("wilcoxon", "none", "0.1", "dense")),
-        ({"test": "tukey"}, ("tukey", "by the test itself", "0.05", "none, all pairs of runs")),
+         "wilcoxon", "none", "0.1", "dense", "if p is at most 0.1"),
+        ({"test": "tukey"}, "tukey", "by the test itself", "0.05", "none, all pairs of runs", ""),
     ):  # fmt: skip
-        lines = said(found, comparison=found.compare(**options), about={"n": "x & y"})
+        given = {"comparison": found.compare(**options), "about": {"n": "x & y"}}
         test = dict(zip(("Test", "Correction", "Alpha", "Baseline"), wanted))
-        assert lines == {**always, "n": "x &amp; y", "Queries": "30, all judged queries", **test}
+        assert said(found, **given) == {**always, "n": "x &amp; y", "Queries": "30, all judged queries", **test}
+        assert f"the better run, {legend}" in found.to_html(**given)
     qrels, runs = two_runs()
     del runs["bm25"]["q7"]
     lines = said(tr.evaluate(qrels, runs, MEASURES, queries="both"))
@@ -233,7 +231,7 @@ def test_hostile_names_are_texts():
         assert clean(name) in queries
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.text(st.characters(codec=None)))
 def test_any_text_is_read_as_it_was(text):
     page = tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, "mrr").to_html(about={"any": text}, title="title")
@@ -261,10 +259,8 @@ def test_measures_whose_low_values_are_good_say_so_and_have_charts_of_the_querie
     text = found.to_html()
     names = [row[0] for row in Page(text).tables["Summary"] if row[1] == "bm25"]
     assert names == ["mrr", "mr (lower is better)"]
-    assert re.findall(r"<figcaption>(mrr?)(?:<small>(lower is better)</small>)?</figcaption>", text) == [
-        ("mrr", ""),
-        ("mr", "lower is better"),
-    ]
+    captions = re.findall(r"<figcaption>(mrr?)(?:<small>(lower is better)</small>)?</figcaption>", text)
+    assert captions == [("mrr", ""), ("mr", "lower is better")]
     alone = tr.evaluate(qrels, {"bm25": runs["bm25"]}, "mrr mr")
     missing = np.isnan(alone["bm25"].columns["mr"])
     assert 0 < missing.sum() < len(missing)
@@ -279,18 +275,15 @@ def test_one_query_and_missing_values_are_shown_as_dashes():
     found = tr.evaluate({"q": {"a": 1}}, {"x": {"q": {"a": 1.0}}, "y": {"q": {}}}, "mrr auroc")
     page = Page(found.to_html())
     assert (page.open, page.wrong) == ([], [])
+    for run in ({"q": {}}, {"q": {"b": 1.0}}):  # runs that find nothing
+        empty = Page(tr.evaluate({"q": {"a": 1, "b": 0}}, {"x": run, "y": run}, "mrr map").to_html())
+        assert (empty.open, empty.wrong) == ([], [])
     first, _, third, _ = (row[-6:] for row in page.tables["Summary"][1:])
     assert first == ["x", "1.0000", "-", "-", "1", "0"]
     assert third == ["x", "-", "-", "-", "1", "1"]
     assert page.tables["Comparison"][1][6:10] == ["-", "-", "-", "-"]
     assert not re.search(r"\bnan\b", " ".join(page.texts[1:-1]), re.IGNORECASE)
     assert json.loads(page.scripts[0])["measures"][1]["values"] == [[None], [0.0]]
-
-
-@pytest.mark.parametrize("run", [{"q": {}}, {"q": {"b": 1.0}}])
-def test_runs_that_find_nothing_have_a_report(run):
-    page = Page(tr.evaluate({"q": {"a": 1, "b": 0}}, {"x": run, "y": run}, "mrr map").to_html())
-    assert (page.open, page.wrong) == ([], [])
 
 
 # ---- verdicts --------------------------------------------------------------------------------------------------------
@@ -306,16 +299,15 @@ def of(columns, label="mrr", n=40):
     return evaluation_of(tables)
 
 
-def noise(seed, n=40, scale=0.1):
-    draw = random.Random(seed)
-    return np.array([draw.uniform(-scale, scale) for _ in range(n)])
+def noise(seed):
+    return np.random.default_rng(seed).uniform(-0.1, 0.1, 40)
 
 
 BASE = 0.5 + noise(0)
 SYSTEMS = {"a": BASE, "b": BASE + 0.2 + noise(1), "c": BASE + 0.205 + noise(2)}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("label", "baseline", "wanted"),
     [
         ("mrr", None, "c is best in mrr, {c}: significantly better than a; not significantly better than b ("),
@@ -354,10 +346,9 @@ def test_a_comparison_of_other_runs_or_measures_is_refused():
         found.to_html(comparison=of({"a": BASE, "c": BASE}).compare())
     with pytest.raises(ValueError, match="Expected a comparison in mrr, got one in 'map'"):
         found.to_html(comparison=of({"a": BASE, "b": BASE}, "map").compare())
-    with pytest.raises(ValueError, match="worst"):
-        found.to_html(worst=0)
-    with pytest.raises(ValueError, match="worst to be an integer >= 1, got None"):
-        found.to_html(worst=None)
+    for worst in (0, None):
+        with pytest.raises(ValueError, match=f"worst to be an integer >= 1, got {worst}"):
+            found.to_html(worst=worst)
 
 
 # ---- charts ----------------------------------------------------------------------------------------------------------
@@ -467,23 +458,15 @@ def test_many_queries_stay_below_five_megabytes():
 
 
 def test_the_command_writes_the_report(tmp_path, capsys):
-    qrels, runs = two_runs()
-    (tmp_path / "qrels").write_text("".join(f"{q} 0 {d} {g}\n" for q, x in qrels.items() for d, g in x.items()))
-    for name, run in runs.items():
-        (tmp_path / f"{name}.run").write_text(
-            "".join(f"{q} Q0 {d} 1 {s} t\n" for q, x in run.items() for d, s in x.items())
-        )
-    files = [str(tmp_path / name) for name in ("qrels", "bm25.run", "dense.run")]
+    files = files_of(tmp_path, *two_runs())
     out = tmp_path / "report.html"
     gates = ["--require", "map > 0.9", "--fail-if", "map < -0.9"]
     arguments = ["-m", "map mrr", "--html", str(out)]
     assert main(["compare", *files, *arguments, *gates, "--baseline", "dense", "--worst", "2"]) == 1
     page = Page(out.read_text())
     digest = hashlib.blake2b((tmp_path / "qrels").read_bytes(), digest_size=16).hexdigest()
-    texts = set(page.texts)
-    assert {f"blake2b {digest}", files[0], ", ".join(files[1:]), "Judgments"} <= texts
-    words = [one for one in page.texts if one in ("passed", "failed")]
-    assert words == ["passed", "failed"]
+    assert {f"blake2b {digest}", files[0], ", ".join(files[1:]), "Judgments"} <= set(page.texts)
+    assert [one for one in page.texts if one in ("passed", "failed")] == ["passed", "failed"]
     assert len(page.tables["bm25 - dense, map"]) == 3
     assert main(["eval", *files[:2], *arguments, "--interval", "0.9"]) == 0
     assert "90 % interval" in Page(out.read_text()).tables["Summary"][0]
