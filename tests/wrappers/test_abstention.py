@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support.cases import cases
 from tests.support.random_batches import batch, rng
 from torchrank.wrappers import abstention
 
@@ -52,7 +53,7 @@ def with_values(values, confidence, weights=None, **kwargs):
     return [float(x) for x in exactly(metric).values()]
 
 
-@pytest.mark.parametrize("queries", [1, 2, 15, 35, 45, 101])
+@cases("queries", [1, 2, 15, 35, 45, 101])
 def test_distinct_confidences_have_the_areas_of_the_definitions(queries):
     values = torch.randint(0, 101, (queries,), generator=rng(queries)).tolist()
     confidence = (torch.randperm(queries, generator=rng(1)) - queries / 2).tolist()
@@ -75,18 +76,13 @@ def test_tied_confidences_have_the_mean_over_all_orders():
     assert risk == pytest.approx(fmean(map(aurc, found)), rel=1e-12)
 
 
-def test_weights_have_no_scale():
+def test_weights_are_shares_of_the_queries_that_abstention_leaves_whatever_their_scale():
     values, confidence = torch.randint(0, 101, (20,), generator=rng(0)).tolist(), torch.randperm(20).tolist()
     weights = torch.rand(20, generator=rng(1), dtype=torch.float64) + 0.1
     equal, unequal = with_values(values, confidence), with_values(values, confidence, weights)
     for scale in (1 / 40, 1 / 20, 0.5, 100):
         assert with_values(values, confidence, torch.full((20,), scale)) == pytest.approx(equal, rel=1e-9)
         assert with_values(values, confidence, weights * scale) == pytest.approx(unequal, rel=1e-9)
-
-
-def test_weights_are_shares_of_the_queries_that_abstention_leaves():
-    values, confidence = torch.randint(0, 101, (20,), generator=rng(0)).tolist(), torch.randperm(20).tolist()
-    weights = torch.rand(20, generator=rng(1), dtype=torch.float64) + 0.1
     share = (weights / weights.mean()).tolist()
 
     def area(order):
@@ -102,10 +98,10 @@ def test_weights_are_shares_of_the_queries_that_abstention_leaves():
     flat = sum(value * x for value, x in zip(values, share)) / 2000 * RATES[-1]
     best = area(sorted(range(20), key=values.__getitem__))
     want = (area(sorted(range(20), key=confidence.__getitem__)) - flat) / (best - flat)
-    assert with_values(values, confidence, weights)[1] == pytest.approx(want, rel=1e-9)
+    assert unequal[1] == pytest.approx(want, rel=1e-9)
 
 
-@pytest.mark.parametrize("block", [abstention.BLOCK, 5, 14])  # all lists at once, one, two
+@cases("block", [abstention.BLOCK, 5, 14])  # all lists at once, one, two
 def test_confidences_are_those_of_mteb_from_the_scores_of_retrieved_candidates(monkeypatch, block):
     monkeypatch.setattr(abstention, "BLOCK", block)
     scores = torch.randn(30, 7, generator=rng(4), dtype=torch.float64)
@@ -118,13 +114,8 @@ def test_confidences_are_those_of_mteb_from_the_scores_of_retrieved_candidates(m
         confidence = []
         for row, real in zip(scores.tolist(), mask.tolist()):
             listed = sorted((x for x, there in zip(row, real) if there and x > -math.inf), reverse=True)
-            confidence.append(
-                {
-                    "max": listed[0] if listed else -math.inf,
-                    "std": float(np.std(listed)) if listed else 0.0,
-                    "diff1": listed[0] - listed[1] if len(listed) > 1 else 0.0,
-                }[name]
-            )
+            found = {"max": max(listed, default=-math.inf), "std": float(np.std(listed)) if listed else 0.0}
+            confidence.append((found | {"diff1": listed[0] - listed[1] if len(listed) > 1 else 0.0})[name])
         derived, given = tr.Abstention("ndcg map", name), tr.Abstention("ndcg map", name)
         derived.update(scores, target, mask=mask)
         given.update(scores, target, mask=mask, confidence=torch.tensor(confidence))
