@@ -33,9 +33,7 @@ def close(got, want):
 
 
 def same(one, other):
-    assert one.keys() == other.keys()
-    for key, x in one.items():
-        assert torch.allclose(x, other[key], rtol=1e-6, atol=1e-7, equal_nan=True), (key, x, other[key])
+    torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7, equal_nan=True)
 
 
 def reported(metrics, *args, **kwargs):
@@ -146,11 +144,9 @@ def test_ignored_queries_do_not_count():
 
 def test_queries_of_weight_0_or_without_a_relevant_candidate_have_no_largest_tie():
     report = tr.TieReport("mrr")
-    report.update(torch.zeros(2, 3), torch.ones(2, 3), weights=torch.zeros(2))
-    report.update(torch.zeros(2, 3), torch.zeros(2, 3))
-    assert report.compute()["largest_tie"] == 0
-    report.update(torch.zeros(1, 2), torch.ones(1, 2))
-    assert report.compute()["largest_tie"] == 2
+    for width, grades, weights, largest in ((3, 1, 0, 0), (3, 0, 1, 0), (2, 1, 1, 2)):
+        report.update(torch.zeros(1, width), torch.full((1, width), grades), weights=torch.tensor([weights]))
+        assert report.compute()["largest_tie"] == largest
 
 
 def test_reports_with_other_tolerances_have_other_states_of_one_row_of_maxima():
