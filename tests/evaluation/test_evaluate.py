@@ -171,10 +171,8 @@ def test_several_runs_may_be_empty_or_data_frames():
     assert tr.evaluate(qrels, {"none": {}, **runs}, "mrr").means == {"none": {"mrr": 0.0}, **wanted}
     rows = {name: [(q, d, s) for q, found in run.items() for d, s in found.items()] for name, run in runs.items()}
     frames = {name: pandas.DataFrame(one, columns=["query", "item", "score"]) for name, one in rows.items()}
-    assert tr.evaluate(qrels, frames, "mrr").means == wanted
-    assert tr.evaluate(qrels, rows, "mrr").means == wanted
-    columns = {name: frames["bm25"][name].tolist() for name in ("query", "item", "score")}
-    assert tr.evaluate(qrels, columns, "mrr").means["run"] == wanted["bm25"]
+    assert tr.evaluate(qrels, frames, "mrr").means == tr.evaluate(qrels, rows, "mrr").means == wanted
+    assert tr.evaluate(qrels, frames["bm25"].to_dict("list"), "mrr").means["run"] == wanted["bm25"]
 
 
 def test_dictionaries_of_empty_runs_are_runs_unless_their_keys_are_judged_queries():
@@ -459,21 +457,19 @@ def test_a_second_argument_is_a_run_if_it_has_an_ending_or_is_a_file(tmp_path, m
 @pytest.mark.parametrize("convert", [list, np.array, pandas.Series], ids=lambda one: one.__name__)
 def test_a_column_in_place_of_its_name_is_refused(convert):
     frame = rated()
-    for name in ("by", "grade"):
-        with pytest.raises(tr.ReadingError, match=rf"got {type(convert([])).__name__}; pass the name of a column$"):
-            tr.evaluate(frame, "mrr", **{name: convert(frame["country"])})
+    column = rf"got {type(convert([])).__name__}; pass the name of a column$"
     several = "96 names, 2 different ones; pass {system: column}" if convert is list else "pass the name of a column"
-    with pytest.raises(ValueError, match=several):
-        tr.evaluate(frame, "mrr", score=convert(frame["country"]))
+    for name, message in (("by", column), ("grade", column), ("score", several)):
+        with pytest.raises(ValueError, match=message):
+            tr.evaluate(frame, "mrr", **{name: convert(frame["country"])})
     assert tr.evaluate(frame, "mrr", by="country").by().rows
 
 
 def test_a_preset_of_measures_alone_is_passed_as_the_measures():
     frame = rated()
-    with pytest.raises(ValueError, match=r"got 'lightgbm'; pass the measures tr\.preset\('lightgbm', 10\)"):
-        tr.evaluate(frame, preset="lightgbm")
-    with pytest.raises(ValueError, match=r"got 'lightgbm'; pass the measures"):  # before columns are asked for
-        tr.evaluate({"user": frame["user_id"]}, "map", preset="lightgbm")
+    for given in ((frame,), ({"user": frame["user_id"]}, "map")):  # before columns are asked for
+        with pytest.raises(ValueError, match=r"got 'lightgbm'; pass the measures tr\.preset\('lightgbm', 10\)"):
+            tr.evaluate(*given, preset="lightgbm")
     assert set(tr.evaluate(frame, tr.preset("lightgbm", 10)).means["run"]) == {"map@10", "ndcg@10"}
 
 
@@ -508,22 +504,21 @@ def test_a_frame_in_which_every_row_is_relevant_is_noticed():
 
 
 def test_a_column_of_one_frame_is_refused_beside_a_run_and_judgments_alone_are_refused():
-    frame = {"qid": ["q"], "docno": ["a"], "score": [1.0], "clicked": [1]}
-    qrels, runs = {"q": {"a": 1}}, {"one": {"q": {"a": 1}}}
-    with pytest.raises(ValueError, match=r"with score=, got a run, too; read each by tr\.read_qrels and tr\.read_run"):
-        tr.evaluate(qrels, runs, "map", score="p")
-    with pytest.raises(ValueError, match=r"with by=, got a run, too; leave by= out, .*: \.by\({query: group}\)$"):
-        tr.evaluate(qrels, runs, "map", by="country")
-    assert tr.evaluate(qrels, runs, "map").by({"q": "fr"})["measure"] == ["map/fr"]
-    with pytest.raises(ValueError, match=r"with score= and by=, .* columns={...}, and leave by= out"):
-        tr.evaluate(qrels, runs, "map", score="p", by="country")
-    with pytest.raises(TypeError, match="got dict alone; pass the run as the second argument"):
-        tr.evaluate({"q": {"a": 1}})
-    for call in ({"grade": "clicked"}, {}):
-        with pytest.raises(TypeError, match=r"got str alone; .* or, if a.parquet has .* as by polars.scan_parquet"):
-            tr.evaluate("a.parquet", *["map"] * bool(call), **call)
-    with pytest.raises(tr.ReadingError, match="pass grade= with the name of its column"):
-        tr.evaluate(frame, "map")
+    frame, qrels = {"qid": ["q"], "docno": ["a"], "score": [1.0], "clicked": [1]}, {"q": {"a": 1}}
+    both = qrels, {"one": {"q": {"a": 1}}}, "map"
+    alone = r"got str alone; .* or, if a.parquet has .* as by polars.scan_parquet"
+    for sources, options, message in (
+        (both, {"score": "p"}, r"with score=, got a run, too; read each by tr\.read_qrels and tr\.read_run"),
+        (both, {"by": "country"}, r"with by=, got a run, too; leave by= out, .*: \.by\({query: group}\)$"),
+        (both, {"score": "p", "by": "country"}, r"with score= and by=, .* columns={...}, and leave by= out"),
+        ((qrels,), {}, "got dict alone; pass the run as the second argument"),
+        (("a.parquet", "map"), {"grade": "clicked"}, alone),
+        (("a.parquet",), {}, alone),
+        ((frame, "map"), {}, "pass grade= with the name of its column"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            tr.evaluate(*sources, **options)
+    assert tr.evaluate(*both).by({"q": "fr"})["measure"] == ["map/fr"]
     assert tr.evaluate(frame, "map", grade="clicked").means == {"run": {"map": 1}}
     with pytest.raises(ValueError, match="table with groups"):
         tr.evaluate(frame, "map", grade="clicked").by()
@@ -600,31 +595,20 @@ def test_a_table_of_one_run_has_its_means_and_digits():
 # ---- groups of queries -----------------------------------------------------------------------------------------------
 
 
-def paraphrases(systems=("old", "new")):
-    """Judgments and runs of 12 groups with three queries each, and one query of its own; the second run lacks some."""
-    random = np.random.default_rng(0)
-    queries = [f"g_{n}_{m}" for n in range(12) for m in range(3)] + ["alone"]
-    qrels = {query: {"d0": 1, "d1": 2} for query in queries}
-    runs = {
-        name: {query: dict(zip(("d0", "d1", "d2", "d3"), random.random(4))) for query in queries} for name in systems
-    }
+@pytest.mark.parametrize(("how", "reduced"), [("min", min), ("mean", np.mean)])
+def test_groups_of_queries_are_the_queries_of_means_comparisons_and_files(how, reduced, tmp_path):
+    draw = np.random.default_rng(0)
+    qrels = {query: {"d0": 1, "d1": 2} for query in [*(f"g_{n}_{m}" for n in range(12) for m in range(3)), "alone"]}
+    runs = {name: {query: dict(zip(("d0", "d1", "d2"), draw.random(3))) for query in qrels} for name in ("old", "new")}
     for query in ("g_0_0", "g_3_0", "g_3_1", "g_3_2"):
-        del runs[systems[-1]][query]
-    return qrels, runs
-
-
-@pytest.mark.parametrize("how", ["min", "mean"])
-def test_groups_of_queries_are_the_queries_of_means_comparisons_and_files(how, tmp_path):
-    qrels, runs = paraphrases()
+        del runs["new"][query]
     plain = tr.evaluate(qrels, runs, "ndcg@3 mrr")
     found = plain.grouped(how, "_")
     groups = {query: query.rpartition("_")[0] or query for query in qrels}
-    names = sorted(set(groups.values()))
-    smallest = {"min": min, "mean": np.mean}[how]
-    by_run = {}
+    names, by_run = sorted(set(groups.values())), {}
     for run in runs:
         values = dict(zip(plain[run].ids.tolist(), plain[run]["ndcg@3"].tolist()))
-        by_run[run] = [smallest([value for query, value in values.items() if groups[query] == name]) for name in names]
+        by_run[run] = [reduced([value for query, value in values.items() if groups[query] == name]) for name in names]
         assert found.means[run][f"ndcg@3/{how}"] == pytest.approx(np.mean(by_run[run]), rel=1e-12)
         assert sorted(found[run].ids.tolist()) == names
     (row,) = found.compare("old", test="t").table.rows[:1]
@@ -645,12 +629,14 @@ def test_groups_of_one_frame_are_its_column_and_the_last_one_needs_an_order():
     assert found.grouped("last", order={1: 5, 2: 4, 3: 0}).means["run"] == {"mrr/last": 1.0}
     with pytest.raises(ValueError, match="got none; pass order="):
         found.grouped("last")
-    for separator, message in (("-", r"with the separator '-', got 1; pass another one"), ("", "separator ''")):
-        with pytest.raises(ValueError, match=message):
-            found.grouped("min", separator)
     people = tr.evaluate({"q": {"a": 1}, "r": {"a": 0}}, {"q": {"a": 1.0}, "r": {"a": 1}}, "mrr", human={"q": {"a": 1}})
-    with pytest.raises(ValueError, match="groups"):
-        people.grouped("min", "_")
+    for one, separator, message in (
+        (found, "-", "'-', got 1; pass another"),
+        (found, "", "''"),
+        (people, "_", "groups"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            one.grouped("min", separator)
 
 
 @pytest.mark.parametrize("measures", ["ndcg@10 map recall@5 mrr rbp", "bpref ndcg@10"], ids=["relevant", "all"])
