@@ -527,7 +527,7 @@ def rank_judged(layout: CatalogueLayout, reach: int | None) -> Ranking:
     """Rank the judged items in a matrix of scores."""
     scores, mask, tie_break = layout.scores, layout.mask, layout.tie_break
     items, grade = layout.judged.rectangle()
-    column, valid = items.clamp_min(0), grade.view(torch.bool) if layout.judged.labels else items >= 0
+    column, valid = items.clamp_min(0), items >= 0
     if mask is not None:
         valid = valid & mask.gather(-1, column)
     pairs, gone = removable(layout.exclude, items, grade, mask)

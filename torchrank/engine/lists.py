@@ -14,9 +14,10 @@ from torch import Tensor
 from torchrank.engine.judged import top_k
 from torchrank.engine.sorting import Descending, descending, falling
 from torchrank.hardware import costs
-from torchrank.hardware.devices import all_finite, every, put, sort_in_place, widest_float
-from torchrank.layouts.canonical import DenseLayout, FlatRows, Need, Pairs, buckets, octaves
+from torchrank.hardware.devices import all_finite, every, sort_in_place, widest_float
+from torchrank.layouts.canonical import DenseLayout, FlatRows, Need, buckets, octaves
 from torchrank.layouts.checks import Problem, count
+from torchrank.layouts.conversions import included
 from torchrank.ranking.ranking import Ranking, depth_of, reordered, run_bounds, run_starts
 
 # ---- rows of a matrix ------------------------------------------------------------------------------------------------
@@ -30,15 +31,14 @@ def rank_lists(layout: DenseLayout, reach: int | None) -> Iterator[Ranking]:
         reach: the last rank of the entries, apart from ties with this rank, for the CPU only, because the number of
             ties depends on values; None = all candidates are entries.
     """
-    scores, grade, mask, errors = layout.scores, layout.grade, layout.mask, layout.errors
+    scores, mask, errors = layout.scores, layout.mask, layout.errors
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
     if layout.exclude is not None:
         if layout.validate:
             has_nan = scores.isnan().any(-1)  # before -inf replaces the scores of excluded candidates
-        included = ~_excluded(layout.exclude, grade)
-        mask = included if mask is None else mask & included
-        scores = scores.masked_fill(~included, float("-inf"))
+        mask = included(layout, layout.exclude)
+        scores = scores.masked_fill(~mask, float("-inf"))
     on_cpu, finite = scores.is_cpu, all_finite(scores)
     ordered, order, begins = _sorted(scores, layout.tie_break, reach, finite)
     if layout.validate and not finite:  # NaN sorts first: only the first column is read
@@ -116,14 +116,6 @@ def _ranks(begins: Tensor, retrieved: Tensor | None, lengths: Tensor, untied: bo
     if retrieved is None or every(retrieved[:, -1:]):
         return first, first.new_ones(()).expand(first.shape)
     return torch.where(retrieved, first, (lengths + 1).to(dtype)), retrieved.to(dtype)
-
-
-def _excluded(exclude: Pairs, grade: Tensor) -> Tensor:
-    """bool [query, candidate]: excluded and not relevant."""
-    # An additional last row takes the pairs with query -1.
-    marked = torch.zeros((grade.shape[0] + 1, grade.shape[1]), dtype=torch.bool, device=grade.device)
-    put(marked, (exclude.query, exclude.item), True)
-    return marked[:-1] & (grade <= 0)
 
 
 # ---- flat rows -------------------------------------------------------------------------------------------------------

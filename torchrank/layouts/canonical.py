@@ -95,9 +95,6 @@ class Judged:
 
     def __getitem__(self, rows: slice) -> Judged:
         """Judged items of consecutive queries."""
-        if self.width is not None:
-            items, grade = self.rectangle()
-            return Judged.from_rows(items[rows], grade[rows], self.ungraded)
         start = self.start[rows.start : rows.stop + 1]
         inside = slice(int(start[0]), int(start[-1]))
         return replace(self, items=self.items[inside], grade=self.grade[inside], start=start - start[0])
@@ -124,8 +121,6 @@ class Judged:
 
     def rectangle(self) -> tuple[Tensor, Tensor]:
         """Items and grades [query, entry], as wide as the longest query; a negative item is padding."""
-        if self.labels:
-            return self.items.unsqueeze(-1), (self.items >= 0).view(torch.int8).unsqueeze(-1)
         if self.width is not None:
             return self.items.view(-1, self.width), self.grade.view(-1, self.width)
         sizes = self.sizes

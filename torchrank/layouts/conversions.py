@@ -298,7 +298,8 @@ def _group_scores(layout: DenseLayout | CatalogueLayout, numbers: Tensor, width:
         numbers: the number of the group of each candidate, int64 [query, candidate].
         width: the number of columns; if it is the number of candidates, there may be fewer groups.
     """
-    keep, scores, tie_break = _kept(layout), layout.scores, layout.tie_break
+    keep = layout.mask if layout.exclude is None else included(layout, layout.exclude)
+    scores, tie_break = layout.scores, layout.tie_break
     best = _largest(scores, numbers, width, keep, -math.inf)
     there = None
     if keep is not None:
@@ -326,11 +327,9 @@ def _group_scores(layout: DenseLayout | CatalogueLayout, numbers: Tensor, width:
     return fields
 
 
-def _kept(layout: DenseLayout | CatalogueLayout) -> Tensor | None:
-    """The candidates that are neither padding nor excluded, bool [query, candidate]; None = all."""
-    scores, pairs = layout.scores, layout.exclude
-    if pairs is None:
-        return layout.mask
+def included(layout: DenseLayout | CatalogueLayout, pairs: Pairs) -> Tensor:
+    """The candidates that are neither padding nor in excluded pairs, bool [query, candidate]."""
+    scores = layout.scores
     # One more row, the last, takes the pairs of query -1.
     keep = scores.new_ones((len(scores) + 1, scores.shape[1]), dtype=torch.bool)
     put(keep, (pairs.query, pairs.item), False)

@@ -93,8 +93,7 @@ class Pairs:
                 get = run.items.tables[query].get if query >= 0 else {}.get
                 scores += [get(item, -math.inf) for item in grades]
             return cls(qrels, run, number, np.array([float(score) for score in scores], dtype=np.float64), None)
-        qrels, run = qrels.columns, run.columns
-        return cls.of_rows(qrels, run, number)
+        return cls.of_rows(qrels.columns, run.columns, number)
 
     @classmethod
     def of_rows(cls, qrels: Qrels, run: Run, number: Array) -> Pairs:

@@ -255,20 +255,12 @@ def factorise(ids: TextIds | NumberIds) -> tuple[Array, TextIds | NumberIds]:
         return np.zeros(0, dtype=np.int32), ids
     # Most rows have the id of the row before, so only the first row of each run of equal ids is looked up.
     heads = np.flatnonzero(np.append(True, ~ids.take(slice(1, None)).equals(ids.take(slice(-1)))))
-    codes, first = _numbered(ids.take(heads))
-    return np.repeat(codes, np.diff(heads, append=len(ids))), ids.take(heads[first])
-
-
-def _numbered(ids: TextIds | NumberIds) -> tuple[Array, Array]:
-    """The number of each id in the order of appearance, int32 [row], and the first row of each distinct id."""
-    _, first, place = np.unique(ids.hashes(), return_index=True, return_inverse=True)
-    if not ids.equals(ids.take(first[place])).all():  # two ids have the same hash
+    some = ids.take(heads)
+    first, number = _distinct(some.hashes())
+    if not some.equals(some.take(first[number])).all():  # two ids have the same hash
         rows: dict[Hashable, int] = {}
-        row = np.array([rows.setdefault(key, row) for row, key in enumerate(ids.to_keys())])
-        first, place = np.unique(row, return_inverse=True)
-    number = np.empty(len(first), dtype=np.int32)
-    number[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
-    return number[place], np.sort(first)
+        first, number = _distinct(np.array([rows.setdefault(key, row) for row, key in enumerate(some.to_keys())]))
+    return np.repeat(number, np.diff(heads, append=len(ids))), some.take(first)
 
 
 def pair_hashes(query: Array, items: Ids) -> Array:
@@ -634,11 +626,13 @@ def _parents_of(parent: Parent, items: Sequence[Any]) -> list[Hashable]:
     return [item if is_missing(document) else document for item, document in zip(items, found)]
 
 
-def _distinct(pairs: Array) -> tuple[Array, Array]:
-    """The first row of each distinct pair, in the order of these rows, and the place in it of each row."""
-    _, first, row = np.unique(pairs, return_index=True, return_inverse=True)
+def _distinct(x: Array) -> tuple[Array, Array]:
+    """The first row of each distinct element, in the order of these rows, and the place in it of each row, int32."""
+    _, first, row = np.unique(x, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    return first[order], np.argsort(order)[row]
+    place = np.empty(len(order), dtype=np.int32)
+    place[order] = np.arange(len(order))
+    return first[order], place[row]
 
 
 def _largest(values: Array, row: Array, rows: int) -> Array:
