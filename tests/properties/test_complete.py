@@ -15,6 +15,7 @@ import torchrank as tr
 import torchrank.metrics
 from docs.measure_list import page
 from tests.support import usual_bounds
+from tests.support.cases import cases
 from tests.support.descriptions import also_in, describe, spellings
 from tests.support.oracles import ORACLES
 from torchrank.metrics import ComparingMetric
@@ -153,10 +154,15 @@ WRONG = [
     ("each recall of points once", lambda: tr.ElevenPoint(points=(0.5, 0.5))),
     ("recall of points to be a number >= 0 and <= 1", lambda: tr.ElevenPoint(points=(0.5, 1.5))),
     ("no groups for coverage", grouped_coverage),
+    ("top_k", lambda: tr.ERRIA(bounded=True)),
+    ("top_k", lambda: tr.AlphaDCG(bounded=True)),
+    ("normalize", lambda: tr.MAP(gain="linear", normalize="min")),
+    ("Expected ties", lambda: tr.PIA(ties="optimistic")),
+    ("Expected unjudged", lambda: tr.PIA(unjudged="lower")),
 ]
 
 
-@pytest.mark.parametrize(("message", "call"), WRONG)
+@cases(("message", "call"), WRONG)
 def test_parameters_that_do_not_fit_together_are_refused(message, call):
     with pytest.raises(ValueError, match=message):
         call()

@@ -250,12 +250,6 @@ def test_columns_are_tensors_of_any_float_and_a_column_of_one_number_in_each_row
         assert tr.evaluate(qrels, run | {"qid": torch.tensor(run["qid"])[:, None]}, "mrr").means["run"]["mrr"] == 0.75
 
 
-def test_rows_of_a_tensor_of_small_floats_are_rows():
-    rows = torch.tensor([[1, 1, 0.5], [1, 2, 0.25]])
-    for dtype in (torch.bfloat16, torch.float8_e4m3fn):
-        assert tr.read_run(rows.to(dtype)).to_dict() == {1: {1: 0.5, 2: 0.25}}
-
-
 # ---- lists by query --------------------------------------------------------------------------------------------------
 
 
@@ -342,7 +336,10 @@ def test_a_column_of_an_unknown_name_is_not_taken_for_interactions():
         [(1, 2, 0.5), (1, 3, 2.0)],
         [[1, 2, 0.5], [1, 3, 2.0]],
         np.array([[1, 2, 0.5], [1, 3, 2.0]]),
-        torch.tensor([[1, 2, 0.5], [1, 3, 2.0]]),
+        *(
+            torch.tensor([[1, 2, 0.5], [1, 3, 2.0]], dtype=dtype)
+            for dtype in (None, torch.bfloat16, torch.float8_e4m3fn)
+        ),
         list(np.array([[1, 2, 0.5], [1, 3, 2.0]])),
         np.array([(1, 2, 0.5), (1, 3, 2.0)], dtype=[("user", "i8"), ("item", "i8"), ("score", "f8")]),
     ],

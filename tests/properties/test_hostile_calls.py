@@ -93,7 +93,7 @@ def test_wrong_calls_and_files_have_a_message_and_a_status_that_no_gate_has(
     assert "Traceback" not in err
 
 
-def test_errors_that_nobody_has_foreseen_have_a_status_of_their_own(folder, capsys, monkeypatch):
+def test_errors_that_nobody_has_foreseen_and_interrupts_have_a_status_of_their_own(folder, capsys, monkeypatch):
     call = ["compare", folder / "qrels", folder / "a.run", folder / "b.run"]
     for error, message in (
         (MemoryError("too much"), "Expected more memory, got too little: too much"),
@@ -105,11 +105,7 @@ def test_errors_that_nobody_has_foreseen_have_a_status_of_their_own(folder, caps
         status, _, err = printed(capsys, *call)
         assert status == 70
         assert message in err.splitlines()[-1]
-
-
-def test_an_interrupted_command_has_the_status_of_an_interrupt(folder, capsys, monkeypatch):
     monkeypatch.setattr("torchrank.cli.commands.compared", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
-    call = ["compare", folder / "qrels", folder / "a.run", folder / "b.run"]
     assert printed(capsys, *call) == (130, "", "")
 
 

@@ -141,20 +141,6 @@ def test_a_bad_grade_of_any_subtopic_is_found():
         tr.PIA().score(torch.zeros(1, 3), target)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: tr.ERRIA(bounded=True), "top_k"),
-        (lambda: tr.AlphaDCG(bounded=True), "top_k"),
-        (lambda: tr.PIA(ties="optimistic"), "ties"),
-        (lambda: tr.PIA(unjudged="lower"), "unjudged"),
-    ],
-)
-def test_arguments_that_make_no_sense(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
 # ---- worked examples and other libraries -----------------------------------------------------------------------------
 
 

@@ -1,8 +1,7 @@
-"""Incomplete judgments: trec_eval's measures of them, and every measure with the unjudged taken out or bounded."""
+"""Incomplete judgments: measures of them in every layout, and every measure with the unjudged taken out or bounded."""
 
 import itertools
 import math
-import random
 
 import pytest
 import torch
@@ -10,75 +9,11 @@ from torch import tensor
 
 import torchrank as tr
 from tests.support.cases import cases
-from tests.support.optional import pytrec_eval
 from tests.support.oracle_comparison import MANY, configs_of
 from tests.support.oracles import ORACLES
 from torchrank.formulas import judgment_bounds
 
 INF = math.inf
-
-
-def collection(seed, grades=(-1, -1, 0, 0, 1, 2)):
-    """Judgments, some of which say only that a document was in the pool, and a run, some of which is outside it."""
-    rng = random.Random(seed)
-    qrels, run = {}, {}
-    for number in range(60):
-        documents = [f"d{i}" for i in range(rng.randint(2, 40))]
-        judged = rng.sample(documents, rng.randint(1, len(documents)))
-        listed = rng.sample(documents, rng.randint(1, len(documents)))
-        qrels[f"q{number}"] = {document: rng.choice(grades) for document in judged}
-        levels = rng.choice((1, 3, 100))
-        run[f"q{number}"] = {document: rng.randint(-levels, levels) / 8 for document in listed}
-    return qrels, run
-
-
-def by_trec_eval(qrels, run, names, **kwargs):
-    found = pytrec_eval.RelevanceEvaluator(qrels, names, **kwargs).evaluate(run)
-    return [found[query] for query in qrels]
-
-
-@pytest.mark.parametrize("level", [1, 2])
-@pytest.mark.parametrize(("theirs", "ours"), [("bpref", tr.Bpref), ("infAP", tr.InfAP)])
-def test_trec_eval(theirs, ours, level):
-    for seed in range(2):
-        qrels, run = collection(seed)
-        want = [query[theirs] for query in by_trec_eval(qrels, run, {theirs}, relevance_level=level)]
-        got = ours(relevance_level=level).score(tr.Ranking.from_run(qrels, run))
-        torch.testing.assert_close(got, tensor(want, dtype=torch.float64), rtol=0, atol=1e-12)
-
-
-def test_the_geometric_mean_of_trec_eval():
-    qrels, run = collection(9)
-    logs = [query["gm_bpref"] for query in by_trec_eval(qrels, run, {"gm_bpref"})]  # of values that are at least 1e-5
-    metric = tr.Bpref(aggregation="geometric")
-    metric.update(tr.Ranking.from_run(qrels, run))
-    assert metric.compute().item() == pytest.approx(math.exp(sum(logs) / len(logs)), rel=1e-6)
-
-
-CONDENSED = {
-    "map": "map",
-    "recip_rank": "mrr",
-    "P_5": "precision@5",
-    "recall_5": "recall@5",
-    "Rprec": "rprecision",
-    "ndcg": "ndcg",
-    "ndcg_cut_5": "ndcg@5",
-    "success_5": "hitrate@5",
-}
-
-
-def test_condensed_lists_lack_the_unjudged():
-    # trec_eval -J removes them from the run, and so does this.
-    qrels, run = collection(4)
-    left = {q: {d: s for d, s in documents.items() if qrels[q].get(d, -2) >= 0} for q, documents in run.items()}
-    assert any(not documents for documents in left.values())
-    names = {".".join(name.rsplit("_", 1)) if name.endswith("_5") else name for name in CONDENSED}
-    found = pytrec_eval.RelevanceEvaluator(qrels, names).evaluate({q: x for q, x in left.items() if x})
-    ranking = tr.Ranking.from_run(qrels, run)
-    for theirs, ours in CONDENSED.items():
-        want = [found[q][theirs] if left[q] else 0.0 for q in qrels]
-        got = tr.parse(ours, unjudged="condensed").score(ranking)
-        torch.testing.assert_close(got, tensor(want, dtype=torch.float64), rtol=0, atol=1e-9, msg=ours)
 
 
 def in_every_layout():
