@@ -343,31 +343,19 @@ FAULTS = {
 
 
 @interpreted
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_kernel_with_a_fault_counts_wrong(fused, monkeypatch, fault):
-    count_scores = fused.count_scores
+@pytest.mark.parametrize("fault", [*FAULTS, *ScoreCounts._fields])
+def test_a_kernel_with_a_fault_or_one_score_too_many_counts_wrong(fused, monkeypatch, fault):
+    count_scores, seen = fused.count_scores, FAULTS.get(fault, FAULTS["none"])
 
     def faulty(scores, judged, mask, counts):
-        scores, mask = FAULTS[fault](scores, mask)
-        count_scores(scores, FAULTS[fault](judged, judged)[0] if "denormal" in fault else judged, mask, counts)
+        scores, mask = seen(scores, mask)
+        count_scores(scores, seen(judged, judged)[0] if "denormal" in fault else judged, mask, counts)
+        if fault in ScoreCounts._fields:
+            count = getattr(ScoreCounts(*counts), fault)
+            count[-1] = count[-1] + 1
 
     monkeypatch.setattr(fused, "count_scores", faulty)
     assert fused.count_right(CPU) == (fault == "none")
-
-
-@interpreted
-@pytest.mark.parametrize("kind", ScoreCounts._fields)
-def test_a_kernel_that_counts_one_score_too_many_counts_wrong(fused, monkeypatch, kind):
-    count_scores = fused.count_scores
-
-    def faulty(scores, judged, mask, counts):
-        counts = ScoreCounts(*counts)
-        count_scores(scores, judged, mask, counts)
-        count = getattr(counts, kind)
-        count[-1] = count[-1] + 1
-
-    monkeypatch.setattr(fused, "count_scores", faulty)
-    assert not fused.count_right(CPU)
 
 
 @interpreted

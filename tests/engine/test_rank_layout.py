@@ -138,17 +138,16 @@ def test_a_ranking_up_to_a_rank_is_refused_by_metrics_with_a_larger_reach(judged
             use(ranking)
 
 
+ALONE = "rank the judged items of each list"
+GROUPED = "rank the judged items, in groups of queries with similar numbers of them"
+
+
 @pytest.mark.parametrize(
     ("shape", "relevant", "how"),
     [
         ((1000, 40), [1], "sort each list"),  # short lists
-        ((100, 2000), [20], "rank the judged items of each list"),
-        ((100, 2000), [10, 30], "rank the judged items of each list"),
-        (
-            (100, 2000),
-            [2, 2, 2, 2, 2, 2, 2, 200],
-            "rank the judged items, in groups of queries with similar numbers of them",
-        ),
+        *(((100, 2000), few, ALONE) for few in ([20], [10, 30])),
+        ((100, 2000), [*[2] * 7, 200], GROUPED),
         ((100, 2000), [200], "sort each list"),
     ],
 )
@@ -195,18 +194,10 @@ def test_a_row_of_another_query_within_lists_of_equal_length_is_found():
     torch.testing.assert_close(got, want)
 
 
-@pytest.mark.parametrize(
-    ("shape", "sizes"),
-    [
-        ((12, 10), [12]),
-        ((13, 10), [7, 6]),
-        ((25, 10), [9, 9, 7]),
-        ((3, 80), [1, 1, 1]),
-        ((2, 500), [1, 1]),
-        ((0, 10), [0]),
-        ((4, 0), [4]),
-    ],
-)
+ALIKE = {(12, 10): [12], (13, 10): [7, 6], (25, 10): [9, 9, 7], (3, 80): [1, 1, 1], (2, 500): [1, 1], (0, 10): [0]}
+
+
+@pytest.mark.parametrize(("shape", "sizes"), [*ALIKE.items(), ((4, 0), [4])])
 def test_chunks_are_alike_and_at_most_a_quarter_larger_than_the_room(assume, shape, sizes):
     assume(block=100)
     layout = DenseLayout(no_errors(torch.device("cpu")), True, torch.zeros(shape), torch.zeros(shape), None)

@@ -11,12 +11,10 @@ from tests.support.brute_force_ranks import NAN
 from torchrank import retrieval
 from torchrank.engine import judged
 
-pytestmark = pytest.mark.xdist_group("gpu")
-
-
-def on_gpu(test):
-    """A test that needs a CUDA device."""
-    return pytest.mark.gpu(pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")(test))
+pytestmark = [
+    *(pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")),
+    pytest.mark.xdist_group("gpu"),
+]
 
 
 @contextmanager
@@ -79,7 +77,6 @@ def ranked_at_once(monkeypatch):
     monkeypatch.setattr(tr.RankingMetric, "waits", False)
 
 
-@on_gpu
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("joined", [False, True])
@@ -105,7 +102,6 @@ def test_update_never_waits_for_the_device(layout, deterministic, joined):
     torch.testing.assert_close({k: v.cpu() for k, v in suite.compute().items()}, expected.compute())
 
 
-@on_gpu
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("decimals", [1, 6])
 def test_ties_of_long_lists_have_the_values_of_a_cpu(decimals, deterministic):
@@ -125,7 +121,6 @@ def test_ties_of_long_lists_have_the_values_of_a_cpu(decimals, deterministic):
 EMBEDDED = [{}, {"chunk_size": 700}, {"similarity": "cosine"}, {"top_k": 5}, {"chunk_size": 999, "top_k": 5}]
 
 
-@on_gpu
 @pytest.mark.parametrize("more", EMBEDDED, ids=str)
 @pytest.mark.parametrize("relevant", [1, 4, 60])
 def test_embeddings_are_ranked_without_waiting(relevant, more):
@@ -148,7 +143,6 @@ def test_embeddings_are_ranked_without_waiting(relevant, more):
     torch.testing.assert_close({k: v.cpu() for k, v in suite.compute().items()}, expected.compute())
 
 
-@on_gpu
 @pytest.mark.parametrize("precision", [None, "tf32", "tf32x3", "bf16"])
 def test_infinite_scores_of_embeddings_rank_as_on_a_cpu_and_nan_is_an_error(precision):
     generator = torch.Generator().manual_seed(0)
@@ -169,7 +163,6 @@ def test_infinite_scores_of_embeddings_rank_as_on_a_cpu_and_nan_is_an_error(prec
         suite.compute()
 
 
-@on_gpu
 @pytest.mark.parametrize("compiled", [False, True])
 def test_labels_beside_nan_are_counted_without_waiting(compiled):
     (scores, label), _ = batch("label")
@@ -192,7 +185,6 @@ def test_labels_beside_nan_are_counted_without_waiting(compiled):
         suite.compute()
 
 
-@on_gpu
 def test_flat_rows_and_pairs():
     torch.manual_seed(0)
     indexes, scores = torch.randint(50, (2000,)), torch.randn(2000).round(decimals=1)
@@ -208,7 +200,6 @@ def test_flat_rows_and_pairs():
     torch.testing.assert_close(tr.NDCG().score(scores.cuda(), to_device(pairs)).cpu(), expected)
 
 
-@on_gpu
 @pytest.mark.parametrize("name", retrieval.__all__)
 def test_rows_are_worth_the_same_on_both_devices(name):
     generator = torch.Generator().manual_seed(0)
@@ -224,7 +215,6 @@ def test_rows_are_worth_the_same_on_both_devices(name):
         torch.testing.assert_close(other.cpu(), one)
 
 
-@on_gpu
 @pytest.mark.parametrize("name", retrieval.__all__)
 def test_compute_of_rows_waits_equally_often_for_any_number_of_queries(name):
     waits = []
@@ -248,7 +238,6 @@ def test_compute_of_rows_waits_equally_often_for_any_number_of_queries(name):
 # ---- as users have devices -------------------------------------------------------------------------------------------
 
 
-@on_gpu
 def test_pinned_batches_are_copied_on_a_side_stream_while_the_last_one_is_ranked():
     (scores, label), _ = batch("label")
     expected, suite = tr.RankingCollection(NAMES), tr.RankingCollection(NAMES).cuda()
@@ -264,7 +253,6 @@ def test_pinned_batches_are_copied_on_a_side_stream_while_the_last_one_is_ranked
     torch.testing.assert_close({k: v.cpu() for k, v in suite.compute().items()}, expected.compute())
 
 
-@on_gpu
 def test_a_cuda_graph_of_an_update_adds_each_batch_that_is_copied_into_its_input():
     (scores, label), _ = batch("label")
     batches = [(scores.roll(n, 0), label.roll(2 * n)) for n in range(3)]
@@ -288,7 +276,6 @@ def test_a_cuda_graph_of_an_update_adds_each_batch_that_is_copied_into_its_input
     torch.testing.assert_close(metric.compute().cpu(), expected.compute())
 
 
-@on_gpu
 @pytest.mark.parametrize("backend", ["gloo", "nccl"])
 def test_one_worker_reduces_float64_sums_of_a_device(backend, tmp_path):
     (scores, label), _ = batch("label")

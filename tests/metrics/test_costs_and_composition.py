@@ -209,11 +209,7 @@ def test_wrong_arguments_of_costs_and_composition_are_refused():
         (ValueError, "lengths", lambda: tr.UMeasure(lengths=[[1, 2]])),
         (ValueError, "costs", lambda: tr.CWLCost(costs=torch.tensor([math.nan]))),
         (TypeError, "which cuts lists at top_k", lambda: tr.CWLCost(costs=numbers, cost=2)),
-        (
-            ValueError,
-            "either relevance_level or max_grade",
-            lambda: tr.CWLCost(costs=numbers, max_grade=2, relevance_level=2),
-        ),
+        (ValueError, "either relevance_level", lambda: tr.CWLCost(costs=numbers, max_grade=2, relevance_level=2)),
         (ValueError, "Expected target", lambda: tr.TBG(lengths=numbers).update(torch.tensor([[1]]))),
         (TypeError, "scores.topk", lambda: tr.TBG(lengths=numbers).update(torch.rand(1, 2), torch.tensor([1]))),
         (ValueError, "interactions", lambda: tr.TailPercentage(interactions=torch.ones(2, 2))),

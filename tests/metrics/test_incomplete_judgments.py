@@ -117,27 +117,28 @@ def test_self_normalised_counts_relevant_items_beyond_the_cutoff():
 
 def test_wrong_arguments_are_refused():
     scores, target, propensity = data(1)
-    with pytest.raises(ValueError, match="average"):
-        tr.PSP(average="scaled")
-    with pytest.raises(ValueError, match="discount"):
-        tr.IPS(discount="rank")
-    with pytest.raises(ValueError, match="self_normalized"):
-        tr.IPS(self_normalized="pooled")
-    with pytest.raises(ValueError, match="num_samples"):
-        tr.propensities(torch.ones(3), 2)
-    for wrong, got in ((torch.ones(3, 2), r"\[3, 2\]"), (None, "NoneType")):
-        with pytest.raises(ValueError, match=f"Expected counts to be .* got {got}"):
-            tr.propensities(wrong, 100)
-    for name in ("a", "b"):
-        with pytest.raises(ValueError, match=f"Expected {name} to be a number > 0, got 0"):
-            tr.propensities(torch.ones(3), 100, **{name: 0})
-    with pytest.raises(TypeError, match="propensities"):
-        tr.inverse_propensity(target, torch.ones(30, dtype=torch.int64))
-    with pytest.raises(ValueError, match="Expected grades"):
-        tr.inverse_propensity(torch.rand(3, 4), propensity)
     clicks, seen, order = target.flatten() > 0, torch.rand(target.numel()) + 0.1, torch.rand(target.numel())
-    with pytest.raises(ValueError, match=r"of flat rows, pass target / propensities to the metric"):
-        tr.inverse_propensity(clicks, seen)
+    ones = torch.ones(3)
+    last = [torch.cat([propensity[:-1], propensity.new_tensor([x])]) for x in (0, -1, math.nan)]
+    for message, call in (
+        ("average", lambda: tr.PSP(average="scaled")),
+        ("discount", lambda: tr.IPS(discount="rank")),
+        ("self_normalized", lambda: tr.IPS(self_normalized="pooled")),
+        ("num_samples", lambda: tr.propensities(ones, 2)),
+        (r"Expected counts to be .* got \[3, 2\]", lambda: tr.propensities(torch.ones(3, 2), 100)),
+        ("Expected counts to be .* got NoneType", lambda: tr.propensities(None, 100)),
+        ("Expected a to be a number > 0, got 0", lambda: tr.propensities(ones, 100, a=0)),
+        ("Expected b to be a number > 0, got 0", lambda: tr.propensities(ones, 100, b=0)),
+        ("propensities", lambda: tr.inverse_propensity(target, torch.ones(30, dtype=torch.int64))),
+        ("Expected grades", lambda: tr.inverse_propensity(torch.rand(3, 4), propensity)),
+        ("of flat rows, pass target / propensities to the metric", lambda: tr.inverse_propensity(clicks, seen)),
+        *(
+            ("propensities > 0", lambda wrong=wrong: tr.inverse_propensity(target, wrong))
+            for wrong in (propensity * 0, -propensity, propensity * math.nan, *last)
+        ),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            call()
     flat = tr.IPS(3).score(order, clicks / seen, group_sizes=[target.shape[1]] * len(target))
     dense = tr.inverse_propensity(clicks.view(target.shape), seen.view(target.shape))
     torch.testing.assert_close(flat, tr.IPS(3).score(order.view(target.shape), dense))
@@ -145,10 +146,6 @@ def test_wrong_arguments_are_refused():
     metric.update(scores, tr.inverse_propensity((torch.tensor([0, 99]), torch.tensor([30, 1])), propensity))
     with pytest.raises(ValueError, match="2 labels"):
         metric.compute()
-    one_wrong = [torch.cat([propensity[:-1], torch.tensor([last]).to(propensity)]) for last in (0.0, -1.0, math.nan)]
-    for wrong in (propensity * 0, -propensity, propensity * math.nan, *one_wrong):
-        with pytest.raises(ValueError, match="propensities > 0"):
-            tr.inverse_propensity(target, wrong)
 
 
 def test_inverse_propensities_keep_grades_that_are_no_relevance():

@@ -74,7 +74,7 @@ def variants(cls):
     options = [(n, v) for n, v in tried if v != cls.definition().get(n) and v in known.get(n, [v])]
     if cls not in (tr.NDCG, tr.MAP):  # parameters that most measures have are the same code: one value of each
         options = [option for n in names for option in [o for o in options if o[0] == n][: 1 if n in SHARED else None]]
-    for chosen in [(), *((o,) for o in options), *list(itertools.combinations(options, 2))[::17]]:
+    for chosen in [(), *((o,) for o in options), *list(itertools.combinations(options, 2))[::37]]:
         kwargs = dict(chosen)
         if len(kwargs) == len(chosen):
             try:

@@ -363,16 +363,6 @@ def test_lines_are_counted_after_a_byte_order_mark_a_header_and_many_chunks(tmp_
 
 
 @pytest.mark.parametrize(
-    "data",
-    [gzip.compress(RUN.encode())[:-9], gzip.compress(RUN.encode())[:-4] + b"abcd", b"\x1f\x8b"],
-    ids=["cut", "wrong", "head"],  # its bytes contain the time
-)
-def test_a_broken_gzip_file_is_refused(data):
-    with pytest.raises(tr.ReadingError, match="whole gzip file"):
-        run_of(data)
-
-
-@pytest.mark.parametrize(
     ("compressed", "library"),
     [(True, "pyarrow"), (False, "pyarrow"), pytest.param(False, "polars", marks=pytest.mark.needs("polars"))],
 )
