@@ -14,7 +14,6 @@ from tests.support.recommended_lists import (
     BASELINE,
     COUNTS,
     ITEMS,
-    KINDS,
     METRICS,
     USERS,
     close,
@@ -155,24 +154,6 @@ def test_score_and_aggregation():
 
 
 # ---- peers -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("k", [2, 10])
-def test_equal_to_pyg(k):
-    pyg = pytest.importorskip("torch_geometric.metrics")
-    ids = torch.stack([torch.randperm(ITEMS)[:10] for _ in range(30)])
-    label = torch.zeros(2, 0, dtype=torch.int64)
-    pairs = [
-        (tr.Coverage(k, num_items=ITEMS), pyg.LinkPredCoverage(k, num_dst_nodes=ITEMS)),
-        (tr.IntraListDiversity(k, categories=KINDS), pyg.LinkPredDiversity(k, category=KINDS)),
-        (tr.Personalization(k, num_items=ITEMS), pyg.LinkPredPersonalization(k)),
-        (tr.Popularity(k, interactions=COUNTS), pyg.LinkPredAveragePopularity(k, popularity=COUNTS)),
-    ]
-    for mine, theirs in pairs:
-        for part in ids.split(11):
-            mine.update(part)
-            theirs.update(part, label)
-        assert mine.compute().item() == pytest.approx(theirs.compute().item(), rel=2e-6), mine.label
 
 
 def test_equal_to_the_examples_of_rectools():

@@ -374,16 +374,6 @@ def test_a_tie_has_the_exposure_of_all_its_orders():
         torch.testing.assert_close(metric.of_exposure(exposure, grades), metric.score(scores, grades))
 
 
-def test_the_loss_is_disparity_minus_twice_relevance_plus_the_loss_of_no_exposure():
-    rng = random.Random(2)
-    for _ in range(5):
-        grades = torch.tensor([[rng.randrange(3) for _ in range(6)]])
-        exposure = exposure_of([rng.sample(range(6), 6) for _ in range(3)], 0.5)
-        loss, disparity, relevance = (m().of_exposure(exposure, grades) for m in (tr.EEL, tr.EED, tr.EER))
-        constant = tr.EEL().of_exposure(torch.zeros_like(exposure), grades)
-        torch.testing.assert_close(loss, disparity - 2 * relevance + constant)
-
-
 def test_candidates_behind_the_mask_have_no_exposure():
     exposure, grades = torch.tensor([[1.0, 0.5, 9.0]]), torch.tensor([[0, 1, 5]])
     mask = torch.tensor([[True, True, False]])

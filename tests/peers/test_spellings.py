@@ -177,6 +177,12 @@ def test_a_preset_of_pyg_with_a_catalogue_has_its_measures_of_lists(k):
         theirs = getattr(link_pred, name)(k=k, **given)
         theirs.update(lists, torch.stack([torch.arange(len(lists)), target]))
         assert values[f"{name}@{k}"].item() == pytest.approx(theirs.compute().item(), abs=1e-6), name
+    if k > 1:  # one item has no pair
+        kinds = interactions % 4
+        theirs, ours = link_pred.LinkPredDiversity(k, category=kinds), tr.IntraListDiversity(k, categories=kinds)
+        theirs.update(lists, torch.stack([torch.arange(len(lists)), target]))
+        ours.update(lists)
+        assert ours.compute().item() == pytest.approx(theirs.compute().item(), abs=1e-6)
 
 
 def recbole(lists, interactions):

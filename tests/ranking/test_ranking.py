@@ -3,7 +3,7 @@
 import itertools
 import random
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import make_dataclass, replace
 from fractions import Fraction
 
 import pytest
@@ -174,24 +174,11 @@ def test_queries_without_a_column_of_entries_stay_queries():
 
 
 def test_functions_of_numbers_alone_have_tables_that_are_kept():
-    @dataclass(frozen=True)
-    class Fixed:
-        exponent: float
-        shift: int = 1
-
-    @dataclass(frozen=True)
-    class Mixed:
-        exponent: float
-        inner: object
-
-    @dataclass
-    class Changing:
-        exponent: float
-
-    kept = {1: True, 0.5: True, Fixed(2.0): True, Mixed(2.0, Fixed(1.0)): True}
-    kept |= {"x": False, Mixed(2.0, "x"): False, Mixed(2.0, Mixed("x", 1)): False, len: False}
+    fixed, mixed = (make_dataclass("Own", ["exponent", "inner"][:size], frozen=True) for size in (1, 2))
+    kept = {1: True, 0.5: True, fixed(2.0): True, mixed(2.0, fixed(1.0)): True}
+    kept |= {"x": False, mixed(2.0, "x"): False, mixed(2.0, mixed("x", 1)): False, len: False}
     assert {x: _is_fixed(x) for x in kept} == kept
-    assert not _is_fixed(Changing(1.0))
+    assert not _is_fixed(make_dataclass("Changing", ["exponent"])(1.0))
 
 
 @pytest.mark.parametrize("most", [0, 1, 9, 100])

@@ -334,13 +334,10 @@ def test_arguments_that_are_none_do_not_keep_a_batch_from_waiting(names):
 @pytest.mark.parametrize(
     "wrong",
     [
-        (torch.rand(4, 6), torch.tensor([0, 1, 2])),
-        (torch.rand(4, 6), torch.rand(4, 5)),
+        *((torch.rand(4, 6), target) for target in (torch.tensor([0, 1, 2]), torch.rand(4, 5), "mrr", ())),
+        (torch.rand(4, 6), (torch.tensor([0]), torch.tensor([0, 1]))),
         (torch.rand(4, 6), torch.tensor([0, 1, 2, 3]), torch.ones(4, 6)),
         (torch.rand(4, 6, 2), torch.tensor([0, 1, 2, 3])),
-        (torch.rand(4, 6), "mrr"),
-        (torch.rand(4, 6), ()),
-        (torch.rand(4, 6), (torch.tensor([0]), torch.tensor([0, 1]))),
     ],
 )
 def test_a_wrong_batch_raises_at_once_and_loses_nothing(wrong):
