@@ -16,23 +16,7 @@ from tests.support import workers
 from torchrank.hardware import costs
 
 ROOT = Path(__file__).parents[2]
-PARTS = (
-    "__main__",
-    "by_measure",
-    "launches",
-    "measure",
-    "memory",
-    "plan",
-    "plans",
-    "report",
-    "rows",
-    "scale",
-    "stages",
-    "table",
-    "trace",
-    "visit",
-    "workloads",
-)
+PARTS = "__main__ by_measure launches measure memory plan plans report rows scale stages table trace visit workloads"
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +24,7 @@ def parts():
     """The modules of the benchmarks, which are not installed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT)
-        yield {name: importlib.import_module(f"benchmarks.{name}") for name in PARTS}
+        yield {name: importlib.import_module(f"benchmarks.{name}") for name in PARTS.split()}
 
 
 @pytest.fixture(scope="module")

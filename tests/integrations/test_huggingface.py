@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 import torchrank as tr
 from tests.support import huggingface_runs, workers
+from tests.support.random_batches import MANY, MEASURES, many
 from torchrank.integrations.huggingface import compute_metrics
 
 NAMES = ["ndcg@5,10", "map", "mrr", "recall@3"]
@@ -243,11 +244,11 @@ def test_accelerate_trains_with_even_batches_and_evaluates_each_query_once(resul
 @together
 @pytest.mark.parametrize("world", [1, 2])
 def test_an_unpadded_sampler_shares_a_loader_that_accelerate_has_not_prepared(results, world):
-    expected = by_hand(*huggingface_runs.many(), names=huggingface_runs.MEASURES)
+    expected = by_hand(*many(), names=MEASURES)
     for result in results[world]:
         before, after = result["accelerate, sampled"][0]
         assert before == after == pytest.approx(expected, rel=1e-6)
-        assert after["numq"] == huggingface_runs.MANY
+        assert after["numq"] == MANY
 
 
 @together
@@ -263,7 +264,7 @@ def test_a_sampler_that_accelerate_shards_again_raises_on_every_process(results,
 @together
 @pytest.mark.parametrize("world", [1, 2])
 def test_trainer_counts_each_query_once_and_refuses_an_unpadded_sampler(results, world):
-    expected = by_hand(*huggingface_runs.many(), names=huggingface_runs.MEASURES)
+    expected = by_hand(*many(), names=MEASURES)
     for result in results[world]:
         values = result["trainer, sampled"]
         assert len(values) == (2 if world == 1 else 1)

@@ -12,6 +12,7 @@ import torch
 import torchrank as tr
 from tests.support import workers
 from tests.support.optional import examples_of
+from tests.support.random_batches import MANY, MEASURES, many
 from torchrank.cli import main
 
 pytestmark = [
@@ -68,21 +69,21 @@ def test_two_processes(runs, two, precision):
 
 
 def of_all(runs, *whens):
-    suite = tr.RankingCollection(runs.MEASURES)
-    suite.update(*runs.many(slice(None)))
+    suite = tr.RankingCollection(MEASURES)
+    suite.update(*many())
     return {f"{when}/{key}": value.item() for when in whens for key, value in suite.compute().items()}
 
 
 def test_lightning_leaves_an_unpadded_sampler_alone_and_shards_the_training_loader(runs, two):
     (logged, trained, batches, predicted, warned), other = (results["sampled"] for results in two)
     expected = of_all(runs, "before", "after")
-    assert expected["before/numq"] == runs.MANY
+    assert expected["before/numq"] == MANY
     assert logged == other[0]
     assert {key: logged[key] for key in expected} == pytest.approx(expected, rel=1e-6)
     assert (batches, other[2]) == ([6, 6], [5, 5])
-    assert sorted(predicted + other[3]) == list(range(runs.MANY))
+    assert sorted(predicted + other[3]) == list(range(MANY))
     assert len(trained) == len(other[1]) == 51  # one of them twice, so that the workers keep step
-    assert set(trained + other[1]) == set(range(runs.MANY))
+    assert set(trained + other[1]) == set(range(MANY))
     assert "replicates some samples" not in "".join(warned)
 
 
@@ -90,7 +91,7 @@ def test_slices_are_logged_on_two_workers_without_a_warning(runs, two):
     logged, *_, warned = two[0]["sampled"]
     assert "sync_dist" not in "".join(warned)
     sliced = tr.Sliced("ndcg@20", ["even", "odd"])
-    sliced.update(*runs.many(slice(None)), slices=torch.arange(runs.MANY) % 2)
+    sliced.update(*many(), slices=torch.arange(MANY) % 2)
     expected = {f"of {key}": value.item() for key, value in sliced.compute().items()}
     assert {key: logged[key] for key in expected} == pytest.approx(expected, rel=1e-6)
 
@@ -99,7 +100,7 @@ def test_fabric_leaves_an_unpadded_sampler_alone_and_shards_other_loaders(runs, 
     (found, trained), other = (results["fabric"] for results in two)
     assert found == other[0] == pytest.approx(of_all(runs, "before", "after"), rel=1e-6)
     assert len(trained) == len(other[1]) == 51
-    assert set(trained + other[1]) == set(range(runs.MANY))
+    assert set(trained + other[1]) == set(range(MANY))
 
 
 def test_two_workers_of_the_demo_train_as_one(two, capsys):

@@ -108,36 +108,30 @@ def test_no_triples_raise():
         integration.RankingEvaluator().finalize()
 
 
+#: a training of "nations" without output
+TRAINED = {"dataset": "nations", "model": "TransE", "evaluation_kwargs": {"use_tqdm": False}}
+
+
 def test_a_pipeline_stops_early_by_a_measure(tmp_path):
-    metric = "ndcg@10"
-    stopper = {"metric": metric, "frequency": 1, "patience": 1, "relative_delta": 9.0}
+    stopper = {"metric": "ndcg@10", "frequency": 1, "patience": 1, "relative_delta": 9.0}
     result = OptionalModule("pykeen.pipeline").pipeline(
-        dataset="nations",
-        model="TransE",
+        **TRAINED,
         random_seed=0,
         training_kwargs={"num_epochs": 9, "use_tqdm": False},
-        evaluation_kwargs={"use_tqdm": False},
         evaluator=integration.RankingEvaluator("mrr, ndcg@10"),
         stopper="early",
         stopper_kwargs={**stopper, "best_model_path": tmp_path / "best.pt"},
         use_testing_data=False,
     )
     assert len(result.losses) == 2  # the second evaluation is not ten times better
-    assert result.stopper.results[0] == pytest.approx(result.get_metric(metric))
+    assert result.stopper.results[0] == pytest.approx(result.get_metric("ndcg@10"))
     result.save_to_directory(tmp_path / "saved", save_replicates=False, save_training=False)
 
 
-def test_an_optimisation_takes_the_class(tmp_path):
-    result = OptionalModule("pykeen.hpo").hpo_pipeline(
-        dataset="nations",
-        model="TransE",
-        n_trials=1,
-        training_kwargs={"num_epochs": 1, "use_tqdm": False},
-        evaluation_kwargs={"use_tqdm": False},
-        evaluator=integration.RankingEvaluator,
-        evaluator_kwargs={"suite": "ndcg@10"},
-        metric="ndcg@10",
-    )
+def test_an_optimisation_takes_the_class():
+    training = {"num_epochs": 1, "use_tqdm": False}
+    asked = {"evaluator": integration.RankingEvaluator, "evaluator_kwargs": {"suite": "ndcg@10"}, "metric": "ndcg@10"}
+    result = OptionalModule("pykeen.hpo").hpo_pipeline(**TRAINED, **asked, n_trials=1, training_kwargs=training)
     assert 0 < result.study.best_value < 1
     assert result.study.user_attrs["metric"] == "both.expected.ndcg@10"
 

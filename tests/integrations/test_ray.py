@@ -8,8 +8,16 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support.impressions import COLUMNS, WRONG, impressions, run_guide, shuffled
-from tests.support.optional import pyarrow
+from tests.support.impressions import (
+    COLUMNS,
+    OF_NULLS,
+    WRONG,
+    assert_like_one_process,
+    impressions,
+    run_guide,
+    shuffled,
+    with_nulls,
+)
 from torchrank.integrations.arrow import Job
 from torchrank.version import __version__
 
@@ -101,17 +109,9 @@ def test_the_guide_has_the_bits_of_one_process(engine, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:.*rows (with a grade )?have no")
 def test_null_and_nan_scores_and_grades_are_those_of_one_process(engine):
-    nan = float("nan")
-    columns = {
-        "user": ["a"] * 4 + ["b"] * 4,
-        "item": [*"pqrs"] * 2,
-        "score": [nan, 0.9, None, 0.5, 0.1, nan, None, -np.inf],
-        "label": [1.0, 0.0, 1.0, 1.0, nan, 1.0, 1.0, None],
-    }
-    table = pyarrow.table(columns)
-    found = engine.evaluate(ray.data.from_arrow([table[:3], table[3:]]), "ndcg recall@2 map", partitions=3)
-    assert found.means == tr.evaluate(table, "ndcg recall@2 map").means["run"]
-    assert found.means["recall@2"] == (1 / 3 + 0) / 2
+    table = with_nulls()
+    found = engine.evaluate(ray.data.from_arrow([table[:3], table[3:]]), OF_NULLS, partitions=3)
+    assert_like_one_process(found, table)
 
 
 def test_one_row_may_be_one_query_with_lists(engine):

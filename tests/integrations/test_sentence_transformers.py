@@ -209,27 +209,19 @@ def test_candidates_may_be_a_run_and_relevant_documents_graded():
     assert found == pytest.approx({key: value.item() for key, value in expected.compute().items()})
 
 
+IN_CORPUS = "of query 'q1' in the corpus, got 'x', which"
+ranking, reranking = EVALUATORS
+
+
 @pytest.mark.parametrize(
     ("evaluator", "change", "message"),
     [
-        (
-            RankingEvaluator,
-            {"relevant": {"q1": {"x"}}},
-            "relevant documents of query 'q1' in the corpus, got 'x', which",
-        ),
-        (
-            RankingEvaluator,
-            {"similarity": "angle"},
-            "similarity to be one of 'cosine', 'dot', 'euclidean', 'manhattan'",
-        ),
-        (RankingEvaluator, {"similarity": "euclidean", "share": True}, "similarity to be one of 'cosine', 'dot', got"),
-        (RankingEvaluator, {"corpus_chunk_size": 0}, "Expected corpus_chunk_size to be an integer >= 1"),
-        (
-            RerankingEvaluator,
-            {"candidates": {"q1": ["x"]}},
-            "candidates of query 'q1' in the corpus, got 'x', which is",
-        ),
-        (RerankingEvaluator, {"candidates": {"other": ["d1"]}}, "Expected candidates of a query, got none"),
+        (ranking, {"relevant": {"q1": {"x"}}}, f"relevant documents {IN_CORPUS}"),
+        (ranking, {"similarity": "angle"}, "similarity to be one of 'cosine', 'dot', 'euclidean', 'manhattan'"),
+        (ranking, {"similarity": "euclidean", "share": True}, "similarity to be one of 'cosine', 'dot', got"),
+        (ranking, {"corpus_chunk_size": 0}, "Expected corpus_chunk_size to be an integer >= 1"),
+        (reranking, {"candidates": {"q1": ["x"]}}, f"candidates {IN_CORPUS} is"),
+        (reranking, {"candidates": {"other": ["d1"]}}, "Expected candidates of a query, got none"),
         *((one, {"relevant": {"other": {"d1"}}}, "relevant documents of a query, got none") for one in EVALUATORS),
         *((one, {"primary_metric": "mrr"}, "Expected primary_metric to be one of 'ndcg@10'") for one in EVALUATORS),
     ],

@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 
 import torchrank as tr
-from tests.support.impressions import COLUMNS, WRONG, impressions, other_version, run_guide, shuffled
+from tests.support.impressions import (
+    COLUMNS,
+    OF_NULLS,
+    WRONG,
+    assert_like_one_process,
+    impressions,
+    other_version,
+    run_guide,
+    shuffled,
+    with_nulls,
+)
 from tests.support.optional import pyarrow
 from tests.support.pages import ROOT
 from torchrank.integrations.arrow import Job
@@ -113,21 +123,10 @@ def test_a_query_crosses_batches_and_bulks(evaluate, spark):
 
 @pytest.mark.filterwarnings("ignore:.*rows (with a grade )?have no")
 def test_null_and_nan_scores_and_grades_are_those_of_one_process(evaluate, spark):
-    nan = float("nan")
-    columns = {
-        "user": ["a"] * 4 + ["b"] * 4,
-        "item": [*"pqrs"] * 2,
-        "score": [nan, 0.9, None, 0.5, 0.1, nan, None, -np.inf],
-        "label": [1.0, 0.0, 1.0, 1.0, nan, 1.0, 1.0, None],
-    }
-    table = pyarrow.table(
-        columns, schema=pyarrow.schema({"user": "string", "item": "string", "score": "double", "label": "double"})
-    )
+    table = with_nulls()
     frame = spark.createDataFrame(table)
     assert frame.where("isnan(score)").count() == frame.where("score is null").count() == 2
-    found = evaluate(frame, "ndcg recall@2 map")
-    assert found.means == tr.evaluate(table, "ndcg recall@2 map").means["run"]
-    assert found.means["recall@2"] == (1 / 3 + 0) / 2
+    assert_like_one_process(evaluate(frame, OF_NULLS), table)
 
 
 @pytest.fixture(scope="module")

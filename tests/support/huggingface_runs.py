@@ -5,12 +5,12 @@ import contextlib
 import torch
 
 import torchrank as tr
+from tests.support.random_batches import MEASURES, many, unpadded
 from torchrank.integrations.huggingface import compute_metrics, scores_and_labels
 from torchrank.retrieval import RetrievalMAP, RetrievalMRR
 
 QUERIES, CANDIDATES, BATCH = 23, 9, 4
 NAMES = ["ndcg@5,10", "map", "mrr", "recall@3"]
-MANY, MEASURES = 101, ["ndcg@20", "numq"]  # of an UnpaddedSampler
 
 
 def scores():
@@ -67,41 +67,33 @@ def collate(rows):
     }
 
 
-def evaluate_lists(folder):
-    """The values of Trainer and the number of queries that were added, by labels and by the way to call."""
+def trainer(folder, model, data, metrics, options, **more):
+    """A Trainer that evaluates on the CPU and writes nothing."""
     from transformers import Trainer, TrainingArguments
 
+    quiet = {"report_to": [], "use_cpu": True, "disable_tqdm": True, "per_device_eval_batch_size": BATCH}
+    arguments = TrainingArguments(output_dir=folder, **quiet, **options)
+    return Trainer(model, arguments, eval_dataset=data, compute_metrics=metrics, **more)
+
+
+def evaluate_lists(folder):
+    """The values of Trainer and the number of queries that were added, by labels and by the way to call."""
     found = {}
     kinds = {"one column": column(), "grades": grades(), "ragged grades": grades(ragged=True)}
     for kind, labels in kinds.items():
         for by_batch, joined in ((False, True), (True, True), (False, False)):
-            arguments = TrainingArguments(
-                output_dir=folder,
-                per_device_eval_batch_size=BATCH,
-                batch_eval_metrics=by_batch,
-                eval_do_concat_batches=joined,
-                report_to=[],
-                use_cpu=True,
-                disable_tqdm=True,
-                remove_unused_columns=False,
-            )
             added = []
 
             def unpack(prediction, added=added):
                 added.append(len(prediction.label_ids))
                 return scores_and_labels(prediction)
 
-            trainer = Trainer(
-                Model(),
-                arguments,
-                data_collator=collate,
-                eval_dataset=Dataset(labels),
-                compute_metrics=compute_metrics(NAMES, unpack),
-            )
-            first, second = trainer.evaluate(), trainer.evaluate()
-            assert {key: second[f"eval_{key}"] for key in ("map", "mrr")} == {
-                key: first[f"eval_{key}"] for key in ("map", "mrr")
-            }
+            options = {"batch_eval_metrics": by_batch, "eval_do_concat_batches": joined}
+            options["remove_unused_columns"] = False
+            metrics = compute_metrics(NAMES, unpack)
+            one = trainer(folder, Model(), Dataset(labels), metrics, options, data_collator=collate)
+            first, second = one.evaluate(), one.evaluate()
+            assert [second[f"eval_{key}"] for key in ("map", "mrr")] == [first[f"eval_{key}"] for key in ("map", "mrr")]
             assert sum(added) % 2 == 0
             found[kind, by_batch, joined] = (first, sum(added) // 2)
     return found
@@ -128,27 +120,13 @@ class OfPairs(Model):
 
 def evaluate_pairs(folder):
     """The values of Trainer for two evaluation sets of rows, with the classes that join the pieces of a query."""
-    from transformers import Trainer, TrainingArguments
-
+    data = {"all": Pairs(), "half": torch.utils.data.Subset(Pairs(), range(10 * CANDIDATES))}
     found = {}
     for by_batch in (False, True):
-        arguments = TrainingArguments(
-            output_dir=folder,
-            per_device_eval_batch_size=BATCH,
-            batch_eval_metrics=by_batch,
-            label_names=["labels", "qid"],
-            report_to=[],
-            use_cpu=True,
-            disable_tqdm=True,
-        )
-        trainer = Trainer(
-            OfPairs(),
-            arguments,
-            eval_dataset={"all": Pairs(), "half": torch.utils.data.Subset(Pairs(), range(10 * CANDIDATES))},
-            compute_metrics=compute_metrics({"map": RetrievalMAP(), "mrr": RetrievalMRR()}, rows),
-            preprocess_logits_for_metrics=lambda logits, labels: logits * 2,
-        )
-        found[by_batch] = trainer.evaluate()
+        options = {"batch_eval_metrics": by_batch, "label_names": ["labels", "qid"]}
+        metrics = compute_metrics({"map": RetrievalMAP(), "mrr": RetrievalMRR()}, rows)
+        doubled = {"preprocess_logits_for_metrics": lambda logits, labels: logits * 2}
+        found[by_batch] = trainer(folder, OfPairs(), data, metrics, options, **doubled).evaluate()
     return found
 
 
@@ -180,16 +158,6 @@ def accelerate(folder):
     for x, y in validation:
         suite.update(model(x).detach(), y)
     return len(train), len(validation), suite.compute(), model(scores()).detach()
-
-
-def many():
-    """The scores and the labels of 101 queries."""
-    return torch.rand(MANY, 50, generator=torch.Generator().manual_seed(0)), 7 * torch.arange(MANY) % 50
-
-
-def unpadded():
-    """A loader of 101 queries: on two processes of 6 batches and of 5."""
-    return torch.utils.data.DataLoader(range(MANY), batch_size=10, sampler=tr.UnpaddedSampler(MANY))
 
 
 def accelerate_sampled(before):
@@ -225,22 +193,14 @@ def refused(loader):
 
 def trainer_sampled(folder):
     """The values of Trainer for 101 queries, and the error of one whose loader has an UnpaddedSampler."""
-    from transformers import Trainer, TrainingArguments
-
-    class Sampled(Trainer):
-        def _get_eval_sampler(self, eval_dataset):
-            return tr.UnpaddedSampler(eval_dataset)
-
+    data = [{"x": row, "labels": label} for row, label in zip(*many())]
     values = []
-    for kind in (Trainer, Sampled):
-        trainer = kind(
-            Model(),
-            TrainingArguments(folder, per_device_eval_batch_size=10, report_to=[], use_cpu=True, disable_tqdm=True),
-            eval_dataset=[{"x": row, "labels": label} for row, label in zip(*many())],
-            compute_metrics=compute_metrics(MEASURES),
-        )
+    for sampler in (None, tr.UnpaddedSampler):
+        one = trainer(folder, Model(), data, compute_metrics(MEASURES), {})
+        if sampler is not None:
+            one._get_eval_sampler = sampler
         with contextlib.suppress(ValueError):
-            values.append(trainer.evaluate())
+            values.append(one.evaluate())
     return values
 
 

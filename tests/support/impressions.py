@@ -13,6 +13,9 @@ from torchrank.version import __version__
 
 COLUMNS = {"query": "user", "item": "item", "score": ["new", "old"], "grade": "clicked"}
 
+#: measures of a table with nulls
+OF_NULLS = "ndcg recall@2 map"
+
 #: arguments that are refused on the driver, by what the error says
 WRONG = {
     "Expected ties='expected' or 'document', got 'rows'": {"ties": "rows"},
@@ -39,6 +42,24 @@ def impressions(users=60, most=40, seed=0):
             "new": new,
         }
     )
+
+
+def with_nulls():
+    """A table in which scores and grades are null and NaN."""
+    nan = float("nan")
+    columns = {
+        "user": ["a"] * 4 + ["b"] * 4,
+        "item": [*"pqrs"] * 2,
+        "score": [nan, 0.9, None, 0.5, 0.1, nan, None, -np.inf],
+        "label": [1.0, 0.0, 1.0, 1.0, nan, 1.0, 1.0, None],
+    }
+    return pyarrow.table(columns)
+
+
+def assert_like_one_process(found, table):
+    """Compare the measures of a table with nulls that an engine has found."""
+    assert found.means == torchrank.evaluate(table, OF_NULLS).means["run"]
+    assert found.means["recall@2"] == (1 / 3 + 0) / 2
 
 
 def shuffled(table, seed=1):

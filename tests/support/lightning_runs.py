@@ -14,6 +14,7 @@ from lightning.pytorch.strategies import DDPStrategy
 
 import torchrank as tr
 from tests.support import workers
+from tests.support.random_batches import MANY, MEASURES, many, unpadded
 from torchrank.cli import main
 from torchrank.integrations.lightning import StopWhenDecided
 
@@ -21,7 +22,6 @@ TOGETHER = ["bf16-true", "sums only"]  # in two processes
 NAMES = ["ndcg@5", "ndcg(gain=exponential)@10", "map(relevance_level=1.5)", "mr", "recall@1", "mrr(ties=pessimistic)"]
 ROWS = ["mrr(aggregation=median)", "ndcg(aggregation=max)@3"]
 ITEMS, QUERIES = 20, 23
-MANY, MEASURES = 101, ["ndcg@20", "numq"]  # of an UnpaddedSampler
 
 
 class Queries(torch.utils.data.Dataset):
@@ -189,17 +189,6 @@ class Sampled(lightning.LightningModule):
 
     def predict_step(self, batch, _):
         return batch
-
-
-def many(rows):
-    """The scores and the labels of some of 101 queries."""
-    scores = torch.rand(MANY, 50, generator=torch.Generator().manual_seed(0))
-    return scores[rows], (7 * torch.arange(MANY) % 50)[rows]
-
-
-def unpadded():
-    """A loader of 101 queries: on two workers of 6 batches and of 5."""
-    return torch.utils.data.DataLoader(range(MANY), batch_size=10, sampler=tr.UnpaddedSampler(MANY))
 
 
 def fit_sampled(before, folder, **kwargs):

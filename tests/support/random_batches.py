@@ -1,6 +1,10 @@
-"""Random batches that tests of statistics share."""
+"""Random batches that tests of statistics share, and queries that samplers share among processes."""
 
 import torch
+
+import torchrank as tr
+
+MANY, MEASURES = 101, ["ndcg@20", "numq"]  # of an UnpaddedSampler
 
 
 def rng(seed=0):
@@ -13,3 +17,13 @@ def batch(seed=0, queries=40, width=6):
     grades = torch.randint(0, 3, (queries, width), generator=rng(seed + 1))
     grades[::7] = 0
     return scores, grades
+
+
+def many(rows=slice(None)):
+    """The scores and the labels of some of 101 queries."""
+    return torch.rand(MANY, 50, generator=rng())[rows], (7 * torch.arange(MANY) % 50)[rows]
+
+
+def unpadded():
+    """A loader of 101 queries: on two processes of 6 batches and of 5."""
+    return torch.utils.data.DataLoader(range(MANY), batch_size=10, sampler=tr.UnpaddedSampler(MANY))
