@@ -547,6 +547,8 @@ def test_plots_have_a_title_and_a_panel_for_each_measure(files, capsys, tmp_path
     assert differences.count("dense - bm25") == len(measures)
     assert differences.count("filled dot: significant after correction; hollow dot: not") == 1
     assert ("Means of bm25 and dense" in means, "Differences of bm25 and dense" in differences) == (True, True)
+    assert main(["eval", *files[:2], "-m", "map", "--plot", str(tmp_path / "means.png")]) == 0
+    assert (tmp_path / "means.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.needs("matplotlib")
@@ -571,9 +573,3 @@ def test_a_measure_with_many_cutoffs_is_one_panel_over_k(files, capsys, tmp_path
     assert {name: (list(x), list(y)) for name, (x, y) in shown.items()} == {
         name: (list(range(1, 10)), pytest.approx(values)) for name, values in lines.items()
     }
-
-
-@pytest.mark.needs("matplotlib")
-def test_a_plot_of_one_run_is_a_png(files, tmp_path):
-    assert main(["eval", *files[:2], "-m", "map", "--plot", str(tmp_path / "means.png")]) == 0
-    assert (tmp_path / "means.png").read_bytes().startswith(b"\x89PNG")

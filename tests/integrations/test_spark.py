@@ -153,24 +153,18 @@ def test_judgments_and_runs_are_joined_by_name_wherever_columns_are(evaluate, jo
     assert alone.means == whole.means["dense"]
 
 
-def test_ids_of_other_types_are_refused(evaluate, spark, joined):
-    numbers = spark.createDataFrame([(1, "d0", 0.5)], "topic int, doc string, sim double")
-    with pytest.raises(ValueError, match="Expected query ids of one type, got string in judgments and integer in run"):
-        evaluate(joined[0], numbers)
-
-
-def test_runs_that_cannot_be_told_apart_are_refused(evaluate, joined):
+def test_judgments_and_runs_that_do_not_go_together_are_refused(evaluate, spark, joined):
     judgments, frames, *_ = joined
+    numbers = spark.createDataFrame([(1, "d0", 0.5)], "topic int, doc string, sim double")
+    for run, options, message in (
+        (numbers, {}, "Expected query ids of one type, got string in judgments and integer in run"),
+        (frames, {"baseline": "bm52"}, "Expected baseline to be one of 'bm25', 'dense', got 'bm52'; did you mean 'bm2"),
+        (frames, {"by": "country"}, r"Expected by=\{query: slice\} with judgments and runs, got the column 'country'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            evaluate(judgments, run, **options)
     with pytest.raises(TypeError, match=r"Expected a frame or \{name: frame\} as run, got a list; pass"):
         evaluate(judgments, [*frames.values()])
-    with pytest.raises(
-        ValueError, match="Expected baseline to be one of 'bm25', 'dense', got 'bm52'; did you mean 'bm25'"
-    ):
-        evaluate(judgments, frames, baseline="bm52")
-    with pytest.raises(
-        ValueError, match=r"Expected by=\{query: slice\} with judgments and runs, got the column 'country'"
-    ):
-        evaluate(judgments, frames, by="country")
 
 
 def test_decimals_and_names_with_blanks(evaluate, spark):
