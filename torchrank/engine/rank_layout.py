@@ -97,8 +97,12 @@ def plan(layout: Layout, need: Need) -> tuple[str, Iterator[Ranking]]:
     if isinstance(layout, RankedIds):
         return f"find the judged ids in each list{number}", map(rank_ids, pieces)
     assert isinstance(layout, CatalogueLayout)
-    if on_cpu and layout.mask is layout.tie_break is None and _is_uneven(layout.judged.sizes):
-        return "rank the judged items, in groups of queries with similar numbers of them", rank_in_groups(layout, need)
+    if on_cpu and layout.mask is layout.tie_break is None:
+        sizes = layout.judged.sizes
+        # The largest number of judged items would widen the rows of all others much.
+        if len(sizes) and int(sizes.max()) * len(sizes) > costs.now.padding * int(sizes.sum()):
+            how = "rank the judged items, in groups of queries with similar numbers of them"
+            return how, rank_in_groups(layout, need)
     return f"rank the judged items of each list{number}", (rank_judged(piece, need.reach) for piece in pieces)
 
 
@@ -144,11 +148,6 @@ def relevant_as_judged(layout: DenseLayout) -> CatalogueLayout | None:
     judged = Judged(item, grade, torch.nn.functional.pad(sizes.cumsum(0), (1, 0)))
     options = layout.mask, layout.tie_break, layout.exclude
     return CatalogueLayout(layout.errors, layout.validate, layout.scores, judged, *options)
-
-
-def _is_uneven(sizes: Tensor) -> bool:
-    """Whether the largest of some sizes would widen the rows of all others much."""
-    return len(sizes) > 0 and int(sizes.max()) * len(sizes) > costs.now.padding * int(sizes.sum())
 
 
 def _rank_rows(pieces: Iterable[DenseLayout], need: Need) -> Iterator[Ranking]:

@@ -642,11 +642,11 @@ class Measure(SafeMetric):
         def of(part: Batch) -> Values:
             return score_batch([self], part, total=False).of(0)
 
-        of_state, now = self._fractions, self._fractions
+        now = self._fractions
         if result is None:
             self._fractions = None
             result = of(batch)
-            now, self._fractions = self._fractions, of_state
+            now, self._fractions = self._fractions, now
         if faults := explain(
             result.errors, lambda kind: batch.first(kind, lambda part: of(part).errors), batch.outside
         ):

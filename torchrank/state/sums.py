@@ -584,9 +584,9 @@ def _binary(metric: Any, sums: Tensor, value: float) -> bool:
 def _of_rows(metric: Any, rows: Tensor, level: float, method: str) -> Interval:
     """The interval of an aggregate of kept values: order statistics for quantiles, the bootstrap for functions."""
     values, weights = rows[rows[:, 1] > 0].T
-    if len(values) < 2 or metric.aggregation in ("min", "max", "none") or bool((values == values[0]).all()):
+    if len(values) < 2 or metric.aggregation in ("min", "max", "none"):
         return NO_INTERVAL
-    if bool(values.isnan().any()):
+    if bool((values == values[0]).all() | values.isnan().any()):
         return NO_INTERVAL
     if metric.aggregation in QUANTILES:
         return _quantile_interval(values, weights, QUANTILES[metric.aggregation], level, method)
