@@ -50,21 +50,21 @@ def fresh():
     return module
 
 
-def test_a_name_brings_all_names(fresh):
+def test_a_name_brings_all_names_and_what_asks_for_attributes_brings_none(fresh):
+    assert not hasattr(fresh, "__wrapped__")
     assert "NDCG" not in vars(fresh)
     assert fresh.NDCG is tr.NDCG
     assert {name: vars(fresh)[name] for name in tr.__all__} == {name: getattr(tr, name) for name in tr.__all__}
 
 
-def test_every_public_name_is_listed_once():
+def test_every_public_name_is_listed_once_and_taken_by_a_star():
     public = {name for name, value in vars(tr.public).items() if not name.startswith("_") and name[0].isupper()}
     assert public - {"TYPE_CHECKING"} <= set(tr.__all__)
     assert len(tr.__all__) == len(set(tr.__all__))
-
-
-def test_tools_that_ask_for_attributes_bring_no_names(fresh):
-    assert not hasattr(fresh, "__wrapped__")
-    assert "NDCG" not in vars(fresh)
+    names = {}
+    exec("from torchrank import *", names)
+    assert set(tr.__all__) <= names.keys()
+    assert not {"engine", "sys", "public"} & names.keys()
 
 
 ELSEWHERE = (
@@ -119,13 +119,6 @@ def test_help_of_the_package_is_its_docstring_and_not_all_methods_of_all_classes
     assert len(shown) < 80
     assert "Start here:" in " ".join(shown[:8])
     assert len(pydoc.plain(pydoc.render_doc(tr.evaluate)).splitlines()) > 50  # functions and classes keep their help
-
-
-def test_a_star_takes_all_public_names():
-    names = {}
-    exec("from torchrank import *", names)
-    assert set(tr.__all__) <= names.keys()
-    assert not {"engine", "sys", "public"} & names.keys()
 
 
 @pytest.mark.parametrize(("option", "meant"), [("--metrics", "measures"), ("--reference", "baseline")])

@@ -371,24 +371,14 @@ def test_their_trainers_select_the_checkpoint(models, kind, tmp_path):
     else:
         similarity = model.similarity_fn_name
         evaluator = RankingEvaluator(QUERIES, CORPUS, RELEVANT, "mr, ndcg@10", name="dev", similarity=similarity)
-    arguments = getattr(library, f"{kind}TrainingArguments")(
-        output_dir=str(tmp_path / "out"),
-        max_steps=4,
-        eval_strategy="steps",
-        eval_steps=2,
-        save_steps=2,
-        load_best_model_at_end=True,
-        metric_for_best_model=f"eval_{evaluator.primary_metric}",
-        greater_is_better=evaluator.greater_is_better,
-        report_to=[],
-        use_cpu=True,
-        disable_tqdm=True,
-    )
+    key = f"eval_{evaluator.primary_metric}"
+    best = {"metric_for_best_model": key, "greater_is_better": evaluator.greater_is_better}
+    make = getattr(library, f"{kind}TrainingArguments")
+    arguments = make(output_dir=str(tmp_path / "out"), **models.TRAINING, **best)
     pairs = [(QUERIES[query], CORPUS[document]) for query, found in RELEVANT.items() for document in sorted(found)[:2]]
     train = datasets.Dataset.from_dict(dict(zip(("anchor", "positive"), map(list, zip(*pairs)))))
     trainer = getattr(library, f"{kind}Trainer")(model, arguments, train_dataset=train, loss=loss, evaluator=evaluator)
     trainer.train()
-    key = f"eval_{evaluator.primary_metric}"
     logged = [row[key] for row in trainer.state.log_history if key in row]
     assert len(logged) == 2
     assert trainer.state.best_metric == min(logged)

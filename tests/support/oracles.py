@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.support.tie_orders import Query, expectation, flags, orders
+from tests.support.tie_orders import Query, expectation, flags, number_of_positives, orders
 
 
 class Oracle(NamedTuple):
@@ -50,24 +50,28 @@ def oracle(name, *, few, many, baseline, empty="neg", others=None, of="query", c
     """Register the function of a measure.
 
     It takes ``of`` "query" a query and ties; of "flags" the relevance at rank 1, 2, ... and the number of relevant
-    candidates that lack; of "grades" the grades at rank 1, 2, ... and those that lack; and its parameters.
+    candidates that lack, of queries that have one, and of "all flags" of all queries; of "grades" the grades at rank
+    1, 2, ... and those that lack; and its parameters.
     """
 
     def register(measure):
-        value = {"query": measure, "flags": of_flags(measure), "grades": of_grades(measure)}[of]
+        made = {"query": measure, "flags": of_flags(measure), "grades": of_grades(measure)}
+        value = {**made, "all flags": of_flags(measure, of_all=True)}[of]
         ORACLES[name] = Oracle(value, few, many, baseline, empty, others or {}, counts_irrelevant)
         return measure
 
     return register
 
 
-def of_flags(measure):
-    """The mean of a measure over the orders that ties leave open."""
+def of_flags(measure, of_all=False):
+    """The mean of a measure over the orders that ties leave open; None where nothing is relevant, unless ``of_all``."""
 
     once = cache(measure)  # short queries have the same orders again and again
 
     def value(query, *, ties, relevance_level=1, **parameters):
         judged = flags(query, relevance_level)
+        if not of_all and not number_of_positives(judged):
+            return None
         return expectation(
             [(once(order, len(judged.missing), **parameters), weight) for order, weight in orders(judged, ties)]
         )
@@ -151,16 +155,12 @@ def one_in_reach(n, r, k):
     baseline=lambda n, r, k: r / n,
 )
 def precision(relevant, missing, top_k=None, adaptive_k=False):
-    if not any(relevant) and not missing:
-        return None
     if top_k is None or (adaptive_k and len(relevant) < top_k):
         return sum(relevant) / len(relevant) if relevant else 0.0
     return sum(relevant[:top_k]) / top_k
 
 
 def recall(relevant, missing, top_k=None, normalize="relevant"):
-    if not any(relevant) and not missing:
-        return None
     everywhere = sum(relevant) + missing
     return sum(relevant[:top_k]) / (min(everywhere, top_k) if normalize == "min" and top_k else everywhere)
 
@@ -203,15 +203,11 @@ def recall_or_share(query, *, ties, relevance_level=1, gain=None, **parameters):
 )
 def f_beta(relevant, missing, top_k=None, beta=1):
     p, r = precision(relevant, missing, top_k), recall(relevant, missing, top_k)
-    if p is None or r is None:
-        return None
     return (1 + beta * beta) * p * r / (beta * beta * p + r) if p > 0 and r > 0 else 0.0
 
 
 def average_precision(relevant, missing, top_k=None, normalize="relevant"):
     everywhere = sum(relevant) + missing
-    if not everywhere:
-        return None
     at_hits = [sum(relevant[:rank]) / rank for rank, is_hit in enumerate(relevant[:top_k], 1) if is_hit]
     whole = {
         "relevant": everywhere,
@@ -261,13 +257,13 @@ def mean_average_precision(query, *, ties, relevance_level=1, gain=None, **param
 )
 def r_precision(relevant, missing, multiple=1):
     everywhere = sum(relevant) + missing
-    if not everywhere:
-        return None
     cut = everywhere if multiple == 1 else int(multiple * everywhere + 0.9)
     return precision(relevant, missing, cut) if cut else 0.0
 
 
-@oracle("fallout", of="flags", empty="pos", few=WHOLE_OR_CUT, many=[*CUT, *LEVELS_CUT], baseline=lambda n, r, k: k / n)
+@oracle(
+    "fallout", of="all flags", empty="pos", few=WHOLE_OR_CUT, many=[*CUT, *LEVELS_CUT], baseline=lambda n, r, k: k / n
+)
 def fall_out(relevant, missing, top_k=None):
     irrelevant = [not flag for flag in relevant]
     if not any(irrelevant):
@@ -286,8 +282,6 @@ def fall_out(relevant, missing, top_k=None):
     baseline=lambda n, r, k: (1 - hypergeometric(0, n, r, k) - (hypergeometric(k, n, r, k) if k <= r else 0)) / 2,
 )
 def area_under_roc(relevant, missing, top_k=None, max_fpr=None):
-    if not any(relevant) and not missing:
-        return None
     if all(relevant):
         return 0.0 if missing and not relevant else None
     first = relevant[:top_k]

@@ -39,8 +39,6 @@ def mean_hits(n, r, k):
 )
 def relative_precision(relevant, missing, top_k=None):
     everywhere = sum(relevant) + missing
-    if not everywhere:
-        return None
     shown = len(relevant) if top_k is None else top_k
     possible = min(shown, everywhere)
     return sum(relevant[:top_k]) / possible if possible else 0.0
@@ -48,8 +46,6 @@ def relative_precision(relevant, missing, top_k=None):
 
 @oracle("setap", of="flags", few=[{}], many=LEVELS, baseline=lambda n, r, k: r / n)
 def set_average_precision(relevant, missing):
-    if not any(relevant) and not missing:
-        return None
     if not relevant:
         return 0.0
     return sum(relevant) / len(relevant) * sum(relevant) / (sum(relevant) + missing)
@@ -71,8 +67,6 @@ def contingency(relevant, missing, top_k):
     others={"collection_size": [0, 1000]},
 )
 def accuracy(relevant, missing, top_k=None, collection_size=None):
-    if not any(relevant) and not missing:
-        return None
     tp, fp, fn, tn = contingency(relevant, missing, top_k)
     tn = max(tn, (collection_size or 0) - tp - fp - fn)
     return (tp + tn) / (tp + fp + fn + tn)
@@ -80,8 +74,6 @@ def accuracy(relevant, missing, top_k=None, collection_size=None):
 
 @oracle("mcc", of="flags", few=WHOLE_OR_CUT, many=CUT + LEVELS_CUT + SIZES, baseline=lambda n, r, k: 0)
 def matthews(relevant, missing, top_k=None, collection_size=None):
-    if not any(relevant) and not missing:
-        return None
     tp, fp, fn, tn = contingency(relevant, missing, top_k)
     tn = max(tn, (collection_size or 0) - tp - fp - fn)
     spread = (tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)
@@ -90,7 +82,7 @@ def matthews(relevant, missing, top_k=None, collection_size=None):
 
 @oracle(
     "utility",
-    of="flags",
+    of="all flags",
     few=[{}, {"top_k": 3, **WORTH}],
     many=CUT
     + LEVELS_CUT
@@ -120,8 +112,6 @@ def utility(relevant, missing, top_k=None, hit=1, false_alarm=-1, miss=0, reject
 )
 def all_hit(relevant, missing, top_k=None, enough=None):
     everywhere = sum(relevant) + missing
-    if not everywhere:
-        return None
     return float(sum(relevant[:top_k]) >= (enough or everywhere))
 
 
@@ -134,7 +124,7 @@ def all_hit(relevant, missing, top_k=None, enough=None):
 )
 def each_reciprocal_rank(relevant, missing, top_k=None):
     everywhere = sum(relevant) + missing
-    return math.fsum(flag / rank for rank, flag in enumerate(relevant[:top_k], 1)) / everywhere if everywhere else None
+    return math.fsum(flag / rank for rank, flag in enumerate(relevant[:top_k], 1)) / everywhere
 
 
 @oracle(
@@ -145,8 +135,6 @@ def each_reciprocal_rank(relevant, missing, top_k=None):
     baseline=lambda n, r, k: math.fsum(r / j * math.comb(j - 1, r - 1) for j in range(r, n + 1)) / math.comb(n, r),
 )
 def inverse_negative_penalty(relevant, missing):
-    if not any(relevant) and not missing:
-        return None
     return 0.0 if missing else sum(relevant) / max(rank for rank, flag in enumerate(relevant, 1) if flag)
 
 
@@ -166,23 +154,17 @@ def average_precision_at_r(relevant, missing):
 def area_of_trapezia(relevant, missing):
     """The area under the points of recall and precision after each candidate, as drawn."""
     everywhere = sum(relevant) + missing
-    if not everywhere:
-        return None
     points = [(0, 1)] + [(sum(relevant[:n]) / everywhere, sum(relevant[:n]) / n) for n in range(1, len(relevant) + 1)]
     return math.fsum((x - before) * (y + last) / 2 for (before, last), (x, y) in itertools.pairwise(points))
 
 
 @oracle("coverageerror", of="flags", few=[{}], many=LEVELS, baseline=lambda n, r, k: r * (n + 1) / (r + 1))
 def coverage_error(relevant, missing):
-    if not any(relevant) and not missing:
-        return None
     return len(relevant) + 1 if missing else max(rank for rank, flag in enumerate(relevant, 1) if flag)
 
 
 @oracle("rankingloss", of="flags", few=[{}], many=LEVELS, baseline=lambda n, r, k: 1 / 2)
 def ranking_loss(relevant, missing):
-    if not any(relevant) and not missing:
-        return None
     if all(relevant):
         return 1.0 if missing and not relevant else None
     everyone = [*relevant, *[True] * missing]
@@ -203,8 +185,6 @@ def label_ranking_precision(query, *, ties, relevance_level=1):
 
 def average_over_labels(relevant, missing):
     ranks = [rank for rank, flag in enumerate(relevant, 1) if flag]
-    if not ranks and not missing:
-        return None
     return math.fsum(sum(r <= rank for r in ranks) / rank for rank in ranks) / (len(ranks) + missing)
 
 
@@ -314,8 +294,6 @@ def ordered_pairs(query, *, ties, gain=None, pairs="all"):
 
 def of_pairs(order, missing, top_k, most):
     """The share of pairs in the right order, of the first ``most`` relevant and the first k irrelevant candidates."""
-    if not any(order) and not missing:
-        return None
     k = top_k or max(1, sum(not flag for flag in order))
     counted = [place for place, flag in enumerate(order) if flag][:most]
     # irrelevant candidates that the list lacks stand at its end

@@ -18,18 +18,14 @@ MEANS = {
 
 def mean_rank(ranks, length, missing, inside=float):
     everywhere = [*ranks, *[length + 1] * missing]
-    return math.fsum(map(inside, everywhere)) / len(everywhere) if everywhere else None
+    return math.fsum(map(inside, everywhere)) / len(everywhere)
 
 
 def reciprocal_rank(ranks, length, missing, top_k=None):
-    if not ranks and not missing:
-        return None
     return max((1 / rank for rank in ranks if top_k is None or rank <= top_k), default=0.0)
 
 
 def hit(ranks, length, missing, top_k=None):
-    if not ranks and not missing:
-        return None
     return float(any(top_k is None or rank <= top_k for rank in ranks))
 
 
@@ -184,6 +180,4 @@ oracle(
     baseline=lambda n, r, k: (n + 1) / (r + 1),
 )
 def first_rank(relevant, missing):
-    if not any(relevant):
-        return len(relevant) + 1.0 if missing else None
-    return 1.0 + list(relevant).index(True)
+    return 1.0 + [*relevant, True].index(True)

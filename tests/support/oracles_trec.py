@@ -22,12 +22,12 @@ LEVELS_AND_SKIPPED = [*LEVELS, SKIPPED]
 
 @oracle("numrel", of="flags", few=[{}], many=LEVELS_AND_SKIPPED, baseline=lambda n, r, k: r)
 def relevant(order, missing):
-    return float(sum(order) + missing) or None
+    return float(sum(order) + missing)
 
 
 @oracle("numrelret", of="flags", few=[{}, {"top_k": 2}], many=LEVELS_AND_SKIPPED, baseline=lambda n, r, k: k * r / n)
 def relevant_retrieved(order, missing, top_k=None):
-    return float(sum(order[:top_k])) if any(order) or missing else None
+    return float(sum(order[:top_k]))
 
 
 @oracle("numret", of="grades", few=[{}, {"top_k": 2}], many=[{"top_k": 1}, SKIPPED], baseline=lambda n, r, k: k)
@@ -81,8 +81,6 @@ def of_total(total, everywhere):
 def binary_g(order, missing):
     """Only irrelevant candidates above a relevant one cost it something."""
     places = [place for place, flag in enumerate(order) if flag]
-    if not places and not missing:
-        return None
     return math.fsum(1 / math.log2(2 + place - hits) for hits, place in enumerate(places)) / (len(places) + missing)
 
 

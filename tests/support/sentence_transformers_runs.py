@@ -25,19 +25,8 @@ def trainer(folder, evaluator, kind, model, datasets=None):
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
     bases = (SharedEvaluation, SentenceTransformerTrainer) if kind == "shared" else (SentenceTransformerTrainer,)
-    arguments = SentenceTransformerTrainingArguments(
-        output_dir=folder,
-        max_steps=4,
-        eval_strategy="steps",
-        eval_steps=2,
-        save_steps=2,
-        load_best_model_at_end=True,
-        metric_for_best_model="eval_dev_cosine_ndcg@10",
-        learning_rate=0.05,
-        report_to=[],
-        use_cpu=True,
-        disable_tqdm=True,
-    )
+    best = {"metric_for_best_model": "eval_dev_cosine_ndcg@10", "learning_rate": 0.05}
+    arguments = SentenceTransformerTrainingArguments(output_dir=folder, **models.TRAINING, **best)
     data = Dataset.from_dict({"anchor": TEXTS[:40], "positive": TEXTS[40:80]})
     return type("Trainer", bases, {})(
         *(model, arguments),

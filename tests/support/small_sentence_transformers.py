@@ -3,13 +3,10 @@
 import torch
 
 WORDS = [f"w{n}" for n in range(40)]
-SPECIAL = {
-    "pad_token": "[PAD]",
-    "unk_token": "[UNK]",
-    "cls_token": "[CLS]",
-    "sep_token": "[SEP]",
-    "mask_token": "[MASK]",
-}
+SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+#: arguments of trainers that evaluate twice and load the best model
+TRAINING = {"max_steps": 4, "eval_strategy": "steps", "eval_steps": 2, "save_steps": 2, "load_best_model_at_end": True}
+TRAINING |= {"report_to": [], "use_cpu": True, "disable_tqdm": True}
 
 
 def tokenizer():

@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 import torchrank as tr
 from tests.support.workers import AGGREGATIONS, batch, errors_of, exactly, few, fill, leave, plain, scenario, share
+from torchrank.display import Table
 
 SUITE = ["ndcg@3", "mrr", "hitrate@1", "mr(adjusted=z)", "map(empty_target_action=skip)", "psp(average=pooled)@3"]
 NAMES = ["new", "old", "none"]  # the last one stays empty
@@ -76,6 +77,8 @@ KINDS = {
     rectified: ["human", "judged", "strata"],
     grouped: ["group"],
 }
+#: where slices alone and replicates alone are no other case than both
+EACH = [kind for kind in KINDS if kind not in (sliced, booted)]
 COST = {kind: {"all_reduce": 1} for kind in KINDS}
 COST |= {kept: {"all_gather": 2}, ties: {"all_reduce": 2}}  # sums and maxima
 
@@ -135,67 +138,56 @@ def all_wrappers(rank, world):
     return values
 
 
+def in_one_reduction(world, *calls):
+    """The results of calls, each of which takes one collective."""
+    found = []
+    for call in calls:
+        with exactly(world, all_reduce=1):
+            found.append(call())
+    return [rounded(one) if isinstance(one, Table) else one for one in found]
+
+
 @scenario
 def compared_systems(rank, world):
-    metric, values = tr.Compared(["ndcg@3", "mrr", "map(empty_target_action=skip)"], ["a", "b"]), []
-    for scores, grades, *_ in share(BATCHES, rank, world, "first empty"):
-        metric.update({"a": scores, "b": scores + grades.float() * 0.1}, grades)
-    with exactly(world, all_reduce=1):
-        values.append(metric.compute())
-    with exactly(world, all_reduce=1):
-        values.append(rounded(metric.comparison(test="t").table))  # which needs no SciPy, unlike "tukey"
-    with exactly(world, all_reduce=1):
-        values.append(rounded(metric.summary()))
-    metric.anytime = True
-    with exactly(world, all_reduce=1):
-        values.append(rounded(metric.comparison().table))
-    with exactly(world, all_reduce=1):
-        values.append(metric.decided)
-    metric = tr.Rectified(["ndcg@3", "mrr"], ["a", "b"])
-    for scores, grades, ids, _ in share(BATCHES, rank, world, "first empty"):
+    mine = share(BATCHES, rank, world, "first empty")
+    metric = tr.Compared(["ndcg@3", "mrr", "map(empty_target_action=skip)"], ["a", "b"])
+    rectified = tr.Rectified(["ndcg@3", "mrr"], ["a", "b"])
+    for scores, grades, ids, _ in mine:
         both = {"a": scores, "b": scores + grades.float() * 0.1}
-        metric.update(both, grades, human=grades.roll(1, dims=1), judged=ids % 3 > 0)
-    for call in (lambda: metric.comparison().table, metric.summary, lambda: metric.queries_needed(0.5)):
-        with exactly(world, all_reduce=1):
-            values.append(rounded(call()))
-    return values
+        metric.update(both, grades)
+        rectified.update(both, grades, human=grades.roll(1, dims=1), judged=ids % 3 > 0)
+    t_test = lambda: metric.comparison(test="t").table  # noqa: E731 - which needs no SciPy, unlike "tukey"
+    values = in_one_reduction(world, metric.compute, t_test, metric.summary)
+    metric.anytime = True
+    values += in_one_reduction(world, lambda: metric.comparison().table, lambda: metric.decided)
+    calls = lambda: rectified.comparison().table, rectified.summary, lambda: rectified.queries_needed(0.5)
+    return values + in_one_reduction(world, *calls)
 
 
 @scenario
 def sampled_ranks(rank, world):
-    metric, values = tr.SampledRanks(num_negatives=9, num_items=100), []
-    draw = torch.Generator().manual_seed(0)
+    metric, draw = tr.SampledRanks(num_negatives=9, num_items=100), torch.Generator().manual_seed(0)
     scores = [(torch.rand(n, 10, generator=draw) * 20).round() for n in (3, 1, 5, 2, 4, 6)]
     for part in share(scores, rank, world, "uneven"):
         metric.update(part, torch.zeros(len(part), dtype=torch.int64))
-    with exactly(world, all_reduce=1):
-        values.append(metric.compute())
-    return values
+    return in_one_reduction(world, metric.compute)
 
 
 @scenario
 def summaries_and_intervals(rank, world):
-    mine, values = share(BATCHES, rank, world, "last empty"), []
+    mine = share(BATCHES, rank, world, "last empty")
     suite = fill(tr.RankingCollection(SUITE), [arguments[:2] for arguments in mine])
-    with exactly(world, all_reduce=1):
-        values.append(rounded(suite.summary()))
-    with exactly(world, all_reduce=1):
-        values.append(rounded(suite.summary(anytime=True)))
-    with exactly(world, all_reduce=1):
-        found = suite.intervals()
+    values = in_one_reduction(world, suite.summary, lambda: suite.summary(anytime=True))
+    (found,) = in_one_reduction(world, suite.intervals)
     for key, metric in suite.items():
-        with exactly(world, all_reduce=1):
-            assert metric.interval() == found[key] or all(map(math.isnan, found[key]))
+        (interval,) = in_one_reduction(world, metric.interval)
+        assert interval == found[key] or all(map(math.isnan, found[key]))
     queries, whole = suite["mrr"].num_queries, sum(len(arguments[0]) for arguments in BATCHES)
     assert queries == sum(len(arguments[0]) for arguments in mine)  # the state of this worker is back
     assert suite.summary()["queries"][1] == whole
     slices, boot = add(sliced(), sliced, mine), add(booted(), booted, mine)
-    for call in (slices.summary, slices.worst, lambda: slices.difference("new", "old"), boot.summary):
-        with exactly(world, all_reduce=1):
-            values.append(rounded(call()))
-    for call in (boot.replicates, boot.intervals):
-        with exactly(world, all_reduce=1):
-            values.append(call())
+    of_slices = slices.summary, slices.worst, lambda: slices.difference("new", "old")
+    values += in_one_reduction(world, *of_slices, boot.summary, boot.replicates, boot.intervals)
     other = add(booted(), booted, [(-scores, *more) for scores, *more in mine])
     with exactly(world, all_reduce=2):
         values.append(rounded(boot.difference(other)))
@@ -206,7 +198,7 @@ def summaries_and_intervals(rank, world):
 @scenario
 def nothing_on_all_workers(rank, world):
     values = []
-    for kind in KINDS:
+    for kind in EACH:
         cost = {"all_gather": 1} if kind is kept else COST[kind]  # nobody has rows to gather
         metric = kind()
         with exactly(world, **cost):
@@ -301,7 +293,7 @@ def weights_on_some_workers(rank, world):
 @scenario(alone=False)
 def bad_values_of_one_worker_raise_in_all_statistics(rank, world):
     mine, messages = share(BATCHES, rank, world), []
-    for kind in KINDS:
+    for kind in EACH:
         metric = add(kind(), kind, mine)
         keep, before = copy.deepcopy(metric.metric_state), shown(metric.compute())
         if rank == world - 1:
