@@ -158,5 +158,5 @@ def test_wrong_calls_are_refused(kind, message, change):
 def test_memory_of_exact_neighbours_and_of_recall_is_bounded():
     with workers.CONTEXT.Pool(1) as pool:
         grown = pool.apply_async(memory_growth.memory_of_neighbors).get(300)
-    assert grown[0] < 110, "all distances are 640 MB"
+    assert grown[0] < 110, "all distances are 320 MB"
     assert grown[1] < 96, "ids and distances are 64 MB, and all of them in float64 and sorted several times that"

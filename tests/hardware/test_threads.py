@@ -91,14 +91,13 @@ def test_a_batch_has_the_same_bits_with_any_number_of_threads():
     try:
         for args, kwargs in batches:
             found = []
-            for number in (1, 2, 3):
+            for number in (1, 3):
                 torch.set_num_threads(number)
                 suite.reset()
                 suite.update(*args, **kwargs)
                 numbers = [*suite.score(*args, **kwargs).values(), *suite.compute().values()]
                 found.append([x.nan_to_num(-1) for x in numbers])  # empty queries of some measures are NaN
-            for others in found[1:]:
-                assert all(one.equal(other) for one, other in zip(found[0], others))
+            assert all(one.equal(other) for one, other in zip(*found))
     finally:
         torch.set_num_threads(1)
 

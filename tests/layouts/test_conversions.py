@@ -211,15 +211,6 @@ def test_negatives_of_one_group_with_a_positive_are_no_candidates():
     assert ranking.num_candidates.tolist() == [3, 3]
 
 
-def test_the_largest_grade_of_several_judged_items_is_that_of_their_group():
-    scores, groups = tensor([[3.0, 2.0, 1.0, 0.0]]), tensor([5, 6, 5, 6])
-    target = (tensor([0, 0, 0]), tensor([2, 0, 3]), tensor([3, 1, 2]))
-    ranking = tr.Ranking.from_scores(scores, target, groups=groups)
-    assert ranking.grade[ranking.valid].tolist() == [3, 2]
-    assert ranking.first[ranking.valid].tolist() == [1, 2]
-    assert ranking.num_candidates.tolist() == [2]
-
-
 def test_an_irrelevant_judged_item_keeps_no_candidate_of_another_query():
     scores = tensor([[0.9, 0.8, 0.7], [0.9, 0.8, 0.7]])
     target = tensor([0, 1, 1]), tensor([2, 0, 1]), tensor([1, 0, 1])

@@ -160,21 +160,6 @@ def test_numbers_of_torchmetrics_for_any_shape(name):
 
 
 @some_class
-@pytest.mark.parametrize("levels", [3, 10**6])
-def test_the_order_of_rows_does_not_matter(name, levels):
-    generator = torch.Generator().manual_seed(levels)
-    for width, kwargs in ((1, {}), *((7, own) for own in (variants(name) if levels == 3 else [{}]))):
-        shape = 20, width
-        preds = torch.randint(-levels, levels, shape, generator=generator) / 4
-        target = torch.randint(0, 2, shape, generator=generator)
-        batch = [x.flatten() for x in (preds, target, torch.arange(20).unsqueeze(-1).expand(shape))]
-        want = ours(name, **kwargs)(*batch)
-        for order in (torch.randperm(20 * width, generator=generator), torch.arange(20 * width).flip(0)):
-            close(ours(name, **kwargs)(*(x[order] for x in batch)), want)
-            close(filled(ours(name, **kwargs), *split([x[order] for x in batch], 3)).compute(), want)
-
-
-@some_class
 @pytest.mark.parametrize("ignore_index", [-100, 7, 0, 1])
 def test_numbers_of_torchmetrics_with_ignore_index(name, ignore_index):
     preds, target, indexes = rows(11, queries=20)

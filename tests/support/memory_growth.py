@@ -61,8 +61,8 @@ def memory_of_best_scores():
 def memory_of_neighbors():
     """Of exact neighbours with a filter of each query, and of the recall of many lists."""
     torch.set_num_threads(1)
-    queries, items = torch.randn(400, 32), torch.randn(200_000, 32)
-    where = torch.randint(0, 2, (400, 200_000), dtype=torch.bool)
+    queries, items = torch.randn(200, 32), torch.randn(200_000, 32)
+    where = torch.randint(0, 2, (200, 200_000), dtype=torch.bool)
     found, distance = torch.randint(200_000, (20_000, 200)), torch.rand(20_000, 200, dtype=torch.float64)
     nearest = torch.arange(10).expand(20_000, -1), torch.rand(20_000, 10).sort().values
 

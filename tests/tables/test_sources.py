@@ -73,6 +73,15 @@ def same(one, two):
     assert one.intervals() == two.intervals()
 
 
+def assert_whole_queries(path):
+    """Chunks of a file are whole queries in its order, many or few, with all that the file has."""
+    for size in (8, 10_000):
+        parts = [part.to_dict() for part in read(path, lines=size)]
+        assert [query for part in parts for query in part] == list(RUN)
+        assert {query: scores for part in parts for query, scores in part.items()} == RUN
+        assert len(parts) > 9 if size == 8 else len(parts) == 2
+
+
 def numbers(values, place=()):
     """Each value in nested dictionaries and lists, with its place, so that a failure names the few that differ."""
     if isinstance(values, dict | list):
@@ -88,11 +97,7 @@ def numbers(values, place=()):
 )
 def test_chunks_of_a_file_are_whole_queries_and_give_the_same_evaluation(tmp_path, kind, compressed):
     path = written(tmp_path, kind, compressed)
-    for size in (8, 10_000):
-        parts = list(read(path, lines=size))
-        assert [query for part in parts for query in part.to_dict()] == list(RUN)
-        assert {query: scores for part in parts for query, scores in part.to_dict().items()} == RUN
-        assert len(parts) > 9 if size == 8 else len(parts) == 2
+    assert_whole_queries(path)
     same(tr.evaluate(QRELS, read(path, lines=8), "ndcg mrr"), tr.evaluate(QRELS, path, "ndcg mrr"))
 
 
@@ -121,10 +126,7 @@ def test_chunks_of_a_file_of_columns_give_the_same_evaluation(whole, tmp_path, m
             tr.read_run(path)
         return
     assert tr.read_run(path).to_dict() == RUN
-    for size in (8, 10_000):
-        parts = list(read(path, lines=size))
-        assert [query for part in parts for query in part.to_dict()] == list(RUN)
-        assert len(parts) > 9 if size == 8 else len(parts) == 2
+    assert_whole_queries(path)
     same(tr.evaluate(QRELS, read(path, lines=8), "ndcg mrr"), whole)
 
 
