@@ -196,14 +196,6 @@ def test_repeated_and_negative_ids_of_faiss():
     assert recall(found, distance, exact, 6) == [1]
 
 
-def test_a_query_of_nan_finds_nothing_in_faiss():
-    items, queries = data()
-    index = faiss.IndexFlatL2(16)
-    index.add(items)
-    distance, found = index.search(np.full((1, 16), np.nan, np.float32), 5)
-    assert recall(found, distance, tr.exact_neighbors(queries[:1], items, 5)) == [0]
-
-
 @pytest.mark.parametrize(("space", "seed"), [("l2", 0), ("ip", 1), ("cosine", 2)])
 def test_recall_of_hnswlib_by_its_own_distances(space, seed):
     items, queries = data(seed=seed)
@@ -229,16 +221,6 @@ def test_labels_beyond_int64_of_hnswlib():
     found, distance = index.knn_query(np.zeros((1, 1), np.float32), 3)
     assert recall(found, distance, (labels[None], np.array([[0.0, 1, 4]]))) == [1]
     assert recall(found, distance, (labels[None, ::2], np.array([[0.0, 4]])), 2) == [0.5]
-
-
-def test_a_query_of_nan_in_hnswlib_is_a_bad_value():
-    items, queries = data()
-    index = hnswlib.Index("l2", 16)
-    index.init_index(2000, random_seed=7)
-    index.add_items(items)
-    found, distance = index.knn_query(np.full((1, 16), np.nan, np.float32), 5)
-    with pytest.raises(ValueError, match="numbers, got others in query 0"):
-        recall(found, distance, tr.exact_neighbors(queries[:1], items, 5))
 
 
 def test_counts_of_usearch_tell_padding_from_the_key_0():

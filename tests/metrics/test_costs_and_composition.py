@@ -177,15 +177,6 @@ def test_categories_of_another_kind_or_of_no_items_are_refused(categories):
             measure(categories=categories)
 
 
-def test_tables_of_lists_and_categories_are_made_in_chunks(monkeypatch):
-    sizes, whole = [], tr.CategoryEntropy.amounts
-    monkeypatch.setattr("torchrank.metrics.item_lists.BLOCK", 1000)
-    monkeypatch.setattr(tr.CategoryEntropy, "amounts", lambda *args: sizes.append(x := whole(*args)) or x)
-    metric = tr.CategoryEntropy(categories=torch.arange(200))
-    assert metric.score(torch.arange(200).view(100, 2)).tolist() == [1.0] * 100
-    assert max(table.numel() for table in sizes) <= 1000
-
-
 # ---- empty lists, wrong arguments ------------------------------------------------------------------------------------
 
 

@@ -179,11 +179,10 @@ def test_chunks_of_a_batch_have_the_sums_and_values_of_the_whole(assume, name, l
     torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12, equal_nan=True)
 
 
-def labels(ties: bool, candidates: int = 9, queries: int = 150):
-    """Scores [query, candidate] and labels: at every rank, not retrieved, none, and of no query."""
+def tied_labels(candidates: int = 9, queries: int = 150):
+    """Scores [query, candidate] with ties and labels: at every rank, not retrieved, none, and of no query."""
     generator = torch.Generator().manual_seed(candidates)
-    scores = torch.randn(queries, candidates, generator=generator)
-    scores = scores.round() if ties else scores
+    scores = torch.randn(queries, candidates, generator=generator).round()
     label = torch.randint(-1, candidates, (queries,), generator=generator)
     label[::50] = -100
     scores[torch.arange(0, queries, 7), label[::7].clamp_min(0)] = -INF
@@ -196,7 +195,7 @@ def labels(ties: bool, candidates: int = 9, queries: int = 150):
 @pytest.mark.parametrize("direct", [0, sums.DIRECT])
 def test_a_metric_alone_has_the_state_that_it_has_in_a_suite(monkeypatch, queries, weights, direct):
     monkeypatch.setattr(sums, "DIRECT", direct)
-    scores, label = labels(ties=True, queries=150)
+    scores, label = tied_labels()
     weight = {None: None, "whole": label.abs() % 3, "random": torch.rand(150, dtype=torch.float64)}[weights]
     batch = scores[-queries:], label[-queries:], None if weight is None else weight[-queries:]
     # Some have weights of their own, some are not looked up, and some have infinite values.

@@ -208,13 +208,13 @@ def test_a_value_that_is_nan_makes_every_aggregate_nan_and_a_skipped_query_does_
     assert metric.compute().item() == pytest.approx(want)
 
 
-@pytest.mark.parametrize("percent", [1, 5, 10, 25, 75, 90, 95, 99])
+@pytest.mark.parametrize("percent", [1, 10, 25, 99])
 def test_a_percentile_is_numpys_inverted_distribution_with_and_without_weights(percent):
     generator = np.random.default_rng(percent)
     metric = tr.MR(aggregation=f"p{percent}")
     assert metric.label == f"mr(aggregation=p{percent})"
     assert tr.parse(metric.label).aggregation == metric.aggregation
-    for queries in (1, 7, 20, 100, 257):
+    for queries in (1, 20, 100, 257):
         ranks, weights = generator.integers(1, 50, queries), generator.integers(0, 4, queries) + (queries == 1)
         for used in (np.ones(queries), weights):
             metric.reset()
