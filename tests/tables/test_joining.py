@@ -172,6 +172,8 @@ def test_blocks_of_rows_and_of_text_change_nothing(monkeypatch):
     sources = tr.read_qrels(io.StringIO(texts[0])), tr.read_run(shuffled(texts[1], 1))
     assert scored(*sources) == want
     assert sources[1].to_dict() == {q: docs for q, docs in run.items() if docs}
+    with pytest.raises(tr.ReadingError, match=r"line 150: .*got 3: 'q 0 half'"):
+        tr.read_run(io.StringIO("".join(f"q 0 {n} 0 1\n" if n < 149 else "q 0 half\n" for n in range(200))))
     with pytest.raises(tr.ReadingError, match=r"line 100: .*number, got 'x'"):
         tr.read_run(io.StringIO("".join(f"q 0 {n} 0 {n if n < 99 else 'x'}\n" for n in range(200))))
 
