@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import torchrank as tr
 from tests.support.cases import cases
 from tests.support.optional import pandas
+from tests.support.trec_files import collection_with_ties
 from torchrank import PartialEvaluation, merge, partial
 from torchrank.evaluation.partial import FORMAT, MAGIC, SAMPLE
 
@@ -25,20 +26,9 @@ evaluation_of_parts = importlib.import_module("torchrank.evaluation.partial")  #
 MEASURES = "ndcg ndcg(gain=exponential)@10 map mrr recall@100 err(max_grade=3) rbp(p=0.8) map(aggregation=geometric) mr"
 
 
-def made(seed=0, queries=60, documents=80, missing=5):
-    """Judgments, some of whose queries have nothing relevant, and a run that lacks some and has others."""
-    draw = random.Random(seed)
-    qrels = {
-        f"q{q}": {
-            f"d{d}": draw.choice([0, 0, 1, 2, 3]) for d in draw.sample(range(documents), draw.choice([1, 2, 7, 30]))
-        }
-        for q in range(queries)
-    }
-    run = {
-        f"q{q}": {f"d{d}": round(draw.random(), 2) for d in draw.sample(range(documents), draw.choice([3, 20, 60]))}
-        for q in range(missing, queries + 2)
-    }
-    return qrels, run
+def made(seed=0, missing=5):
+    """Judgments, one of whose queries has nothing relevant, and a run that lacks some queries and has two others."""
+    return collection_with_ties(seed, 60, unjudged_queries=2, missing=missing)
 
 
 QRELS, RUN = made()
@@ -243,17 +233,19 @@ def test_the_order_of_the_rows_of_a_frame_changes_no_bit():
     assert states[0].coverage == states[1].coverage
 
 
+def near(row):
+    """A row whose numbers may have been added in another order."""
+    near = {key: pytest.approx(x, rel=1e-9, abs=1e-12, nan_ok=True) for key, x in row.items() if isinstance(x, float)}
+    return row | near
+
+
 def same_comparison(ours, theirs):
     """Whether two comparisons have the same numbers, but for the order in which they were added."""
     for one, other in zip(ours.table.rows, theirs.table.rows, strict=True):
-        assert one == {
-            key: pytest.approx(x, rel=1e-9, abs=1e-12, nan_ok=True) if isinstance(x, float) else x
-            for key, x in other.items()
-        }
+        assert one == near(other)
     for one, other in zip(ours.rows, theirs.rows, strict=True):
         for name in ("standard_error", "relative_standard_error", "sd", "skewness"):
-            want = pytest.approx(getattr(other.pair, name), rel=1e-9, abs=1e-12, nan_ok=True)
-            assert getattr(one.pair, name) == want, name
+            assert {name: getattr(one.pair, name)} == near({name: getattr(other.pair, name)})
     assert (ours.notes, ours.warnings) == (theirs.notes, theirs.warnings)
 
 
@@ -540,11 +532,7 @@ def test_standard_errors_of_clusters_are_those_of_the_whole():
         want = whole[run].summary(0.9, clusters=TEAM_OF)
         rows = [row for row in merged.summary(0.9) if row["run"] == run]
         for ours, theirs in zip(rows, want.rows, strict=True):
-            assert ours == {
-                key: pytest.approx(x, rel=1e-9) if isinstance(x, float) else x
-                for key, x in ({"run": run} | theirs).items()
-                if key != "effective"
-            }
+            assert ours == near({"run": run} | {key: x for key, x in theirs.items() if key != "effective"})
         assert merged.summary(0.9).notes == want.notes
         inside = whole[run].where(whole[run].groups == "fr").summary(clusters=TEAM_OF)
         (row,) = (row for row in merged.by() if row["run"] == run and row["measure"] == "map/fr")

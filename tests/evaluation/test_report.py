@@ -289,14 +289,10 @@ def test_one_query_and_missing_values_are_shown_as_dashes():
 # ---- verdicts --------------------------------------------------------------------------------------------------------
 
 
-def of(columns, label="mrr", n=40):
+def of(columns, label="mrr"):
     """An evaluation with given values of one measure."""
     metrics = {label: tr.parse(label)}
-    tables = {
-        name: tr.QueryTable(range(n), {label: np.asarray(values, dtype=np.float64)}, metrics=metrics)
-        for name, values in columns.items()
-    }
-    return evaluation_of(tables)
+    return evaluation_of({name: tr.QueryTable(range(40), {label: x}, None, metrics) for name, x in columns.items()})
 
 
 def noise(seed):
@@ -359,10 +355,9 @@ def test_the_first_twelve_pairs_of_each_measure_have_a_chart_and_those_of_the_fi
     runs = {f"r{r}": {f"q{q}": {"a": 1.0, "b": (q * r) % 3} for q in range(3)} for r in range(6)}
     page = tr.evaluate(qrels, runs, "mrr ndcg").to_html()
     parts = re.findall(r"<details( open[^>]*)?><summary>(.*?)</summary>(.*?)</details>", page, re.DOTALL)
-    assert [(bool(opened), text, inner.count("<figure>")) for opened, text, inner in parts] == [
-        (True, "mrr, the first 12 of 15 pairs", 12),
-        (False, "ndcg, the first 12 of 15 pairs", 12),
-    ]
+    titles = [f"{name}, the first 12 of 15 pairs" for name in ("mrr", "ndcg")]
+    shown = [(bool(opened), text, inner.count("<figure>")) for opened, text, inner in parts]
+    assert shown == [(True, titles[0], 12), (False, titles[1], 12)]
 
 
 def test_long_lists_of_names_end_with_their_number():

@@ -268,10 +268,8 @@ def test_corrected_p_values_are_printed_where_they_differ():
 
 
 def two_measures():
-    return {
-        name: Columns(range(60), {"ndcg@10": column, "mr": 10 - column}, {"mr": False})
-        for name, column in named().items()
-    }
+    columns = {name: {"ndcg@10": column, "mr": 10 - column} for name, column in named().items()}
+    return {name: Columns(range(60), both, {"mr": False}) for name, both in columns.items()}
 
 
 def test_the_family_of_the_correction_is_the_measure_or_everything():

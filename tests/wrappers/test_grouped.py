@@ -122,26 +122,17 @@ def test_all_under_ties_is_the_probability_that_all_queries_of_the_group_are_rig
     assert fmean(shares) == pytest.approx(1 / 6)  # the minimum of the expected values would be 1 / 3
 
 
-def queries_of_mteb():
-    """Judgments and a run of instances with two queries, as NevIR's, and with several ones, as InstructIR's."""
-    generator = rng(5)
-    qrels, run = {}, {}
-    for instance in range(30):
-        for number in range(1, 3):
-            key = f"{instance}_q{number}"
-            scores = torch.rand(2, generator=generator).tolist()
-            qrels[key], run[key] = {f"d{number}": 1}, {"d1": scores[0], "d2": scores[1]}
-    return qrels, run
-
-
 def test_values_are_those_of_mteb():
     mteb = pytest.importorskip("mteb._evaluators.retrieval_metrics")
-    qrels, run = queries_of_mteb()
-    table = tr.evaluate(qrels, run, "ndcg@10 recall@1")["run"]
+    # Instances with two queries, as NevIR's, and with several ones, as InstructIR's.
     scores = {
-        key: {"recall_1": recall, "ndcg_cut_10": ndcg}
-        for key, recall, ndcg in zip(table.ids, table["recall@1"], table["ndcg@10"])
+        f"{n}_q{number}": torch.rand(2, generator=rng(2 * n + number)).tolist() for n in range(30) for number in (1, 2)
     }
+    run = {key: dict(zip(("d1", "d2"), both)) for key, both in scores.items()}
+    qrels = {key: {key.replace("q", "d").split("_")[1]: 1} for key in run}
+    table = tr.evaluate(qrels, run, "ndcg@10 recall@1")["run"]
+    columns = zip(table.ids, table["recall@1"], table["ndcg@10"])
+    scores = {key: {"recall_1": recall, "ndcg_cut_10": ndcg} for key, recall, ndcg in columns}
     groups = {key: key.split("_")[0] for key in qrels}
     want = [function(qrels, run, scores) for function in (mteb.paired_accuracy, mteb.robustness_at_10)]
     found = table.grouped("all", groups).values()["recall@1/all"], table.grouped("min", groups).values()["ndcg@10/min"]
@@ -215,47 +206,40 @@ BY_ID = {"a1": "a", "a2": "a"}
 
 
 WRONG = [
-    (lambda: tr.Grouped("mrr", "worst"), ValueError, "Expected reduce to be one of"),
-    (lambda: tr.Grouped("mrr(aggregation=median)"), ValueError, "computed from sums in Grouped"),
-    (lambda: tr.Grouped("map(aggregation=geometric)"), ValueError, "Expected arithmetic means over queries in Grouped"),
-    (lambda: tr.Grouped("mrr, dcg@3", "all"), ValueError, "between 0 and 1 with reduce='all', got 'dcg@3'"),
-    (
-        lambda: tr.Grouped("mrr").update(SCORES, LABELS),
-        ValueError,
-        "Expected group in every update of Grouped, got none",
+    (lambda: tr.Grouped("mrr", "worst"), "Expected reduce to be one of"),
+    (lambda: tr.Grouped("mrr(aggregation=median)"), "computed from sums in Grouped"),
+    (lambda: tr.Grouped("map(aggregation=geometric)"), "Expected arithmetic means over queries in Grouped"),
+    (lambda: tr.Grouped("mrr, dcg@3", "all"), "between 0 and 1 with reduce='all', got 'dcg@3'"),
+    *(
+        (lambda how=how, given=given: tr.Grouped("mrr", how).update(SCORES, LABELS, **given), message)
+        for how, given, message in [
+            ("min", {}, "Expected group in every update of Grouped, got none"),
+            ("min", {"group": [1]}, r"Expected group of shape \[2\]"),
+            ("min", {"group": SCORES[0]}, r"pass group.long\(\)"),
+            ("min", {"group": LABELS, "order": LABELS}, "leave it out"),
+            ("last", {"group": LABELS}, "got none; pass order="),
+            ("last", {"group": LABELS, "order": ["1", "2"]}, "order to be integers, got '1'; pass the place of each"),
+            (
+                "last",
+                {"group": LABELS, "order": SCORES[0]},
+                "Expected order to be integers, got torch.float32; pass the place",
+            ),
+        ]
     ),
-    (lambda: tr.Grouped("mrr").update(SCORES, LABELS, group=[1]), ValueError, r"Expected group of shape \[2\]"),
-    (lambda: tr.Grouped("mrr").update(SCORES, LABELS, group=SCORES[0]), TypeError, r"pass group.long\(\)"),
-    (lambda: tr.Grouped("mrr").update(SCORES, LABELS, group=LABELS, order=LABELS), ValueError, "leave it out"),
-    (lambda: tr.Grouped("mrr", "last").update(SCORES, LABELS, group=LABELS), ValueError, "got none; pass order="),
-    (
-        lambda: tr.Grouped("mrr", "last").update(SCORES, LABELS, group=LABELS, order=["1", "2"]),
-        TypeError,
-        "Expected order to be integers, got '1'; pass the place of each query",
-    ),
-    (lambda: TABLE.grouped("worst", BY_ID), ValueError, "Expected reduce to be one of"),
-    (lambda: TABLE.grouped(), ValueError, "Expected a table with groups, got none"),
-    (
-        lambda: TABLE.grouped("min", {"a1": "a"}),
-        ValueError,
-        "Expected a key in groups for every id, got none for 1 of 2",
-    ),
-    (lambda: TABLE.grouped("last", BY_ID), ValueError, "got none; pass order="),
-    (lambda: TABLE.grouped("min", BY_ID, {"a1": 1, "a2": 2}), ValueError, "leave it out"),
-    (
-        lambda: tr.Grouped("mrr", "last").update(SCORES, LABELS, group=LABELS, order=torch.rand(2)),
-        TypeError,
-        "Expected order to be integers, got torch.float32; pass the place",
-    ),
-    (lambda: TABLE.grouped("last", BY_ID, {"a1": 1, "a2": True}), TypeError, "order to be integers, got True; pass"),
-    (lambda: TABLE.grouped("min", {"a1": 1, "a2": "x"}), TypeError, "groups of one type, got numbers and texts"),
-    (lambda: TABLE.grouped("all", BY_ID), ValueError, "between 0 and 1 with reduce='all', got 'mrr'"),
+    (lambda: TABLE.grouped("worst", BY_ID), "Expected reduce to be one of"),
+    (lambda: TABLE.grouped(), "Expected a table with groups, got none"),
+    (lambda: TABLE.grouped("min", {"a1": "a"}), "Expected a key in groups for every id, got none for 1 of 2"),
+    (lambda: TABLE.grouped("last", BY_ID), "got none; pass order="),
+    (lambda: TABLE.grouped("min", BY_ID, {"a1": 1, "a2": 2}), "leave it out"),
+    (lambda: TABLE.grouped("last", BY_ID, {"a1": 1, "a2": True}), "order to be integers, got True; pass"),
+    (lambda: TABLE.grouped("min", {"a1": 1, "a2": "x"}), "groups of one type, got numbers and texts"),
+    (lambda: TABLE.grouped("all", BY_ID), "between 0 and 1 with reduce='all', got 'mrr'"),
 ]
 
 
-@cases("call, error, message", WRONG)
-def test_wrong_calls_say_what_is_expected(call, error, message):
-    with pytest.raises(error, match=message):
+@cases("call, message", WRONG)
+def test_wrong_calls_say_what_is_expected(call, message):
+    with pytest.raises((ValueError, TypeError), match=message):
         call()
 
 

@@ -12,20 +12,17 @@ import torch
 import torchrank as tr
 from tests.support.cases import cases
 from tests.support.optional import pandas
+from tests.support.random_batches import batch, rng
 from torchrank.statistics.intervals import betting_interval, t_quantile
 
 NAN = float("nan")
 AGGREGATIONS = ["mean", "geometric", "harmonic", "median", "midpoint", "p5", "min", "max", "none"]
 
 
-def data(seed=0, queries=40, width=8):
+def data(queries=40):
     """Scores with ties, grades with empty queries, and ids in no order."""
-    generator = torch.Generator().manual_seed(seed)
-    scores = torch.randint(0, 9, (queries, width), generator=generator).float()
-    grades = torch.randint(0, 3, (queries, width), generator=generator)
-    grades[torch.rand(grades.shape, generator=generator) < 0.6] = 0
-    grades[3] = 0
-    return scores, grades, torch.randperm(queries, generator=generator) * 3 + 100
+    scores, grades = batch(queries=queries, width=8)
+    return (scores * 9).round(), grades, torch.randperm(queries, generator=rng()) * 3 + 100
 
 
 def kept_of(suite, scores, grades, ids, size=7, weights=None, **kwargs):
@@ -151,11 +148,8 @@ def test_an_id_with_another_value_or_weight_is_an_error_that_names_it(dtype):
 def test_only_rounding_errors_are_no_other_value():
     metric = tr.PerQuery("mrr")
     for rank, weight in ((1000, 1.0), (1000, 1 + 1e-12), (1001, 1.0)):
-        metric.update(
-            tr.Ranking.from_ranks(torch.tensor([float(rank)])),
-            query_ids=torch.tensor([1]),
-            weights=torch.tensor([weight], dtype=torch.float64),
-        )
+        weights = torch.tensor([weight], dtype=torch.float64)
+        metric.update(tr.Ranking.from_ranks(torch.tensor([float(rank)])), query_ids=torch.tensor([1]), weights=weights)
         if rank == 1000:
             assert metric.compute().columns["mrr"].tolist() == [0.001]
     with pytest.raises(ValueError, match=r"got mrr of 0.001 and 0\.000999001 for id 1"):
@@ -456,12 +450,8 @@ def test_queries_without_a_value_change_their_own_counts_only(how):
 
 
 def test_medians_and_weighted_means_are_other_results_than_plain_means():
-    metrics = {
-        "mean": tr.MRR(),
-        "median": tr.MRR(aggregation="median"),
-        "weighted": tr.MRR(),
-        "mr": tr.MR(inverse=True),
-    }
+    plain, median = tr.MRR(), tr.MRR(aggregation="median")
+    metrics = {"mean": plain, "median": median, "weighted": plain, "mr": tr.MR(inverse=True)}
     columns, weights = dict.fromkeys(metrics, (1.0, 0.5)), dict.fromkeys(metrics, (1.0, 1.0))
     assert tr.QueryTable([1, 2], columns, None, metrics).other_results == ["median", "mr"]
     found = tr.QueryTable([1, 2], columns, weights | {"weighted": (1.0, 2.0)}, metrics)
@@ -537,12 +527,7 @@ def test_tables_need_neither_the_default_dtype_nor_the_default_device():
     assert want["queries"] == [1001]
 
 
-FRAME = {
-    "qid": ["x", "x", "y", "z"],
-    "score": [0.5, 0.9, 0.3, 0.1],
-    "label": [1, 0, 1, 1],
-    "language": ["a", "a", "b", "a"],
-}
+FRAME = {"qid": list("xxyz"), "score": [0.5, 0.9, 0.3, 0.1], "label": [1, 0, 1, 1], "language": list("aaba")}
 
 
 def test_a_table_of_a_ranking_has_its_ids_its_groups_and_the_values_of_its_queries():
@@ -593,10 +578,8 @@ def test_a_table_in_slices_has_columns_of_their_values_and_weights(weighted):
 
 def test_a_table_has_betting_sequences_of_bounded_measures_and_of_their_differences():
     ranks = np.random.default_rng(0).integers(1, 8, (2, 150))
-    old, new = (
-        tr.QueryTable(range(150), {"mrr": 1 / x, "mr": x * 1.0, "rr": 1 / x}, metrics={"mrr": tr.MRR(), "mr": tr.MR()})
-        for x in (ranks[0], (ranks[0] + ranks[1]) // 3 + 1)
-    )
+    columns = [{"mrr": 1 / x, "mr": x * 1.0, "rr": 1 / x} for x in (ranks[0], (ranks[0] + ranks[1]) // 3 + 1)]
+    old, new = (tr.QueryTable(range(150), x, None, {"mrr": tr.MRR(), "mr": tr.MR()}) for x in columns)
     single = old.confidence_sequences()
     for level in (0, 2):
         with pytest.raises(ValueError, match="level to be a number between 0 and 1"):
