@@ -11,7 +11,7 @@ import torch
 
 import torchrank as tr
 from tests.support.cases import cases
-from tests.support.optional import pandas, pytrec_eval, sklearn_metrics, stats
+from tests.support.optional import pandas, pyarrow, pytrec_eval, sklearn_metrics, stats
 from tests.support.trec_files import files_of, two_runs
 
 MEASURES = "ndcg@10 map mrr recall@100"
@@ -543,7 +543,7 @@ def test_an_evaluation_has_the_doors_of_a_table_with_its_slices(tmp_path):
 
 
 def test_a_reader_of_arrow_is_a_run_though_it_is_an_iterator():
-    table = pytest.importorskip("pyarrow").table({"query": ["q", "q"], "item": ["b", "a"], "score": [0.9, 0.8]})
+    table = pyarrow.table({"query": ["q", "q"], "item": ["b", "a"], "score": [0.9, 0.8]})
     assert tr.evaluate({"q": {"a": 1}}, table.to_reader(), "mrr").means["run"]["mrr"] == 1 / 2
 
 

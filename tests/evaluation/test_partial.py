@@ -1,5 +1,6 @@
 """Evaluations of parts of a run, which add up to the evaluation of the whole run to the bit."""
 
+import functools
 import importlib
 import json
 import math
@@ -50,7 +51,7 @@ def bits(found):
 
 
 FEW = "ndcg map err(max_grade=3) map(aggregation=geometric)"
-ONE = partial(JUDGMENTS, RUN, FEW)
+of_few = functools.cache(lambda: partial(JUDGMENTS, RUN, FEW))
 
 
 @settings(max_examples=3)
@@ -59,7 +60,7 @@ def test_any_partition_merged_in_any_order_is_one_process_to_the_bit(parts, draw
     states = [partial(JUDGMENTS, part, FEW) for part in split(RUN, parts)]
     while len(states) > 1:  # merges of merges
         states.append(merge([states.pop(draw.randrange(len(states))), states.pop()]))
-    assert bits(states[0]) == bits(ONE)
+    assert bits(states[0]) == bits(of_few())
 
 
 def test_empty_parts_and_parts_without_judged_queries_add_nothing_but_counts():
@@ -93,7 +94,7 @@ def test_the_order_and_the_source_of_judgments_do_not_matter():
     rows = [(q, d, grade) for q, grades in QRELS.items() for d, grade in grades.items()]
     random.Random(0).shuffle(rows)
     first, second = split(RUN, [number % 2 for number in range(len(RUN))])
-    assert bits(merge([partial(rows, first, FEW), partial(QRELS, second, FEW)])) == bits(ONE)
+    assert bits(merge([partial(rows, first, FEW), partial(QRELS, second, FEW)])) == bits(of_few())
 
 
 @cases(
@@ -203,7 +204,7 @@ def parts_of(frame, number):
 
 FRAME = logged()
 OPTIONS = {"score": SYSTEMS, "by": "country"}
-ALL = partial(FRAME, WEIGHTED, **OPTIONS)
+of_all = functools.cache(lambda: partial(FRAME, WEIGHTED, **OPTIONS))
 
 
 @settings(max_examples=4)
@@ -214,7 +215,7 @@ def test_any_partition_of_a_frame_has_the_same_bytes_in_any_order(parts, draw):
     states = [state.to_bytes() if draw.random() < 0.5 else state for state in states]
     while len(states) > 1:
         states.append(merge([states.pop(draw.randrange(len(states))), states.pop(draw.randrange(len(states)))]))
-    assert states[0].to_bytes() == ALL.to_bytes()
+    assert states[0].to_bytes() == of_all().to_bytes()
 
 
 @pytest.mark.filterwarnings("ignore:.*rows have no grade")
@@ -269,7 +270,7 @@ def test_parts_of_a_frame_with_several_systems_and_slices_are_evaluate_on_the_wh
 
 def test_tukeys_test_of_parts_is_that_of_evaluate():
     pytest.importorskip("scipy")
-    found = [one.compare(test="tukey").table.rows for one in (ALL, tr.evaluate(FRAME, WEIGHTED, **OPTIONS))]
+    found = [one.compare(test="tukey").table.rows for one in (of_all(), tr.evaluate(FRAME, WEIGHTED, **OPTIONS))]
     for one, other in zip(*found, strict=True):
         if other["n"] == 90:  # of measures that skip queries evaluate drops those that any system lacks
             assert one["p"] == pytest.approx(other["p"], rel=1e-6)
@@ -337,7 +338,7 @@ def test_options_of_a_frame_are_those_of_evaluate(options):
 def test_an_empty_frame_is_a_part_and_adds_nothing(convert):
     frame, nothing = convert(FRAME), convert({name: [] for name in FRAME})
     empty = partial(nothing, WEIGHTED, **OPTIONS)
-    assert merge([empty, partial(frame, WEIGHTED, **OPTIONS), empty]).to_bytes() == ALL.to_bytes()
+    assert merge([empty, partial(frame, WEIGHTED, **OPTIONS), empty]).to_bytes() == of_all().to_bytes()
     with pytest.raises(tr.ReadingError, match="judgments of at least one document, got none"):
         merge([empty, empty]).means  # noqa: B018
 
@@ -372,7 +373,7 @@ def test_a_state_of_bytes_is_small_and_needs_no_pickle():
 
 
 def test_a_state_of_another_format_or_version_is_refused_with_both_numbers(monkeypatch):
-    data = ALL.to_bytes()
+    data = of_all().to_bytes()
     at = len(MAGIC)
     other = data[:at] + (FORMAT + 1).to_bytes(4, "little") + data[at + 4 :]
     with pytest.raises(ValueError, match=f"format {FORMAT}, got format {FORMAT + 1}; read it with the torchrank"):
@@ -380,13 +381,13 @@ def test_a_state_of_another_format_or_version_is_refused_with_both_numbers(monke
     monkeypatch.setattr(evaluation_of_parts, "__version__", "99.0")
     newer = partial(rows_of(FRAME, ()), WEIGHTED, **OPTIONS)
     with pytest.raises(ValueError, match=rf"same version, got '{tr.__version__}' and '99.0'"):
-        merge([ALL, newer.to_bytes()])
+        merge([of_all(), newer.to_bytes()])
 
 
 @settings(max_examples=60)
 @given(st.data())
 def test_hostile_bytes_are_an_error_or_a_state(data):
-    good = ALL.to_bytes()
+    good = of_all().to_bytes()
     kind = data.draw(st.sampled_from(["cut", "changed", "longer", "random"]))
     if kind == "cut":
         bad = good[: data.draw(st.integers(0, len(good) - 1))]
@@ -418,14 +419,14 @@ def test_more_queries_than_are_sampled_have_the_bytes_of_one_state_and_are_found
 
 
 def test_counts_of_damaged_bytes_may_be_fractions():
-    broken = replace(ALL, sums={part: numbers / Fraction(2) for part, numbers in ALL.sums.items()})
+    broken = replace(of_all(), sums={part: numbers / Fraction(2) for part, numbers in of_all().sums.items()})
     found = PartialEvaluation.from_bytes(broken.to_bytes())
-    assert found.means.keys() == ALL.means.keys()
+    assert found.means.keys() == of_all().means.keys()
 
 
 def headed(change, rest=None):
     """The bytes of a state with another head."""
-    good = ALL.to_bytes()
+    good = of_all().to_bytes()
     at = len(MAGIC) + 4
     size = int.from_bytes(good[at : at + 4], "little")
     head = change(json.loads(good[at + 4 : at + 4 + size]))
@@ -498,16 +499,16 @@ def test_a_frame_in_which_all_is_relevant_warns_for_the_whole_alone():
 def test_results_that_need_the_values_of_all_queries_are_said():
     way_out = "use means, .* or torchrank\\.evaluate on one"
     with pytest.raises(AttributeError, match=f"'to_html'; {way_out}"):
-        ONE.to_html("a.html")
+        of_few().to_html("a.html")
     with pytest.raises(TypeError, match=f"'run'; {way_out}"):
-        ONE["run"]
-    assert not hasattr(ALL, "shape")
+        of_few()["run"]
+    assert not hasattr(of_all(), "shape")
     for found, options, message in (
-        (ONE, {}, "two or more runs to compare, got run"),
-        (ALL, {"test": "wilcoxon"}, r"got 'wilcoxon'; torchrank\.evaluate keeps the values"),
-        (ALL, {"baseline": "odl"}, "baseline to be one of old, new, worst"),
-        (ALL, {"test": "tukey", "correction": "holm"}, "no correction with test='tukey'"),
-        (CLUSTERED, {"test": "tukey"}, "with clusters, got 'tukey'"),
+        (of_few(), {}, "two or more runs to compare, got run"),
+        (of_all(), {"test": "wilcoxon"}, r"got 'wilcoxon'; torchrank\.evaluate keeps the values"),
+        (of_all(), {"baseline": "odl"}, "baseline to be one of old, new, worst"),
+        (of_all(), {"test": "tukey", "correction": "holm"}, "no correction with test='tukey'"),
+        (of_clusters(), {"test": "tukey"}, "with clusters, got 'tukey'"),
     ):
         with pytest.raises(ValueError, match=message):
             found.compare(**options)
@@ -515,7 +516,7 @@ def test_results_that_need_the_values_of_all_queries_are_said():
 
 TEAMS = FRAME | {"team": [int(user[1:]) // 4 for user in FRAME["user"]]}
 TEAM_OF = dict(zip(TEAMS["user"], TEAMS["team"]))
-CLUSTERED = partial(TEAMS, WEIGHTED, clusters="team", **OPTIONS)
+of_clusters = functools.cache(lambda: partial(TEAMS, WEIGHTED, clusters="team", **OPTIONS))
 
 
 def teams(parts):
@@ -527,7 +528,7 @@ def test_standard_errors_of_clusters_are_those_of_the_whole():
     whole = tr.evaluate(FRAME, WEIGHTED, **OPTIONS)
     states = [partial(part, WEIGHTED, clusters="team", **OPTIONS) for part in teams(3)]
     merged = merge([states[0].to_bytes(), merge(states[:0:-1])])
-    assert merged.to_bytes() == CLUSTERED.to_bytes()
+    assert merged.to_bytes() == of_clusters().to_bytes()
     for run in merged.runs:
         want = whole[run].summary(0.9, clusters=TEAM_OF)
         rows = [row for row in merged.summary(0.9) if row["run"] == run]
@@ -548,7 +549,7 @@ def test_a_query_or_cluster_in_two_closed_parts_is_an_error():
     with pytest.raises(ValueError, match="Expected every cluster in one part"):
         merge(partial(part, WEIGHTED, clusters="team", **OPTIONS) for part in parts_of(TEAMS, 2))
     with pytest.raises(ValueError, match="same clusters, got True and False"):
-        merge([CLUSTERED, partial(rows_of(FRAME, ()), WEIGHTED, **OPTIONS)])
+        merge([of_clusters(), partial(rows_of(FRAME, ()), WEIGHTED, **OPTIONS)])
 
 
 def test_clusters_of_judgments_and_runs_are_a_dictionary_and_one_has_no_interval():

@@ -3,12 +3,11 @@
 import random
 from collections import Counter
 
-import polars
 import pytest
 
 import torchrank as tr
 from tests.support.cases import cases
-from tests.support.optional import pandas
+from tests.support.optional import pandas, polars
 
 SHARES = {
     "smaller": lambda chunk, span: min(len(chunk), len(span)),

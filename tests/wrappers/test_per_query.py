@@ -11,7 +11,7 @@ import torch
 
 import torchrank as tr
 from tests.support.cases import cases
-from tests.support.optional import pandas
+from tests.support.optional import pandas, polars
 from tests.support.random_batches import batch, rng
 from torchrank.statistics.intervals import betting_interval, t_quantile
 
@@ -261,7 +261,7 @@ def test_texts_of_a_ranking_and_of_columns_name_the_table():
     metric = tr.PerQuery("mrr")
     metric.update(tr.Ranking.from_run({"q9": {"b": 1}, "q10": {"a": 1}}, run))
     assert values_by_id(metric) == {"q9": 0.5, "q10": 1}
-    for column in (pandas.Series(["q9", "q10"]), pytest.importorskip("polars").Series(["q9", "q10"]), ("q9", "q10")):
+    for column in (pandas.Series(["q9", "q10"]), polars.Series(["q9", "q10"]), ("q9", "q10")):
         metric = tr.PerQuery("mrr")
         metric.update(tr.Ranking.from_ranks(torch.tensor([2.0, 1.0])), query_ids=column)
         assert values_by_id(metric) == {"q9": 0.5, "q10": 1}

@@ -12,7 +12,7 @@ import torch
 
 import torchrank as tr
 from tests.support.cases import cases
-from tests.support.optional import pandas, pyplot, stats
+from tests.support.optional import pandas, polars, pyarrow, pyplot, stats
 from tests.support.random_batches import batch, rng
 from tests.support.unread import Elsewhere
 from torchrank.state.sums import SIZE
@@ -432,8 +432,8 @@ TEXTS = {
     "pandas": series,
     "pandas with NA": lambda names: pandas.Series(names, dtype="string"),
     "categories": lambda names: pandas.Series(names, dtype=pandas.CategoricalDtype(["de", "fr"])),
-    "polars": lambda names: (polars := pytest.importorskip("polars")).Series(names, dtype=polars.String),
-    "arrow": lambda names: (arrow := pytest.importorskip("pyarrow")).chunked_array([names], arrow.string()),
+    "polars": lambda names: polars.Series(names, dtype=polars.String),
+    "arrow": lambda names: pyarrow.chunked_array([names], pyarrow.string()),
 }
 
 
