@@ -571,15 +571,11 @@ def test_a_score_has_the_value_of_each_of_very_many_queries(monkeypatch):
         torch.testing.assert_close(tr.parse(name).score(*whole), alone[name], equal_nan=True, rtol=0, atol=0)
 
 
-def test_intervals_and_confidence_sequences_of_a_collection_are_those_of_its_members():
-    suite = tr.RankingCollection(["mrr", "hitrate@1"])
-    suite.update(*batch(5, 5))
-    sequences = suite.confidence_sequences(0.9)
-    assert sequences == {key: metric.confidence_sequence(0.9) for key, metric in suite.items()}
-    assert suite.intervals(0.9) == {key: metric.interval(0.9) for key, metric in suite.items()}
-    for anytime, expected in ((True, sequences), (False, suite.intervals(0.9))):
-        table = suite.summary(0.9, anytime=anytime)
-        assert dict(zip(table["measure"], zip(table["low"], table["high"]))) == expected
+def test_intervals_of_a_collection_are_those_of_its_members():
+    suite = fill(tr.RankingCollection(["mrr", "hitrate@1"]))
+    table, intervals = suite.summary(0.9), suite.intervals(0.9)
+    assert intervals == {key: metric.interval(0.9) for key, metric in suite.items()}
+    assert dict(zip(table["measure"], zip(table["low"], table["high"]))) == intervals
 
 
 def test_metrics_of_a_collection_are_in_no_groups_of_torchmetrics():

@@ -180,9 +180,8 @@ def test_charts_say_the_difference_of_each_query_and_the_values_at_each_cutoff(f
 
 
 def test_the_page_says_how_runs_were_evaluated_and_compared(found):
-    def said(evaluation, **options):
-        text = evaluation.to_html(**options).partition("Input and settings")[2]
-        return dict(re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", text))
+    def said(page):
+        return dict(re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", page.partition("Input and settings")[2]))
 
     always = {"Runs": "bm25, dense", "Measures": "ndcg@10, map, mr", "Version": f"torchrank {tr.__version__}"}
     for options, *wanted, legend in (
@@ -191,16 +190,15 @@ def test_the_page_says_how_runs_were_evaluated_and_compared(found):
          "wilcoxon", "none", "0.1", "dense", "if p is at most 0.1"),
         ({"test": "tukey"}, "tukey", "by the test itself", "0.05", "none, all pairs of runs", ""),
     ):  # fmt: skip
-        given = {"comparison": found.compare(**options), "about": {"n": "x & y"}}
+        page = found.to_html(comparison=found.compare(**options), about={"n": "x & y"})
         test = dict(zip(("Test", "Correction", "Alpha", "Baseline"), wanted))
-        assert said(found, **given) == {**always, "n": "x &amp; y", "Queries": "30, all judged queries", **test}
-        assert f"the better run, {legend}" in found.to_html(**given)
+        assert said(page) == {**always, "n": "x &amp; y", "Queries": "30, all judged queries", **test}
+        assert f"the better run, {legend}" in page
     qrels, runs = two_runs()
     del runs["bm25"]["q7"]
-    lines = said(tr.evaluate(qrels, runs, MEASURES, queries="both"))
-    assert lines["Queries"] == "26 to 27, the judged queries of each run"
-    alone = said(tr.evaluate(qrels, runs["bm25"], MEASURES))
-    assert alone == {**always, "Runs": "run", "Queries": "30, all judged queries"}
+    both, alone = tr.evaluate(qrels, runs, "mrr", queries="both"), tr.evaluate(qrels, runs["bm25"], MEASURES)
+    assert said(both.to_html())["Queries"] == "26 to 27, the judged queries of each run"
+    assert said(alone.to_html()) == {**always, "Runs": "run", "Queries": "30, all judged queries"}
 
 
 # ---- names -----------------------------------------------------------------------------------------------------------
