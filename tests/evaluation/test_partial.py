@@ -298,6 +298,7 @@ def test_parts_of_several_runs_that_lack_queries_are_evaluate_on_the_whole(queri
     assert (merged.means, merged.intervals()) == (whole.means, whole.intervals())
     assert merged.summary().rows == whole.summary().rows
     assert merged.coverage.rows == whole.coverage.rows
+    assert merged.num_queries == len(QRELS.keys() & (RUN | other) if queries == "both" else QRELS)
     same_comparison(merged.compare(), whole.compare())
     assert merge(states[::-1]).to_bytes() == merged.to_bytes()
 

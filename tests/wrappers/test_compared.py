@@ -258,11 +258,9 @@ def test_the_table_has_the_numbers_of_the_formula_for_any_split(opposite):
     for row in table:
         y, f = (torch.tensor(by_query(scores, grades, row["measure"])) for grades in (people, model))
         value, variance, factor = known(y[judged].tolist(), f[judged].tolist(), f.tolist())
-        assert row["value"] == pytest.approx(value, rel=1e-6)
-        assert row["standard error"] == pytest.approx(math.sqrt(variance), rel=1e-6)
-        assert row["weight"] == pytest.approx(factor, rel=1e-6)
-        assert row["effective"] == pytest.approx(y[judged].var().item() / variance, rel=1e-5)
-        assert row["judge"] == pytest.approx(f.mean().item(), rel=1e-6)
+        want = {"value": value, "standard error": math.sqrt(variance), "weight": factor, "judge": f.mean().item()}
+        want |= {"effective": y[judged].var().item() / variance}
+        assert {column: row[column] for column in want} == pytest.approx(want, rel=1e-5)
         assert (row["queries"], row["human"]) == (400, judged.sum())
         assert metric.compute()[row["measure"]].item() == pytest.approx(value, rel=1e-6)
     assert metric.num_queries == 400
@@ -274,16 +272,14 @@ def hits(by_query):
     return 1 - torch.tensor(by_query)
 
 
-@pytest.mark.parametrize("of_people", [0, 1])
+@cases("of_people", [0, 1])
 def test_equal_values_of_people_are_their_mean_and_a_judge_has_no_weight(of_people):
-    metric = tr.Rectified(["hitrate@1", "mrr"])
-    judge = [n % 3 for n in range(30)]
-    judged = torch.arange(30) < 20
-    human = hits([of_people] * 30)
-    metric.update(torch.tensor([[0.9, 0.1]] * 30), hits([x % 2 for x in judge]), human=human, judged=judged)
+    metric, scores = tr.Rectified(["hitrate@1", "mrr"]), torch.tensor([[0.9, 0.1]] * 30)
+    judge, human = hits([n % 3 % 2 for n in range(30)]), hits([of_people] * 30)
+    metric.update(scores, judge, human=human, judged=torch.arange(30) < 20)
     hit, rank = metric.summary()
     alone = tr.HitRate(top_k=1)
-    alone.update(torch.tensor([[0.9, 0.1]] * 20), hits([of_people] * 20))
+    alone.update(scores[:20], human[:20])
     assert (hit["value"], hit["weight"], hit["effective"]) == (of_people, 0, 20)
     assert (hit["low"], hit["high"]) == pytest.approx(alone.interval())
     assert (rank["value"], rank["weight"], math.isnan(rank["low"])) == ((1 + of_people) / 2, 0, not of_people)
@@ -335,11 +331,10 @@ def test_a_judge_without_use_leaves_the_interval_of_people(of_model):
     metric, alone = tr.Rectified(NAMES_JUDGED), tr.RankingCollection(NAMES_JUDGED)
     metric.update(scores, constant, human=people, judged=torch.arange(60) % 2 == 0)
     alone.update(scores[::2], people[::2])
-    columns = ("measure", "value", "standard error", "low", "high")
     for found, wanted in zip(metric.summary(), alone.summary()):
-        for column in columns:
-            assert found[column] == (pytest.approx(wanted[column]) if column != "measure" else wanted[column])
-        assert (found["effective"], found["weight"]) == (pytest.approx(30), 0)
+        assert (found["measure"], found["weight"]) == (wanted["measure"], 0)
+        numbers = {column: wanted[column] for column in ("value", "standard error", "low", "high")} | {"effective": 30}
+        assert {column: found[column] for column in numbers} == pytest.approx(numbers)
 
 
 def test_strata_are_weighted_by_their_shares_and_sampled_at_any_rate():
@@ -477,12 +472,10 @@ def test_the_needed_queries_are_the_fewest_that_reach_the_width():
 
 
 def test_label_minus_100_marks_queries_that_people_have_not_judged():
-    scores, _, _ = batch_judged(50)
-    labels = torch.arange(50) % 8
-    human = torch.where(torch.arange(50) % 2 == 0, (labels + 1) % 8, -100)
-    one, other = tr.Rectified(["mrr"]), tr.Rectified(["mrr"])
-    one.update(scores, labels, human=human)
-    other.update(scores, labels, human=(labels + 1) % 8, judged=torch.arange(50) % 2 == 0)
+    (scores, *_), labels, judged = batch_judged(50), torch.arange(50) % 8, torch.arange(50) % 2 == 0
+    one, other = tr.Rectified("mrr"), tr.Rectified("mrr")
+    one.update(scores, labels, human=torch.where(judged, (labels + 1) % 8, -100))
+    other.update(scores, labels, human=(labels + 1) % 8, judged=judged)
     assert one.summary().rows == other.summary().rows
     assert one.summary()["human"] == [25]
 

@@ -60,8 +60,8 @@ def row_of(table):
 # ---- values --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["int", "bool", "overlapping"])
-@pytest.mark.parametrize("weighted", [False, True])
+@cases("kind", ["int", "bool", "overlapping"])
+@cases("weighted", [False, True])
 def test_each_slice_has_the_value_of_a_suite_updated_with_its_queries(kind, weighted):
     (scores, grades), one = batch(), chosen()
     members = one[:, None] == torch.arange(3)
@@ -72,21 +72,14 @@ def test_each_slice_has_the_value_of_a_suite_updated_with_its_queries(kind, weig
     want = updated(tr.RankingCollection(SUITE), scores, grades, weights=weights).compute()
     of_slices, estimates = {key: [] for key in want}, metric.estimates()
     for name, inside in zip(NAMES, members.T):
-        suite = tr.RankingCollection(SUITE)
-        if inside.any():
-            suite.update(scores[inside], grades[inside], weights=weights[inside])
-        for key in of_slices:
-            value = float(suite[key].compute()) if inside.any() else math.nan
-            want[f"{key}/{name}"] = value
-            of_slices[key].append(value)
+        suite = updated(tr.RankingCollection(SUITE), scores[inside], grades[inside], weights=weights[inside])
+        for key, of in of_slices.items():
+            want[f"{key}/{name}"] = value = float(suite[key].compute())
+            of += [] if math.isnan(value) else [value]
             found = estimates[name][key]
-            assert found.queries == suite[key].num_queries
-            assert found.empty == suite[key].num_empty
-            interval = suite[key].interval() if inside.any() else (math.nan, math.nan)
-            assert found.interval == pytest.approx(tuple(interval), rel=1e-6, nan_ok=True)
-    known = {key: [x for x in of if not math.isnan(x)] for key, of in of_slices.items()}
-    want |= {f"{key}/macro": fmean(of) for key, of in known.items()}
-    same(metric.compute(), want)
+            assert (found.queries, found.empty) == (suite[key].num_queries, suite[key].num_empty)
+            assert found.interval == pytest.approx(tuple(suite[key].interval()), rel=1e-6, nan_ok=True)
+    same(metric.compute(), want | {f"{key}/macro": fmean(of) for key, of in of_slices.items()})
 
 
 def test_ignored_labels_and_weights_of_0_do_not_count_in_a_slice():
@@ -111,12 +104,11 @@ def test_slices_of_a_bootstrap_equal_the_bootstrap_of_their_queries():
     booted = tr.Bootstrapped(["mrr", "mr"], replicates=60, seed=3, level=0.9, method="basic")
     metric = updated(tr.Sliced(booted, NAMES), scores, grades, slices=slices, query_ids=ids, pieces=3)
     for n, name in enumerate(NAMES):
-        one = booted.clone()
-        if (slices == n).any():
-            one.update(scores[slices == n], grades[slices == n], query_ids=ids[slices == n])
-            want = {f"{key.split('/')[0]}/{name}{key[len(key.split('/')[0]) :]}": v for key, v in one.compute().items()}
-            same({key: metric.compute()[key] for key in want}, want, 1e-6)
-            assert metric.estimates()[name]["mrr"].interval == pytest.approx(one.intervals()["mrr"], nan_ok=True)
+        inside = slices == n
+        one = updated(booted.clone(), scores[inside], grades[inside], query_ids=ids[inside])
+        want = {"/".join([key.split("/")[0], name, *key.split("/")[1:]]): value for key, value in one.compute().items()}
+        same({key: metric.compute()[key] for key in want}, want, 1e-6)
+        assert metric.estimates()[name]["mrr"].interval == pytest.approx(one.intervals()["mrr"], nan_ok=True)
     assert booted.num_queries == 0
 
 
