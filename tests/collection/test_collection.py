@@ -9,7 +9,6 @@ from collections import UserList  # as Hydra's ListConfig, it is no list
 
 import pytest
 import torch
-import torchmetrics
 from torch import nn
 from torchmetrics import (
     MeanAbsoluteError,
@@ -379,10 +378,13 @@ def test_a_plain_collection_passes_wrappers_what_they_need():
 def test_metrics_added_later():
     suite = fill(tr.RankingCollection(["ndcg@3"]), BATCHES[:1])
     suite.compute()
-    suite.add_metrics("mrr")
-    suite.add_metrics(["map", "f1@1,2"], tr.MR())
-    suite.add_metrics({"x.y": "mrr"})
-    suite.add_metrics(tr.RankingCollection(["recall@5"], prefix="r/"))
+    for more in (
+        ["mrr"],
+        [["map", "f1@1,2"], tr.MR()],
+        [{"x.y": "mrr"}],
+        [tr.RankingCollection("recall@5", prefix="r/")],
+    ):
+        suite.add_metrics(*more)
     with pytest.raises(ValueError, match="once"):
         suite.add_metrics("ndcg@3")
     fill(suite, BATCHES[1:])
@@ -533,10 +535,7 @@ def test_lists_of_configurations_are_lists_everywhere():
 
 
 def test_arguments_of_torchmetrics_reach_every_metric_that_is_given_by_its_name():
-    def available():
-        return False
-
-    options = {"sync_on_compute": False, "compute_on_cpu": True, "distributed_available_fn": available}
+    options = {"sync_on_compute": False, "compute_on_cpu": True, "distributed_available_fn": lambda: False}
     own = tr.MAP(**options)
     suite = tr.RankingCollection(["ndcg@5,10, mrr", "mae", own], **options)
     suite.add_metrics("rmse")
@@ -549,10 +548,9 @@ def test_arguments_of_torchmetrics_reach_every_metric_that_is_given_by_its_name(
 
 
 def test_a_metric_with_other_arguments_than_its_collection_is_refused():
-    for metrics in ([tr.MRR()], {"a": tr.MRR()}, torchmetrics.MetricCollection([torchmetrics.MeanMetric()])):
-        with pytest.raises(
-            ValueError, match=r"with sync_on_compute=False, as its collection, got True; make the metric"
-        ):
+    other = "with sync_on_compute=False, as its collection, got True; make the metric"
+    for metrics in ([tr.MRR()], {"a": tr.MRR()}, MetricCollection([MeanMetric()])):
+        with pytest.raises(ValueError, match=other):
             tr.RankingCollection(metrics, sync_on_compute=False)
     with pytest.raises(TypeError, match=r"to have arguments metrics, prefix, .*sync_on_compute, .*got 'xyzzy'$"):
         tr.RankingCollection("mrr", xyzzy=False)

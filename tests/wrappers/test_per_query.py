@@ -365,28 +365,26 @@ def test_clustered_errors_are_those_of_statsmodels(weighted):
     assert [row["low"], row["high"]] == pytest.approx(fit.conf_int()[0], rel=1e-9)
 
 
-@pytest.mark.parametrize("missing", [None, math.nan, [1]])
-def test_clusters_are_compared_alike_in_summary_and_compare(missing):
+def test_clusters_are_compared_alike_in_summary_and_compare():
     ids = [f"q{n}" for n in range(6)]
     one, other = (tr.QueryTable(ids, {"mrr": np.random.default_rng(seed).random(6)}) for seed in (1, 2))
 
     def both(clusters):
         by_id = dict(zip(ids, clusters))
         summary = one.summary(clusters=by_id)
-        compared = [
-            tr.compare({"a": one, "b": other}, clusters=by_id),
-            tr.compare({"a": one.columns["mrr"], "b": other.columns["mrr"]}, clusters=clusters),
-        ]
-        assert compared[0].rows[0].pair.standard_error == compared[1].rows[0].pair.standard_error
-        return summary["standard error"], compared[0].rows[0].pair.standard_error
+        (row,) = tr.compare({"a": one, "b": other}, clusters=by_id).rows
+        (plain,) = tr.compare({"a": one.columns["mrr"], "b": other.columns["mrr"]}, clusters=clusters).rows
+        assert row.pair.standard_error == plain.pair.standard_error
+        return summary["standard error"], row.pair.standard_error
 
     numbers = both([0, 0, 1, 1, 2, 2])
     assert both([1, 1, "1", "1", ("1",), ("1",)]) == numbers
     assert both([("ann", 1)] * 2 + [("ann", 2)] * 2 + [("bob", 1)] * 2) == numbers
     assert both([0, 1] * 3) != numbers
     for call in (lambda d: one.summary(clusters=d), lambda d: tr.compare({"a": one, "b": other}, clusters=d)):
-        with pytest.raises(ValueError, match=r"a number or a tuple, got .* for query 'q3'; leave the query out"):
-            call(dict(zip(ids, [1, 1, 2, missing, missing, 3])))
+        for missing in (None, math.nan, [1]):
+            with pytest.raises(ValueError, match=r"a number or a tuple, got .* for query 'q3'; leave the query out"):
+                call(dict(zip(ids, [1, 1, 2, missing, missing, 3])))
         call(dict(zip(ids, [1, 1, 2, "own", "own", 3])))
 
 
@@ -487,12 +485,13 @@ def test_deltas_are_the_largest_losses_first():
     assert found.notes == ("mrr, 4 common queries",)
     assert before.deltas(after, "mrr", most=None) == found
     assert before.deltas(after, "mr", most=2)["id"] == [3, 4]  # lower is better; equal values in order of id
-    with pytest.raises(ValueError, match="Expected one of mrr, mr, got 'mrrr'; did you mean"):
-        before.deltas(after, "mrrr")
-    with pytest.raises(TypeError, match="Expected other to be a QueryTable, got dict; pass PerQuery's compute"):
-        before.deltas({"mrr": [1.0]}, "mrr")
-    with pytest.raises(ValueError, match="Expected common ids, got none"):
-        before.deltas(tr.QueryTable([7], {"mrr": [1.0]}), "mrr")
+    for other, measure, message in (
+        (after, "mrrr", "Expected one of mrr, mr, got 'mrrr'; did you mean"),
+        ({"mrr": [1.0]}, "mrr", "Expected other to be a QueryTable, got dict; pass PerQuery's compute"),
+        (tr.QueryTable([7], {"mrr": [1.0]}), "mrr", "Expected common ids, got none"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            before.deltas(other, measure)
 
 
 @cases(
