@@ -90,13 +90,12 @@ class Values:
         result = parts[0]
         if len(parts) > 1:
             weighted = any(part.weights is not None for part in parts)
-            extra = [part.extra for part in parts]
             result = cls(
                 torch.cat([part.values for part in parts], -1),
                 torch.cat([part.status for part in parts], -1),
                 torch.stack([part.errors for part in parts]).sum(0),
                 torch.cat([part.own_weights for part in parts], -1) if weighted else None,
-                tuple(map(_cat, zip(*extra))) if isinstance(extra[0], tuple) else _cat(extra),
+                result.extra and tuple(map(_cat, zip(*(part.extra for part in parts)))),
                 _cat([part.queries for part in parts]),
                 _cat([part.ignored for part in parts]),
                 result.limit,
@@ -108,10 +107,8 @@ class Values:
         ordered: dict[str, Any] = {
             name: None if (x := getattr(result, name)) is None else x[..., order] for name in names
         }
-        if isinstance(result.extra, tuple):
+        if result.extra is not None:  # of several metrics: one alone sums nothing further in parts
             ordered["extra"] = tuple(None if x is None else x[..., order] for x in result.extra)
-        elif result.extra is not None:
-            ordered["extra"] = result.extra[..., order]
         return replace(result, **ordered, queries=None)
 
     def clone(self) -> Values:

@@ -678,7 +678,7 @@ def from_json(data: bytes, source: str, line: int | None) -> Any:
     except (ValueError, RecursionError) as error:
         number = getattr(error, "lineno", None) if line is None else line
         rows = data.split(b"\n")
-        text = rows[number - 1 if line is None and number else 0].decode("utf-8", "backslashreplace") if rows else ""
+        text = rows[number - 1 if line is None and number else 0].decode("utf-8", "backslashreplace")
         raise ReadingError(f"Expected JSON, got {error}", source, number, text.strip()) from error
 
 
