@@ -14,6 +14,9 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
 GUIDES = sorted({*NAMES} - {"clusters", "integrations", "is_it_better"})
 #: their whole numbers depend on the processor, or on the version of a library
 ROUGH = {"index_recall", "large", "training"}
+#: by how much numbers may differ: the graph of an index depends on the last digits of distances, and a percentile of
+#: recall@10 moves in steps of 0.1
+NEAR = {"index_recall": 0.101}
 
 # One kernel imports the libraries for all notebooks.
 pytestmark = pytest.mark.xdist_group("notebooks")
@@ -42,7 +45,7 @@ def test_a_guide_prints_the_outputs_kept(name, tmp_path):
         pytest.importorskip("faiss")
     fresh, before = executed(name, tmp_path)[0], kept(name)
     assert words(fresh, name in ROUGH) == words(before, name in ROUGH)
-    assert numbers(fresh) == pytest.approx(numbers(before), rel=0.05, abs=0.02)
+    assert numbers(fresh) == pytest.approx(numbers(before), rel=0.05, abs=NEAR.get(name, 0.02))
     assert list(map(pictures, fresh.cells)) == list(map(pictures, before.cells))
 
 
