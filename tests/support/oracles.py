@@ -50,13 +50,13 @@ def oracle(name, *, few, many, baseline, empty="neg", others=None, of="query", c
     """Register the function of a measure.
 
     It takes ``of`` "query" a query and ties; of "flags" the relevance at rank 1, 2, ... and the number of relevant
-    candidates that lack, of queries that have one, and of "all flags" of all queries; of "grades" the grades at rank
-    1, 2, ... and those that lack; and its parameters.
+    candidates that lack; of "grades" the grades at rank 1, 2, ... and those that lack; and its parameters. Queries in
+    which nothing is relevant have no value, but of "all flags" and "all grades".
     """
 
     def register(measure):
-        made = {"query": measure, "flags": of_flags(measure), "grades": of_grades(measure)}
-        value = {**made, "all flags": of_flags(measure, of_all=True)}[of]
+        *of_all, kind = of.split()
+        value = measure if kind == "query" else {"flags": of_flags, "grades": of_grades}[kind](measure, bool(of_all))
         ORACLES[name] = Oracle(value, few, many, baseline, empty, others or {}, counts_irrelevant)
         return measure
 
@@ -79,10 +79,12 @@ def of_flags(measure, of_all=False):
     return value
 
 
-def of_grades(measure):
-    """The same of grades."""
+def of_grades(measure, of_all=False):
+    """The same of grades; None where no grade is positive."""
 
     def value(query, *, ties, **parameters):
+        if not of_all and max([0, *query.grades]) <= 0:
+            return None
         return expectation(
             [(measure(order, query.missing, **parameters), weight) for order, weight in orders(query, ties)]
         )
@@ -338,15 +340,11 @@ def discounted(grades, top_k, gain, discount="log2", log_base=2):
     baseline=lambda n, r, k: k * r / n,
 )
 def cumulative_gain(grades, missing, top_k=None, gain="linear"):
-    if all(gain_of(grade, gain) == 0 for grade in [*grades, *missing]):
-        return None
     return math.fsum(gain_of(grade, gain) for grade in grades[:top_k])
 
 
 @oracle("dcg", of="grades", few=WHOLE_OR_CUT, many=[*CUT, *DISCOUNTS], baseline=lambda n, r, k: r / n * discounts(k))
 def discounted_cumulative_gain(grades, missing, top_k=None, gain="linear", discount="log2", log_base=2):
-    if all(gain_of(grade, gain) == 0 for grade in [*grades, *missing]):
-        return None
     return discounted(grades, top_k, gain, discount, log_base)
 
 
@@ -365,7 +363,7 @@ def discounted_cumulative_gain(grades, missing, top_k=None, gain="linear", disco
 def normalised_gain(grades, missing, top_k=None, gain="linear", discount="log2", log_base=2, normalize="ideal"):
     ideal = discounted(sorted([*grades, *missing], reverse=True), top_k, gain, discount, log_base)
     whole = discounted([1] * top_k, top_k, gain, discount, log_base) if normalize == "k" and top_k else ideal
-    return discounted(grades, top_k, gain, discount, log_base) / whole if ideal else None
+    return discounted(grades, top_k, gain, discount, log_base) / whole
 
 
 # ---- one value for one query ---------------------------------------------------------------------

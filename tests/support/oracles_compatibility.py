@@ -46,8 +46,6 @@ def random_order(n, r, k):
 def compatibility(grades, missing, top_k=None, p=0.95, normalize=True):
     entries = tuple(enumerate([*grades, *missing]))
     ideals = ideal_orders(entries)
-    if not ideals[0]:
-        return None
     ranking = entries[: len(grades)]
     depths = max(len(ranking), len(ideals[0]))
     depths = depths if top_k is None else min(depths, top_k)

@@ -55,8 +55,6 @@ def satisfaction(grade, max_grade, gain="exponential"):
     "err", of="grades", few=WHOLE_OR_CUT, many=STOPS, baseline=stops, others={"max_grade": [3, 2.5], "gain": ["linear"]}
 )
 def reciprocal_rank_of_stop(grades, missing, top_k=None, max_grade=4, gain="exponential"):
-    if max([0, *grades, *missing]) <= 0:
-        return None
     total, still_there = 0.0, 1.0
     for rank, grade in enumerate(grades[:top_k], 1):
         total += still_there * satisfaction(grade, max_grade, gain) / rank
@@ -85,8 +83,6 @@ def first_of_random(n, r, k):
 )
 def found(grades, missing, top_k=None, max_grade=1, gain="linear", p=0.85):
     """A user who looks at each rank with the probability to get there."""
-    if max([0, *grades, *missing]) <= 0:
-        return None
     total, look = 0.0, 1.0
     for grade in grades[:top_k]:
         total += look * satisfaction(grade, max_grade, gain)
@@ -105,7 +101,7 @@ def found(grades, missing, top_k=None, max_grade=1, gain="linear", p=0.85):
 def normalised_reciprocal_rank(grades, missing, top_k=None, **of_grades):
     best = reciprocal_rank_of_stop(sorted([*grades, *missing], reverse=True), (), top_k, **of_grades)
     found = reciprocal_rank_of_stop(grades, missing, top_k, **of_grades)
-    return None if best is None else found / best
+    return found / best
 
 
 # ---- rank-biased precision -------------------------------------------------------------------------------------------
@@ -119,7 +115,7 @@ def worth(grade, relevance_level, max_grade):
 
 @oracle(
     "rbp",
-    of="grades",
+    of="all grades",
     few=[{}, {"top_k": 3, "max_grade": 3}],
     many=[
         *({"top_k": k, "p": p} for k in (1, 2, 10) for p in (0.95, 0.2)),
@@ -145,7 +141,7 @@ def rank_biased(grades, missing, top_k=None, p=0.9, normalize=False, relevance_l
 
 @oracle(
     "rbpresidual",
-    of="grades",
+    of="all grades",
     few=WHOLE_OR_CUT,
     many=[{"p": 0.5}, {"p": 0.95, "top_k": 2}, {"top_k": 1}, {"top_k": 10}, SKIPPED],
     baseline=lambda n, r, k: 0.9**k,
@@ -178,8 +174,6 @@ def blended_ratio(grades, missing, top_k=None, beta=1, normalize="relevant", gai
     gains = [gain_of(grade, gain) for grade in grades]
     ideal = sorted([*gains, *(gain_of(grade, gain) for grade in missing)], reverse=True)
     relevant = sum(x > 0 for x in ideal)
-    if not relevant:
-        return None
     total = 0.0
     for rank, one in enumerate(gains[:top_k], 1):
         if one > 0:
@@ -204,7 +198,7 @@ def mean_position(grades, missing, gain="linear"):
     pairs = [(gain_of(grade, gain), rank) for rank, grade in enumerate(grades, 1)]
     pairs += [(gain_of(grade, gain), behind) for grade in missing]
     whole = math.fsum(one for one, _ in pairs)
-    return math.fsum(one * rank for one, rank in pairs) / whole if whole else None
+    return math.fsum(one * rank for one, rank in pairs) / whole
 
 
 @oracle(
@@ -215,8 +209,6 @@ def mean_position(grades, missing, gain="linear"):
     baseline=lambda n, r, k: r / n,
 )
 def position_weighted(grades, missing, top_k=None, gain="linear"):
-    if all(gain_of(grade, gain) == 0 for grade in [*grades, *missing]):
-        return None
     seen = grades[:top_k]
     whole = math.fsum(1 / rank for rank in range(1, len(seen) + 1))
     return math.fsum(gain_of(grade, gain) / rank for rank, grade in enumerate(seen, 1)) / whole if seen else 0.0

@@ -9,7 +9,7 @@ from tests.support.oracles import CUT, LEVELS, hypergeometric, oracle
 # Any number of the irrelevant ones is as likely to be ahead of a relevant one.
 @oracle(
     "bpref",
-    of="grades",
+    of="all grades",
     counts_irrelevant=True,
     few=[{}],
     many=[
@@ -45,7 +45,7 @@ def of_slots(n, r, k):
     return math.fsum(hypergeometric(h, n, irrelevant + 1, k) * so_far[h] for h in hits) / (irrelevant + 1)
 
 
-@oracle("infap", of="grades", few=[{}], many=LEVELS, baseline=None)
+@oracle("infap", of="all grades", few=[{}], many=LEVELS, baseline=None)
 def inferred(grades, missing, relevance_level=1):
     tiny = 0.00001
     relevant = sum(grade >= relevance_level for grade in [*grades, *missing])
@@ -62,11 +62,11 @@ def inferred(grades, missing, relevance_level=1):
     return math.fsum(at_hits) / relevant
 
 
-@oracle("judged", of="grades", few=[{"top_k": 3}, {}], many=CUT, baseline=lambda n, r, k: 1)
+@oracle("judged", of="all grades", few=[{"top_k": 3}, {}], many=CUT, baseline=lambda n, r, k: 1)
 def judged(grades, missing, top_k=None):
     return sum(grade >= 0 for grade in grades[:top_k]) / len(grades[:top_k]) if grades else None
 
 
-@oracle("hole", of="grades", few=[{"top_k": 3}, {}], many=CUT, baseline=lambda n, r, k: 0)
+@oracle("hole", of="all grades", few=[{"top_k": 3}, {}], many=CUT, baseline=lambda n, r, k: 0)
 def unjudged(grades, missing, top_k=None):
     return sum(grade < 0 for grade in grades[:top_k]) / (top_k or len(grades)) if grades else None

@@ -66,7 +66,5 @@ oracle(
 )
 def ips(grades, missing, top_k=None, gain="linear", discount="none", self_normalized=False):
     whole = discounted([*grades, *missing], None, gain, "none")
-    if whole == 0:
-        return None
     value = discounted(grades, top_k, gain, discount)
     return value / whole if self_normalized else value

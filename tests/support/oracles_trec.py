@@ -30,14 +30,14 @@ def relevant_retrieved(order, missing, top_k=None):
     return float(sum(order[:top_k]))
 
 
-@oracle("numret", of="grades", few=[{}, {"top_k": 2}], many=[{"top_k": 1}, SKIPPED], baseline=lambda n, r, k: k)
+@oracle("numret", of="all grades", few=[{}, {"top_k": 2}], many=[{"top_k": 1}, SKIPPED], baseline=lambda n, r, k: k)
 def retrieved(grades, missing, top_k=None):
     return float(len(grades[:top_k])) or None
 
 
 @oracle(
     "filled",
-    of="grades",
+    of="all grades",
     few=[{"top_k": 3}],
     many=[{}, {"top_k": 3, "whole": True}, {"top_k": 2, "whole": True, **SKIPPED}],
     baseline=lambda n, r, k: min(n, k) / k,
@@ -49,7 +49,7 @@ def filled(grades, missing, top_k=1, whole=False):
 
 @oracle(
     "numnonrelret",
-    of="grades",
+    of="all grades",
     few=[{"top_k": 2}, {}],
     many=[{"top_k": 1, "relevance_level": 2}, SKIPPED],
     baseline=lambda n, r, k: k * (n - r) / n,
@@ -96,8 +96,6 @@ def binary_g(order, missing):
 def ndcg_at_levels(grades, missing, gain="linear"):
     best = sorted([*grades, *missing], reverse=True)
     levels = sorted({grade for grade in best if grade > 0}, reverse=True)
-    if not levels:
-        return None
     cuts = [sum(grade >= level for grade in best) for level in levels]
     if len(grades) > cuts[-1] + 1:
         cuts.append(len(grades))
@@ -149,8 +147,6 @@ def of_random_gains(n, r, k):
 def ndcg_at_relevant(grades, missing, gain="linear"):
     best = sorted([*grades, *missing], reverse=True)
     relevant = sum(grade > 0 for grade in best)
-    if not relevant:
-        return None
     ranks = [rank for rank, grade in enumerate(grades, 1) if grade > 0]
     found = math.fsum(discounted(grades, rank, gain) / discounted(best, rank, gain) for rank in ranks)
     at_end = discounted(grades, None, gain) / discounted(best, None, gain)

@@ -17,6 +17,10 @@ class Query(NamedTuple):
     #: grades of the judged candidates that were not
     missing: tuple[float, ...] = ()
 
+    @property
+    def grades(self):
+        return [*(grade for _, grade in self.listed), *self.missing]
+
 
 # ---- the orders that ties leave open -------------------------------------------------------------
 
@@ -65,4 +69,4 @@ def expectation(values):
 
 
 def number_of_positives(query, level=1):
-    return sum(grade >= level for grade in [*(grade for _, grade in query.listed), *query.missing])
+    return sum(grade >= level for grade in query.grades)
