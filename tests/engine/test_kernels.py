@@ -441,21 +441,6 @@ def test_each_of_two_workers_subtracts_the_excluded_items_of_its_part(tmp_path):
     assert found == [spread(False, slice(None)).tolist()] * 2
 
 
-@pytest.mark.skipif(INTERPRETED, reason="the interpreter has no products of bfloat16")
-def test_bfloat16_rounds_the_embeddings_and_not_the_sums():
-    generator = torch.Generator().manual_seed(0)
-    queries, items = (torch.randn(n, 64, generator=generator) for n in (20, 500))
-    label = torch.arange(20)
-    scores = queries.bfloat16().double() @ items.bfloat16().double().T
-    got = tr.MR().score(tr.Ranking.from_embeddings(queries, items, label, precision="bf16"))
-    assert torch.equal(got, tr.MR().score(scores, label))
-
-
-def test_an_unknown_precision_is_an_error():
-    with pytest.raises(ValueError, match="precision to be None, 'highest', 'tf32', 'tf32x3' or 'bf16', got 'fp8'"):
-        tr.Ranking.from_embeddings(torch.eye(2), torch.eye(2), torch.tensor([0, 1]), precision="fp8")
-
-
 def compile_all(output):
     from benchmarks import kernels
 

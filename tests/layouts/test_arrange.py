@@ -140,20 +140,12 @@ SUITES = {
     "metric": lambda: tr.MAP(),
     "kept values": lambda: tr.MAP(aggregation="median"),
     "collection": lambda: tr.RankingCollection("map, mrr"),
-    "Sliced": lambda: tr.Sliced("map", ["a", "b"]),
-    "PerQuery": lambda: tr.PerQuery("map"),
-    "Compared": lambda: tr.Compared("map", ["x", "y"]),
 }
 
 
 def added(metric, indexes, call="update"):
     """Add flat rows of some queries."""
-    queries = tensor(sorted(set(indexes)))
-    ids = {"query_ids": queries} if isinstance(metric, tr.PerQuery) else {}
-    slices = {"slices": queries * 0} if isinstance(metric, tr.Sliced) else {}
-    scores = random(len(indexes))
-    preds = {"x": scores, "y": scores} if isinstance(metric, tr.Compared) else scores
-    getattr(metric, call)(preds, torch.ones(len(indexes)), indexes=tensor(indexes), **ids, **slices)
+    getattr(metric, call)(random(len(indexes)), torch.ones(len(indexes)), indexes=tensor(indexes))
 
 
 @cases("suite", SUITES)

@@ -39,7 +39,6 @@ SHAPES = [
     (TypeError, ["mask to be a bool tensor", "torch.int64"], (SCORES, GRADES), {"mask": GRADES}),
     (ValueError, ["tie_break", "[3]", "[2]"], (SCORES, GRADES), {"tie_break": ROWS}),
     (ValueError, ["no tie_break", "ids already ranked"], (IDS, IDS), {"tie_break": IDS}),
-    (ValueError, ["(query, item) tuple", "list of 2 1-D id tensors", "Tensor"], (SCORES, GRADES), {"exclude": GRADES}),
     (ValueError, ["equally long", "[[1], [2]]"], (SCORES, GRADES), {"exclude": (tensor([0]), tensor([0, 1]))}),
     (ValueError, ["no exclude for flat rows"], (ROWS, LABELS), {"indexes": LABELS, "exclude": PAIRS}),
     (ValueError, ["weights", "[2]", "[3]"], (SCORES, GRADES), {"weights": torch.ones(3)}),

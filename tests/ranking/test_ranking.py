@@ -40,7 +40,6 @@ NUMBERS, SHAPES = "Expected ranks to be integer or floating point", r"Expected r
         (lambda: R.from_embeddings(EYE, EYE, T([0, 1, 2]), top_k=1).sampled(1), "all ranks exact, got top_k=1"),
         (lambda: R.from_embeddings(EYE, torch.ones(4, 2), T([0, 1, 2])), r"one dimension.* \[3, 3\] and \[4, 2\]"),
         (lambda: R.from_embeddings(EYE, EYE.double(), T([0, 1, 2])), "one dtype.*torch.float64"),
-        (lambda: R.from_embeddings(EYE, EYE, T([0, 1, 2]), similarity="l2"), "'cosine'.*'l2'"),
         (lambda: tr.MRR().score(R.from_embeddings(EYE, EYE, T([0, 4, 1]))), "1 label, id or .* index out of range"),
         (lambda: tr.extend.Gain()(SCORES), r"Expected Gain to define __call__\(grade\)"),
     ],

@@ -90,18 +90,6 @@ def test_an_empty_query_of_weight_zero_is_no_error(cls):
     check(metric.compute(), metric.score(preds[:1], target[:1]).item())
 
 
-def test_a_bad_weight_counts_unless_its_query_is_ignored():
-    scores, labels = torch.rand(3, 4, generator=torch.Generator().manual_seed(0)), torch.tensor([0, -100, 1])
-    for weights, bad in (([1, math.nan, 1], 0), ([1, -1, math.nan], 1), ([math.inf, 1, -1], 2)):
-        metric = tr.MRR()
-        metric.update(scores, labels, weights=torch.tensor(weights))
-        if bad:
-            with pytest.raises(ValueError, match=f"{bad} quer.* weights? "):
-                metric.compute()
-        else:
-            assert metric.compute() == tr.MRR().score(scores, labels)[::2].mean()
-
-
 def test_a_metric_that_checks_finds_bad_values_beside_one_that_does_not():
     suite = tr.RankingCollection({"checks": tr.MRR(), "trusts": tr.MRR(validate_args=False)})
     suite.update(torch.tensor([[0.5, math.nan, 0.25], [0.5, 0.75, 0.25]]), torch.tensor([[1, 0, 0], [0, 1, 0]]))
