@@ -97,7 +97,7 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=repr)
+@cases("options", OPTIONS)
 def test_pairs_are_excluded_before_all_other_options(options):
     qrels, runs, pairs = drawn(repr(options))
     measures = None if "preset" in options else "ndcg@5 map mrr recall@5"

@@ -9,7 +9,7 @@ import torchrank as tr
 from tests.support.cases import cases
 
 PROBE = (1, 0, 0, 1, 1)  # of which libraries say different things, see their definitions
-FIRST, SECOND, THIRD = (2, 4, 3, 1, 5), (5, 1, 3, 2, 4), (5, 1, 1, 2, 1, 2, 3, 2, 1)
+FIRST, THIRD = (2, 4, 3, 1, 5), (5, 1, 1, 2, 1, 2, 3, 2, 1)
 NATURAL = {"log_base": math.e}
 
 
@@ -19,28 +19,16 @@ NATURAL = {"log_base": math.e}
         (tr.Precision(10), PROBE, 0.3),
         (tr.Recall(2), PROBE, 0.3333),
         (tr.MAP(2), PROBE, 0.3333),
-        (tr.MAP(4), PROBE, 0.5),
         (tr.MAP(4, normalize="retrieved"), PROBE, 0.75),
         (tr.MAP(), PROBE, 0.7),
-        (tr.MAP(), (1, 0, 1, 1, 0), 0.8056),
         (tr.NDCG(2), PROBE, 0.6131),
-        (tr.NDCG(5), PROBE, 0.8529),
         (tr.NDCG(10), PROBE, 0.8529),
         (tr.F1(10), PROBE, 0.4615),
         (tr.CG(), FIRST, 15),
-        (tr.CG(), SECOND, 15),
-        (tr.DCG(**NATURAL), FIRST, 12.1023),
-        (tr.DCG(**NATURAL), SECOND, 13.7629),
         (tr.DCG(**NATURAL), THIRD, 14.4609),
-        (tr.DCG(), FIRST, 8.3887),
-        (tr.DCG(), SECOND, 9.5397),
         (tr.DCG(), (3, 2, 3, 0, 1, 2), 6.8611),
-        (tr.NDCG(**NATURAL), SECOND, 0.9287),
-        (tr.NDCG(), SECOND, 0.9287),
         (tr.NDCG(**NATURAL), THIRD, 0.9252),
         (tr.NDCG(), THIRD, 0.9252),
-        (tr.NDCG(gain="exponential"), FIRST, 0.6219),
-        (tr.NDCG(gain="exponential"), SECOND, 0.9251),
         (tr.NDCG(gain="exponential"), THIRD, 0.9455),
         (tr.NDCG(), (3, 2, 3, 0, 1, 2), 0.9608),
     ],

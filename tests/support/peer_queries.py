@@ -1,12 +1,10 @@
-"""Queries for other libraries, and trec_eval's values of them."""
+"""Queries for other libraries."""
 
 import math
 import random
 
 import numpy as np
 import torch
-
-from tests.support.optional import pytrec_eval
 
 
 def collection(seed, tied, grades=(0, 0, 0, 1, 1, 2, 3)):
@@ -52,12 +50,6 @@ def edges(grades=(0, 0, 1, 2, 3)):
         listed = rng.sample(documents, rng.randint(1, 4))
         run[f"edge{number}"] = {d: float(s) for d, s in zip(listed, rng.sample(range(100), len(listed)))}
     return qrels, run
-
-
-def by_trec_eval(qrels, run, measures, level=1):
-    names = {name if name in pytrec_eval.supported_measures else ".".join(name.rsplit("_", 1)) for name in measures}
-    found = pytrec_eval.RelevanceEvaluator(qrels, names, relevance_level=level).evaluate(run)
-    return [found[query] for query in qrels]
 
 
 def dense(qrels, run, seed):
