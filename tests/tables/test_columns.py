@@ -291,36 +291,12 @@ def test_a_query_with_two_groups_is_refused_with_its_row():
         tr.Ranking.from_table(judged_frame(), group="lagn")
 
 
-def test_wrappers_take_ids_and_groups_from_the_ranking():
-    ranking = tr.Ranking.from_table(judged_frame(), group="lang")
-    kept = tr.PerQuery("mrr")
-    kept.update(ranking)
-    named = kept.compute().named(ranking)
-    assert dict(zip(named.ids.tolist(), named.columns["mrr"])) == {"b": 0.5, "a": 1, "é": 1, "c": 0}
-    sliced = tr.Sliced("mrr", ["en", "de"])
-    sliced.update(ranking)
-    result = {key: value.item() for key, value in sliced.compute().items()}
-    by = named.by()
-    assert (result["mrr/en"], result["mrr/de"]) == (1, 0.25)
-    assert dict(zip(by["measure"], by["value"])) == {"mrr/de": 0.25, "mrr/en": 1}
-    other = tr.Sliced("mrr", ["en"])
-    other.update(ranking)
-    with pytest.raises(ValueError, match=r"Expected slices among en, .* got others for 2 queries"):
-        other.compute()
-    with pytest.raises(ValueError, match="table with groups, got none"):
-        kept.compute().by()
-
-
 def test_rankings_of_runs_have_ids_and_rankings_of_tensors_have_none():
     ranking = tr.Ranking.from_run({"q": {"a": 1}, "p": {"b": 1}}, {"p": {"b": 1}})
     assert ranking.query_ids == ["q", "p"]
     assert ranking.groups is None
     tensors = tr.Ranking.from_scores(torch.rand(2, 3), torch.ones(2, 3))
     assert tensors.query_ids is tensors.groups is None
-    with pytest.raises(ValueError, match="Expected a ranking with ids of its queries"):
-        tr.QueryTable.of(tensors, "mrr")
-    with pytest.raises(ValueError, match="Expected query_ids in every update of PerQuery"):
-        tr.PerQuery("mrr").update(tensors)
 
 
 def test_a_derived_ranking_has_no_wrong_ids():
