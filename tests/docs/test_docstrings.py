@@ -45,15 +45,13 @@ def has(thing, names):
     return True
 
 
-def test_docstrings_point_to_public_names_only():
+def test_docstrings_point_to_public_names_only_and_formulas_have_single_backslashes():
+    every = [*texts()]
     found = {
         (reference, name)
-        for name, text, owner in texts()
+        for name, text, owner in every
         for reference in ROLE.findall(text)
         if not is_public(reference, owner)
     }
     assert sorted(found) == []
-
-
-def test_formulas_have_single_backslashes():
-    assert [name for name, text, _ in texts() if re.search(r"\\\\[a-z]", text)] == []
+    assert [name for name, text, _ in every if re.search(r"\\\\[a-z]", text)] == []

@@ -16,19 +16,16 @@ PREPARE = (
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory):
-    """The files that metadata is made from."""
+def metadata(tmp_path_factory):
+    """The metadata of a copy of the files that it is made from."""
     folder = tmp_path_factory.mktemp("project")
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "torchrank/version.py"):
         (folder / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
-    return folder
-
-
-def metadata(project, into):
-    command = [sys.executable, "-c", PREPARE, str(into)]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=True)
-    return message_from_string((into / done.stdout.split()[-1] / "METADATA").read_text(encoding="utf-8"))
+    (folder / "made").mkdir()
+    command = [sys.executable, "-c", PREPARE, "made"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return message_from_string((folder / "made" / done.stdout.split()[-1] / "METADATA").read_text(encoding="utf-8"))
 
 
 def targets(description):
@@ -36,11 +33,10 @@ def targets(description):
     return re.findall(r"\]\(([^)]*)\)|(?:src|href)=[\"']([^\"']*)", description)
 
 
-def test_links_of_the_long_description_lead_to_the_repository_and_its_code_is_unchanged(project, tmp_path):
-    found = metadata(project, tmp_path)
-    assert found["Description-Content-Type"] == "text/markdown"
-    (source,) = [one.split(", ")[1] for one in found.get_all("Project-URL") if one.startswith("Source")]
-    description = found.get_payload()
+def test_links_of_the_long_description_lead_to_the_repository_and_its_code_is_unchanged(metadata):
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    (source,) = [one.split(", ")[1] for one in metadata.get_all("Project-URL") if one.startswith("Source")]
+    description = metadata.get_payload()
     relative = [link for link, _ in targets(README.read_text()) if link and not link.startswith(("https:", "#"))]
     assert len(relative) > 20
     for link in relative:
@@ -52,12 +48,11 @@ def test_links_of_the_long_description_lead_to_the_repository_and_its_code_is_un
     assert blocks[0]
 
 
-def test_classifiers_name_the_python_of_the_tests_and_the_types(project, tmp_path):
-    found = metadata(project, tmp_path)
-    classifiers = found.get_all("Classifier")
+def test_classifiers_name_the_python_of_the_tests_and_the_types(metadata):
+    classifiers = metadata.get_all("Classifier")
     assert "Typing :: Typed" in classifiers
     versions = [one.rsplit(" ", 1)[1] for one in classifiers if re.search(r"3\.\d+$", one)]
-    assert found["Requires-Python"] == f">={versions[0]}"
+    assert metadata["Requires-Python"] == f">={versions[0]}"
     assert ".".join(map(str, sys.version_info[:2])) in versions
 
 

@@ -14,8 +14,10 @@ from torchrank.version import __version__
 
 WRITE = "python -m tests.support.stable_names"
 LINTER = Path(sys.executable).with_name("zizmor")
+together = pytest.mark.xdist_group("processes")  # whose process imports most of the libraries
 
 
+@together
 def test_public_names_labels_and_states_are_those_of_the_list():
     found, hidden = names(), absent()
     promised = {promise for promise in listed() if not promise.startswith(hidden)}
@@ -66,6 +68,7 @@ def test_a_link_to_a_missing_page_or_heading_is_reported(site, tmp_path):
     assert site("check").broken(tmp_path) == ["a.html links to b.html#gone", "a.html links to gone.png"]
 
 
+@together
 @pytest.mark.needs("sphinx", "matplotlib", "ir_measures", "lightning", "mlflow", "pykeen", "ray")
 def test_every_public_name_has_a_page_and_every_plot_is_in_the_gallery(site):
     import torchrank as tr

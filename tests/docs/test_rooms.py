@@ -30,9 +30,14 @@ def module(name):
     return None
 
 
-def imported(text):
-    """The files that a text imports: at its top, in functions, for type checkers, and by the name in a string."""
-    for node in ast.walk(ast.parse(text)):
+@cache
+def tree(file):
+    return ast.parse(file.read_text())
+
+
+def imported(module_):
+    """The files that a module imports: at its top, in functions, for type checkers, and by the name in a string."""
+    for node in ast.walk(module_):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -48,7 +53,7 @@ def imported(text):
 def imports(file):
     """The files that a file imports. The constructors of `Ranking` import late what imports it."""
     late = ("torchrank.engine.rank_layout", "torchrank.tables.joining") if file.name == "ranking.py" else ()
-    return {*imported(file.read_text())} - {module(name) for name in late if file.parent.name == "ranking"}
+    return {*imported(tree(file))} - {module(name) for name in late if file.parent.name == "ranking"}
 
 
 def room(file):
@@ -95,14 +100,14 @@ def test_few_places_ask_for_the_device():
     ],
 )
 def test_imports_of_every_form_are_read(text):
-    assert [*imported(text)] == [PACKAGE / "cli/commands.py"]
+    assert [*imported(ast.parse(text))] == [PACKAGE / "cli/commands.py"]
 
 
 def test_packages_that_are_imported_without_a_condition_are_dependencies():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     core = {re.match(r"[\w-]+", one)[0] for one in project["dependencies"]}
     for file in FILES:
-        body = ast.parse(file.read_text()).body
+        body = tree(file).body
         names = {alias.name for node in body if isinstance(node, ast.Import) for alias in node.names}
         names |= {node.module for node in body if isinstance(node, ast.ImportFrom)}
         if file.parent.name != "integrations" and file.name not in ("demo.py", "kernels.py"):  # imported if they can be

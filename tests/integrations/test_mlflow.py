@@ -17,7 +17,7 @@ from mlflow.entities import Document, SpanType  # noqa: E402
 from torchrank.integrations.mlflow import metrics, scorers  # noqa: E402
 
 pytestmark = [
-    pytest.mark.xdist_group("mlflow"),
+    pytest.mark.xdist_group("processes"),  # whose process imports MLflow for tests of loggers
     *(pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("FutureWarning", "DeprecationWarning")),
 ]
 

@@ -11,6 +11,7 @@ from torchrank.statistics.paired import paired_statistics
 optuna = OptionalModule("optuna")
 integration = OptionalModule("torchrank.integrations.optuna")
 simulated_trials = OptionalModule("tests.support.simulated_trials")
+pytestmark = pytest.mark.xdist_group("processes")  # whose process imports all that takes long
 
 
 @pytest.fixture(autouse=True)

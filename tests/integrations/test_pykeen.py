@@ -10,6 +10,7 @@ from tests.support.optional import OptionalModule, examples_of
 
 datasets, evaluation, models = (OptionalModule(f"pykeen.{name}") for name in ("datasets", "evaluation", "models"))
 integration = OptionalModule("torchrank.integrations.pykeen")
+pytestmark = pytest.mark.xdist_group("processes")  # whose process imports all that takes long
 
 
 def rounded(nations):
