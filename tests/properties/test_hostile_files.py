@@ -22,17 +22,6 @@ def test_a_file_without_permission_is_an_os_error(tmp_path):
         tr.read_run(path)
 
 
-def test_a_cut_last_line_is_refused_if_a_field_is_missing_and_read_if_none_is(tmp_path):
-    path = tmp_path / "run"
-    line = "q1 Q0 d1 2 0.75"
-    for end in range(len("q1 Q0 d1 2 ") + 1):
-        path.write_text(f"{line}\nq2{line[2 : max(2, end)]}")
-        with pytest.raises(tr.ReadingError, match=r"line 2: Expected 5 fields between white space, .* got [1-4]"):
-            tr.read_run(path)
-    path.write_text(f"{line}\nq2 Q0 d1 2 0.7")  # 0.75 without its last digit: no reader can tell
-    assert tr.read_run(path).to_dict()["q2"] == {"d1": 0.7}
-
-
 def peak(call):
     """The result of a call, and the most memory that it had, in MB; NumPy's arrays count."""
     tracemalloc.start()

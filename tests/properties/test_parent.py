@@ -63,16 +63,10 @@ def test_chunks_count_as_their_document(way, judged_chunks):
         for make in (dict, rows):
             got = tr.evaluate(make(qrels), make(run), MEASURES, ties=ties, parent=WAYS[way])
             assert same(got, want)
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_ranking_of_a_run_has_the_documents_of_its_chunks(way):
-    qrels, run = chunked(way, judged_chunks=True)
     suite = tr.RankingCollection(MEASURES)
     got = suite.score(tr.Ranking.from_run(qrels, run, parent=WAYS[way]))
     want = suite.score(tr.Ranking.from_run(of_documents(qrels), of_documents(run)))
     assert all(got[label].tolist() == pytest.approx(want[label].tolist()) for label in want)
-    assert tr.Ranking.from_run(qrels, run, parent=WAYS[way]).num_queries == 12
 
 
 def test_ids_without_a_separator_or_of_another_type_are_documents():

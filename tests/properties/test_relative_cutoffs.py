@@ -119,15 +119,10 @@ def test_what_is_no_share_or_cannot_be_cut_is_refused():
             tr.HitRate(text)
     with pytest.raises(ValueError, match="lengths of all lists for hitrate@10%, got none; pass num_candidates"):
         tr.parse("hitrate@10%").score(tr.Ranking.from_ranks(torch.tensor([1, 2])))
+    with pytest.raises(ValueError, match="Expected the lengths of all lists for recall@50%"):
+        tr.parse("recall@50%").score(tr.Ranking.from_ranks(torch.tensor([[1], [3]]), torch.tensor([4, math.nan])))
     with pytest.raises(ValueError, match="whose cutoff depends on the list"):
         tr.difference_bounds("recall@10%", torch.rand(2, 9), torch.rand(2, 9), torch.ones(2, 9).long())
     for cls in (cls for cls in PerUserMetric.registry.values() if cls.takes_top_k and not required(cls)):
         with pytest.raises(ValueError, match="top_k"):
             cls("10%")
-
-
-@pytest.mark.parametrize("lengths", [None, torch.tensor([4, math.nan])])
-def test_a_share_of_a_list_of_unknown_length_is_refused(lengths):
-    ranking = tr.Ranking.from_ranks(torch.tensor([[1], [3]]), lengths)
-    with pytest.raises(ValueError, match="Expected the lengths of all lists for recall@50%"):
-        tr.parse("recall@50%").score(ranking)
