@@ -183,10 +183,9 @@ def chunks(layout: Layout, need: Need) -> tuple[tuple[int, int], ...]:
         else:
             sizes = judged.sizes
             elements = torch.where(sizes <= now.compared, wide * sizes, 2 * (wide + sizes))
-    elif isinstance(layout, EmbeddedLayout):
-        room, elements = now.products(layout.queries), (now.judged_item * layout.judged.sizes).clamp_min(layout.chunk)
     else:  # flat rows are sorted together, and a block of columns has all queries
-        return ()
+        assert isinstance(layout, EmbeddedLayout)
+        room, elements = now.products(layout.queries), (now.judged_item * layout.judged.sizes).clamp_min(layout.chunk)
     if need.reach is None and layout.errors.is_cpu:  # on an accelerator, more chunks launch more kernels
         room //= min(copies, 2 + need.metrics // now.several)
     least = wide if need.all_candidates else 0

@@ -82,7 +82,7 @@ class Values:
         """The values of one of several metrics."""
         weights = None if self.weights is None else self.weights[n]
         few = self.values[n], self.status[n], self.errors[n], weights, self.extra[n]
-        return Values(*few, self.queries, self.ignored, self.limit[n] if isinstance(self.limit, tuple) else self.limit)
+        return Values(*few, self.queries, self.ignored, self.limit[n])
 
     @classmethod
     def join(cls, parts: Sequence[Values]) -> Values:
@@ -112,10 +112,10 @@ class Values:
         return replace(result, **ordered, queries=None)
 
     def clone(self) -> Values:
-        """A copy in new memory."""
+        """A copy in new memory, of values without further sums."""
         names = ("values", "status", "errors", "weights")
         copies: dict[str, Any] = {name: None if (x := getattr(self, name)) is None else x.clone() for name in names}
-        return replace(self, **copies, extra=tuple(None if x is None else x.clone() for x in self.extra))
+        return replace(self, **copies)
 
     @property
     def num_queries(self) -> int:
