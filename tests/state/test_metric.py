@@ -887,15 +887,6 @@ def test_a_metric_with_a_state_of_another_is_not_warned_of():
         assert [(one.compute(), one.update_called) for one in (merged, loaded)] == [(0.5, True)] * 2
 
 
-def test_a_metric_warns_of_fractions_that_another_one_has_met():
-    full, metric, batch = tr.MRR(), tr.MRR(), (torch.rand(2, 3), torch.full((2, 3), 0.5))
-    full.update(*batch)
-    metric.merge_state(full)
-    for call in (metric.compute, lambda: metric.score(*batch)):
-        with pytest.warns(UserWarning, match="No grade reaches relevance_level=1"):
-            call()
-
-
 def test_sums_of_negative_values_can_be_loaded():
     report, other = tr.TieReport("utility(false_alarm=-3)@2"), tr.TieReport("utility(false_alarm=-3)@2")
     report.update(torch.rand(3, 4), torch.zeros(3, 4))

@@ -12,16 +12,6 @@ from tests.support.metric_kinds import BATCHES, NAN, check, every_class, every_k
 from torchrank.state import sums
 
 
-def test_ranks_that_cannot_be_raise_where_they_are_used():
-    ranking = tr.Ranking.from_ranks(torch.tensor([0.5, 2, 9]), num_candidates=5)
-    with pytest.raises(ValueError, match="2 ranks"):
-        tr.MRR().score(ranking)
-    metric = tr.MRR()
-    metric.update(ranking)  # one worker never raises alone
-    with pytest.raises(ValueError, match="2 ranks"):
-        metric.compute()
-
-
 def test_bad_values_of_a_ranking_count_once_whatever_its_chunks(monkeypatch):
     monkeypatch.setattr("torchrank.state.scoring.MANY_VALUES", 4)
     metric = tr.PRCurve(2)
