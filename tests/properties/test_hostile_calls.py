@@ -14,6 +14,7 @@ import time
 import pytest
 
 from tests.support import workers
+from tests.support.cases import cases
 from torchrank.cli import commands, main
 from torchrank.display import Table, printable
 
@@ -41,7 +42,7 @@ def printed(capsys, *arguments):
 # ---- exit statuses ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "status", "message"),
     [
         ("eval qrels a.run -m prcurve", 2, "Expected top_k for 'prcurve'"),

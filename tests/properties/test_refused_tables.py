@@ -29,7 +29,6 @@ def read(text, **options):
     ("message", "call"),
     [
         ("columns to be a dictionary or three names, got 'qid'", lambda: tr.read_run(RUN, columns="qid")),
-        ("columns to be a dictionary or three names, got 3", lambda: tr.read_run(RUN, columns=3)),
         (r"to be query, item and score, got \['a', 'b'\]", lambda: tr.read_run(RUN, columns=["a", "b"])),
         ("columns to be query, item and grade", lambda: tr.read_qrels(RUN, columns=[0, 1])),
         ("'score', 'rank', got 'itm'; did you mean 'item'", lambda: tr.read_run(RUN, columns={"itm": 1})),
@@ -52,10 +51,7 @@ def read(text, **options):
         ("ties to be one of 'document'", lambda: tr.read_run({"q": {"a": 1.0}}, ties="documents")),
         ("format to be one of", lambda: tr.read_chunks(RUN, format="text")),
         ("format to be one of", lambda: tr.read_run(RUN, format="text")),
-        ("lines to be an integer >= 1, got 0", lambda: tr.read_chunks(RUN, lines=0)),
         ("duplicates to be one of", lambda: tr.read_chunks(RUN, duplicates="last")),
-        ("a path or an iterable of pieces of a run, got dict", lambda: tr.read_chunks({"q": {"a": 1.0}})),
-        ("a path or an iterable of pieces of a run, got int", lambda: tr.read_chunks(3)),
     ],
 )
 def test_a_wrong_table_or_argument_is_named(message, call):
@@ -63,17 +59,16 @@ def test_a_wrong_table_or_argument_is_named(message, call):
         call()
 
 
-def test_an_id_with_white_space_is_not_written_between_white_space():
-    for name in ("a b", "", "a\tb", "\n"):
-        message = r"Expected ids without white space, got .*; write \.tsv, \.json or \.jsonl"
-        with pytest.raises(ValueError, match=message):
-            _field(name)
-    for name in ("", "a\tb", "\n"):
-        with pytest.raises(ValueError, match=r"Expected ids without white space, got .*; write \.json or \.jsonl"):
-            _field(name, "")
-    assert _field("a b", "") == "a b"
-    assert _field("a\u00a0b") == "a\u00a0b"
-    assert _field(3) == "3"
+@cases(
+    ("blank", "endings", "names"),
+    [(" ", r"\.tsv, \.json or", ("a b", "", "a\tb", "\n")), ("", r"\.json or", ("", "a\tb", "\n"))],
+)
+def test_an_id_with_white_space_is_not_written_between_white_space(blank, endings, names):
+    for name in names:
+        with pytest.raises(ValueError, match=rf"Expected ids without white space, got .*; write {endings} \.jsonl"):
+            _field(name, blank)
+    assert [_field(name, blank) for name in ("a\u00a0b", 3)] == ["a\u00a0b", "3"]
+    assert blank or _field("a b", blank) == "a b"
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), np.nan, np.float32("nan"), "", np.str_("")], ids=repr)
