@@ -289,6 +289,7 @@ def test_torchmetrics(library, theirs, ours):
     assert metric.compute().item() == pytest.approx(other.compute().item(), abs=1e-6)
 
 
+@pytest.mark.xdist_group("processes")  # whose process imports all that takes long
 @rows_of("pyg")
 def test_pyg(library, theirs, ours):
     link_pred = pytest.importorskip("torch_geometric.metrics.link_pred")

@@ -161,6 +161,7 @@ def lists_of(users=30, items=25, k=6):
     return lists, interactions, torch.randint(0, items, (users,), generator=generator)
 
 
+@pytest.mark.xdist_group("processes")  # whose process imports all that takes long
 @pytest.mark.parametrize("k", [1, 3, 6])
 def test_a_preset_of_pyg_with_a_catalogue_has_its_measures_of_lists(k):
     link_pred = pytest.importorskip("torch_geometric.metrics.link_pred")

@@ -311,7 +311,7 @@ def triples_of(rows, rng):
         if cell is not None and (cell.grade > 0 or rng.random() < 0.3)
     ]
     rng.shuffle(found)
-    return [list(column) for column in zip(*found)] if found else [[], [], []]
+    return found
 
 
 def positives_of(rows):
@@ -320,6 +320,11 @@ def positives_of(rows):
 
 def integers(values, dtype=torch.int64):
     return torch.tensor(values, dtype=dtype)
+
+
+def columns(rows, number):
+    """The columns of rows, as (query, item) or (query, item, grade)."""
+    return tuple(map(integers, zip(*rows) if rows else [()] * number))
 
 
 def excluded(rows, rng):
@@ -332,7 +337,7 @@ def excluded(rows, rng):
             elif cell.grade > 0:
                 pairs += [(query, item)] * rng.choice((0, 0, 1, 2))
     rng.shuffle(pairs)
-    return integers([query for query, _ in pairs]), integers([item for _, item in pairs])
+    return columns(pairs, 2)
 
 
 def coarse(scores):
@@ -449,22 +454,18 @@ def flat_tie_break(queries, rng):
 @layout("graded")
 def catalogue_triples(queries, rng):
     rows = cells(queries, rng)
-    query, item, grade = triples_of(rows, rng)
-    target = (integers(query), integers(item, torch.int32), integers(grade))
-    return Batch((scores_of(rows, lambda: -INF), target))
+    query, item, grade = columns(triples_of(rows, rng), 3)
+    return Batch((scores_of(rows, lambda: -INF), (query, item.int(), grade)))
 
 
 @layout("graded")
 def catalogue_triples_excluded(queries, rng):
     rows = cells(queries, rng)
-    query, item, grade = triples_of(rows, rng)
     preds = scores_of(rows, lambda: rng.choice(ANY_SCORE))
     # Excluded pairs may have been judged as well, only not as relevant.
-    judged = [(q, i) for q, row in enumerate(rows) for i, cell in enumerate(row) if cell is None and rng.random() < 0.3]
-    query, item = query + [q for q, _ in judged], item + [i for _, i in judged]
-    grade = grade + [rng.choice((0, -1)) for _ in judged]
-    target = (integers(query), integers(item), integers(grade))
-    return Batch((preds, target), {"exclude": excluded(rows, rng)})
+    others = [(q, i) for q, row in enumerate(rows) for i, cell in enumerate(row) if cell is None and rng.random() < 0.3]
+    judged = [*triples_of(rows, rng), *((q, i, rng.choice((0, -1))) for q, i in others)]
+    return Batch((preds, columns(judged, 3)), {"exclude": excluded(rows, rng)})
 
 
 @layout("binary")
@@ -472,9 +473,8 @@ def catalogue_pairs(queries, rng):
     rows = cells(queries, rng)
     found = [(query, item) for query, items in enumerate(positives_of(rows)) for item in items]
     rng.shuffle(found)
-    query, item = zip(*found) if found else ((), ())
     preds = scores_of(rows, lambda: rng.choice((NAN, INF, 0.0)), torch.bfloat16)
-    return Batch((preds, (integers(query), integers(item))), {"mask": mask_of(rows)})
+    return Batch((preds, columns(found, 2)), {"mask": mask_of(rows)})
 
 
 @layout("binary")
@@ -587,8 +587,7 @@ def ids_and_pairs(queries, rng):
     found = ids_of(queries, rng)
     pairs = [(query, item) for query, items in enumerate(positive_ids(found)) for item in items]
     rng.shuffle(pairs)
-    query, item = zip(*pairs) if pairs else ((), ())
-    return Batch((padded([x.ranked for x in found], rng, True), (integers(query), integers(item))))
+    return Batch((padded([x.ranked for x in found], rng, True), columns(pairs, 2)))
 
 
 @layout("graded distinct")
@@ -597,8 +596,7 @@ def ids_and_triples(queries, rng):
     judged = [(query, item, grade) for query, one in enumerate(found) for item, grade in one.judged]
     judged = [x for x in judged if x[2] > 0 or rng.random() < 0.4]
     rng.shuffle(judged)
-    target = tuple(integers(column) for column in (zip(*judged) if judged else ((), (), ())))
-    return Batch((padded([x.ranked for x in found], rng, False), target))
+    return Batch((padded([x.ranked for x in found], rng, False), columns(judged, 3)))
 
 
 @layout("single distinct")
@@ -637,9 +635,7 @@ def ids_excluded(queries, rng):
         judged += [(query, item, grade) for item, grade in one.judged if grade > 0 or rng.random() < 0.3]
         ranked.append(row)
     rng.shuffle(pairs)
-    target = tuple(integers(column) for column in (zip(*judged) if judged else ((), (), ())))
-    exclude = tuple(integers(column) for column in (zip(*pairs) if pairs else ((), ())))
-    return Batch((padded(ranked, rng, True), target), {"exclude": exclude})
+    return Batch((padded(ranked, rng, True), columns(judged, 3)), {"exclude": columns(pairs, 2)})
 
 
 # ...as a Ranking
