@@ -77,18 +77,13 @@ def test_costs_of_a_catalogue_labels_masks_and_lists_of_ids_are_read():
         assert value == (labels[row].item() in order[: within(order, cost.tolist(), 10)])
 
 
-def test_update_collections_and_wrappers_take_the_ranking():
+def test_a_collection_takes_the_ranking_and_several_budgets():
     scores, grades, costs = lists(3, 1000)
     ranking = tr.Ranking.from_scores(scores, grades, cost=costs)
     suite = tr.RankingCollection("recall@300tok,500tok ndcg@3")
-    assert list(suite) == ["recall@300tok", "recall@500tok", "ndcg@3"]
     suite.update(ranking)
-    sliced = tr.Sliced("recall@300tok", 2)
-    sliced.update(ranking, slices=torch.arange(6) % 2)
-    one = tr.parse("recall@300tok").score(ranking)
-    assert suite.compute()["recall@300tok"].item() == pytest.approx(one.mean().item(), rel=1e-6)
-    assert sliced.compute()["recall@300tok/1"].item() == pytest.approx(one[1::2].mean().item(), rel=1e-6)
-    assert suite.compute()["ndcg@3"] == tr.NDCG(3)(scores, grades)
+    wanted = {label: tr.parse(label).score(ranking).mean().float() for label in ("recall@300tok", "recall@500tok")}
+    torch.testing.assert_close(suite.compute(), wanted | {"ndcg@3": tr.NDCG(3)(scores, grades)})
 
 
 def test_a_tie_break_decides_the_order_within_the_budget():

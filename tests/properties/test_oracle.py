@@ -142,21 +142,6 @@ def test_longer_lists_equal_the_oracle(name):
     assert_all_equal(configs, queries, scored_together(configs, batch), "lists of eight")
 
 
-@pytest.mark.parametrize("name", REPRESENTATIVES)
-@pytest.mark.parametrize("action", ["neg", "skip"])
-def test_weighted_mean(name, action):
-    config = layout_cases.config(name, empty_target_action=action)
-    queries, batch = layout_cases.batch("flat_masked", 100)
-    rng = random.Random(5)
-    weights = [rng.choice((0, 0.5, 1, 2.25)) for _ in queries]
-    metric = config.metric()
-    metric.update(*batch.args, **batch.kwargs, weights=torch.tensor(weights))
-    pairs = [(w, wanted(config, query)) for w, query in zip(weights, queries)]
-    pairs = [(w, value) for w, value in pairs if not math.isnan(value)]
-    mean = math.fsum(w * value for w, value in pairs) / math.fsum(w for w, _ in pairs)
-    assert metric.compute().item() == pytest.approx(mean, rel=2e-7)
-
-
 @pytest.mark.parametrize("config", [c for c in MANY if c.for_oracle.get("average") == "positive"], ids=str)
 def test_mean_over_positives(config):
     queries, batch = layout_cases.batch("dense_masked", 100)
