@@ -89,12 +89,11 @@ def rated():
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "columns", "records"])
 def test_a_column_that_is_named_for_one_role_is_read_for_no_other(library, rated):
+    def made_of(frame):
+        return LIBRARIES[library](frame.to_dict("list"))
+
     def of_frame(frame, **columns):
-        made = {
-            "columns": lambda: frame.to_dict("list"),
-            "polars": lambda: pytest.importorskip("polars").DataFrame(frame.to_dict("list")),
-            "pandas": lambda: frame,
-        }[library]()
+        made = made_of(frame)
         ranking = tr.Ranking.from_table(made, **{"group" if k == "by" else k: name for k, name in columns.items()})
         means = tr.evaluate(made, "mrr ndcg@10", **columns).means["run"]
         assert means == tr.QueryTable.of(ranking, "mrr ndcg@10").values()
@@ -109,12 +108,10 @@ def test_a_column_that_is_named_for_one_role_is_read_for_no_other(library, rated
         for frame, named in ((rated, {"grade": "rating"}), (grouped, {"by": "rating"})):
             with pytest.raises(tr.ReadingError, match=r"a column of scores named like .* pass score= with the name"):
                 of_frame(frame.drop(columns="position"), **named)
-    form = {"polars": lambda f: pytest.importorskip("polars").DataFrame(f.to_dict("list")), "pandas": lambda f: f}
-    form |= {"columns": lambda f: f.to_dict("list"), "records": lambda f: f.to_dict("records")}
-    both = form[library](pandas.DataFrame({"user_id": [7, 8], "topic": [1, 1], "rel": [0, 1], "label": [2, 3]}))
+    both = LIBRARIES[library]({"user_id": [7, 8], "topic": [1, 1], "rel": [0, 1], "label": [2, 3]})
     assert tr.read_qrels(both, columns={"item": "user_id", "grade": "label"}).to_dict() == {1: {7: 2, 8: 3}}
     with pytest.raises(tr.ReadingError, match="a column of grades"):
-        tr.read_qrels(form[library](rated), columns={"query": "rating", "item": "position"})
+        tr.read_qrels(made_of(rated), columns={"query": "rating", "item": "position"})
 
 
 def test_a_rank_goes_before_a_rating_which_is_said_and_ranks_are_no_scores(rated):
