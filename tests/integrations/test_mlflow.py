@@ -27,10 +27,10 @@ FOUND = [["d1", "d2"], ["d1", "d2", "d3"], ["d1"], ["d1", "d2"], ["d1", "d8", "d
 
 
 @pytest.fixture(scope="module", autouse=True)
-def store(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("mlflow")
-    mlflow.set_tracking_uri(f"sqlite:///{folder / 'runs.db'}")
-    mlflow.set_experiment(experiment_id=mlflow.create_experiment("all", artifact_location=str(folder / "artifacts")))
+def experiment(mlflow_store, tmp_path_factory):
+    mlflow.set_tracking_uri(mlflow_store)
+    artifacts = str(tmp_path_factory.mktemp("artifacts"))
+    mlflow.set_experiment(experiment_id=mlflow.create_experiment("all", artifact_location=artifacts))
 
 
 def evaluated(measures, relevant=RELEVANT, found=FOUND, **options):

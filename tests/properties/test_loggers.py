@@ -64,16 +64,9 @@ def test_tensorboard(tmp_path):
     assert of_tensorboard(tmp_path) == logged(*STYLES)
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    """The address of a database of MLflow."""
-    pytest.importorskip("mlflow")
-    return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'runs.db'}"
-
-
-def test_mlflow_has_plain_keys_and_identifiers_and_refuses_labels(store):
+def test_mlflow_has_plain_keys_and_identifiers_and_refuses_labels(mlflow_store):
     mlflow = pytest.importorskip("mlflow")
-    client = mlflow.MlflowClient(store)
+    client = mlflow.MlflowClient(mlflow_store)
     run = client.create_run("0").info.run_id
     taken = logged("plain", "identifier")
     for key, value in taken.items():
@@ -155,11 +148,13 @@ def fit(folder, loggers, callback):
     return trainer
 
 
-def test_lightning_logs_all_keys_and_chooses_a_checkpoint_by_a_plain_key_but_mlflow_drops_labels(store, tmp_path):
+def test_lightning_logs_all_keys_and_chooses_a_checkpoint_by_a_plain_key_but_mlflow_drops_labels(
+    mlflow_store, tmp_path
+):
     loggers = pytest.importorskip("lightning.pytorch.loggers")
     callbacks = pytest.importorskip("lightning.pytorch.callbacks")
     of_csv = loggers.CSVLogger(tmp_path)
-    of_mlflow = loggers.MLFlowLogger("x", tracking_uri=store, artifact_location=str(tmp_path))
+    of_mlflow = loggers.MLFlowLogger("x", tracking_uri=mlflow_store, artifact_location=str(tmp_path))
     key, name = "plain/ndcg_at_10", "epoch={epoch}-{plain/ndcg_at_10:.4f}"
     best = callbacks.ModelCheckpoint(tmp_path, name, monitor=key, mode="max", auto_insert_metric_name=False)
     with warnings.catch_warnings(record=True) as caught:
@@ -176,7 +171,7 @@ def test_lightning_logs_all_keys_and_chooses_a_checkpoint_by_a_plain_key_but_mlf
     assert best.best_model_score.item() == max(first, second)
     assert best.best_model_path == str(tmp_path / f"epoch={int(second > first)}-{max(first, second):.4f}.ckpt")
 
-    found = pytest.importorskip("mlflow").MlflowClient(store).get_run(of_mlflow.run_id).data.metrics
+    found = pytest.importorskip("mlflow").MlflowClient(mlflow_store).get_run(of_mlflow.run_id).data.metrics
     dropped = {key: value for key, value in found.items() if key.startswith("label/")}
     assert {key: value for key, value in found.items() if "/" in key and key not in dropped} == logged(
         "plain", "identifier"

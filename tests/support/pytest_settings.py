@@ -116,6 +116,13 @@ def assume():
         yield lambda **changes: stack.enter_context(costs.assumed(**changes))
 
 
+@pytest.fixture(scope="session")
+def mlflow_store(tmp_path_factory):
+    """The address of a database of MLflow, whose tables take seconds to make."""
+    pytest.importorskip("mlflow")
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'runs.db'}"
+
+
 @pytest.fixture(autouse=True)
 def nothing_left_behind():
     """No metric writes into its arguments, and no test changes the next one."""
