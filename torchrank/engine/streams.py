@@ -205,9 +205,7 @@ class _Group:
             retrieved, has_nan = count_retrieved(part)
             self.counts.retrieved[some_rows] += retrieved
             self.counts.has_nan[some_rows] += has_nan
-            best = Top.of(part, self.reach)
-            if first:  # before column 0 there are no best scores
-                best = best.merge(Top(self.top.scores[some_rows], self.top.last[some_rows]))
+            best = Top.of(part, self.reach).merge(Top(self.top.scores[some_rows], self.top.last[some_rows]))
             self.top.scores[some_rows], self.top.last[some_rows] = best.scores, best.last
 
     def _snapped(self, scores: Tensor, rows: slice | Tensor) -> Tensor:
