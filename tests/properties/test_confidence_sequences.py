@@ -11,6 +11,7 @@ import torchrank as tr
 from tests.support import looks
 from tests.support.cases import cases
 from tests.support.optional import stats
+from tests.support.random_batches import with_values
 from torchrank.statistics.intervals import BETS, EFFECT, anytime_level, anytime_p, betting_interval, wilson
 from torchrank.statistics.paired import PairStatistics
 
@@ -102,17 +103,10 @@ def test_bets_keep_the_level_where_rare_large_differences_mislead_sums():
 # ---- metrics and collections -----------------------------------------------------------------------------------------
 
 
-def updated(metric, values, weights=None):
-    """A metric whose queries have these values: the gain of a single candidate."""
-    values = torch.as_tensor(values, dtype=torch.float64)
-    metric.update(torch.full((len(values), 1), 0.5), values[:, None], weights=weights)
-    return metric
-
-
 @pytest.mark.parametrize("weights", [None, [1.0, 2.0, 0.5, 3.0] * 25])
 def test_a_confidence_sequence_is_mean_and_standard_error_with_the_boundary(weights):
     values = np.random.default_rng(5).uniform(0, 3, 100)
-    metric = updated(tr.CG(top_k=1), values, None if weights is None else torch.tensor(weights))
+    metric = with_values(values, weights)
     w = np.ones(100) if weights is None else np.array(weights)
     mean = (w * values).sum() / w.sum()
     error = math.sqrt((w**2 * (values - mean) ** 2).sum() * 100 / 99) / w.sum()
@@ -129,9 +123,9 @@ def test_hits_have_the_form_of_wilson_and_medians_order_statistics():
     hits.update(torch.eye(2).repeat(100, 1), torch.tensor([0] * 200))
     assert hits.confidence_sequence() == pytest.approx(wilson(0.5, 200, anytime_level(0.95, 200)))
     values = np.random.default_rng(6).permutation(401) / 400.0
-    median = updated(tr.CG(top_k=1, aggregation="median"), values)
+    median = with_values(values, aggregation="median")
     assert median.confidence_sequence() == pytest.approx(median.interval(anytime_level(0.95, 401)))
-    called = updated(tr.CG(top_k=1, aggregation=torch.std), values)
+    called = with_values(values, aggregation=torch.std)
     assert math.isnan(called.confidence_sequence().low)
 
 

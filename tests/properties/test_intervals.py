@@ -11,20 +11,10 @@ import torch
 import torchrank as tr
 from tests.support.cases import cases
 from tests.support.optional import stats
-from tests.support.random_batches import batch, rng
+from tests.support.random_batches import batch, rng, with_values
 from torchrank.state.sums import Sum, estimate
 
 LEVELS = (0.8, 0.95, 0.99)
-
-
-def with_values(values, weights=None, pieces=1, **arguments):
-    """A metric whose queries have these values, >= 0: the gain of a single candidate."""
-    metric = tr.CG(top_k=1, **arguments)
-    values = torch.as_tensor(values, dtype=torch.float64)
-    for part in torch.arange(len(values)).tensor_split(pieces):
-        one = None if weights is None else torch.as_tensor(weights, dtype=torch.float64)[part]
-        metric.update(torch.zeros(len(part), 1), values[part, None], weights=one)
-    return metric
 
 
 def with_hits(hits, weights=None):

@@ -27,3 +27,13 @@ def many(rows=slice(None)):
 def unpadded():
     """A loader of 101 queries: on two processes of 6 batches and of 5."""
     return torch.utils.data.DataLoader(range(MANY), batch_size=10, sampler=tr.UnpaddedSampler(MANY))
+
+
+def with_values(values, weights=None, pieces=1, **arguments):
+    """A metric whose queries have these values, >= 0: the gain of a single candidate."""
+    metric = tr.CG(top_k=1, **arguments)
+    values = torch.as_tensor(values, dtype=torch.float64)
+    for part in torch.arange(len(values)).tensor_split(pieces):
+        one = None if weights is None else torch.as_tensor(weights, dtype=torch.float64)[part]
+        metric.update(torch.zeros(len(part), 1), values[part, None], weights=one)
+    return metric
