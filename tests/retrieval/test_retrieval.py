@@ -823,8 +823,7 @@ class Looks(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         name = function.overloadpacket.__name__
-        masked = name == "index" and any(x is not None and x.dtype == torch.bool for x in args[1])
-        if reads(function) or name == "_to_copy" or masked:
+        if reads(function, args) or name == "_to_copy":
             self.seen[name] += 1
         return function(*args, **(kwargs or {}))
 

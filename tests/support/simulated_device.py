@@ -60,9 +60,15 @@ def _here(x):
     return [*map(_here, x)] if isinstance(x, tuple | list) else x
 
 
+def reads(func, args):
+    """Whether an operation reads values, as one does whose result has as many elements as a mask has True."""
+    if func is torch.ops.aten.index.Tensor:
+        return any(isinstance(x, Tensor) and x.dtype == torch.bool for x in args[1])
+    return _always_reads(func)
+
+
 @cache
-def reads(func):
-    """Whether an operation reads values."""
+def _always_reads(func):
     return func._schema.name.split("::")[1] in READS or func is torch.ops.aten.repeat_interleave.Tensor
 
 
@@ -181,7 +187,7 @@ class _Operations(TorchDispatchMode):
         if asked == META:
             kwargs["device"] = torch.device("cpu")
         moved = copies and (elsewhere != bool(there) or len({type(x) for x in given if x.dim()}) > 1)
-        if reads(func) or (moved and not kwargs.get("non_blocking") and not self.owner.makes_a_constant):
+        if reads(func, args) or (moved and not kwargs.get("non_blocking") and not self.owner.makes_a_constant):
             self.owner.waits.append(func._schema.name)
         if there and not copies and any(type(x) is not There and x.dim() for x in given):
             raise RuntimeError(f"Expected all tensors on {self.owner.device}, got others of {func} on the CPU")

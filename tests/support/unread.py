@@ -25,7 +25,7 @@ class NothingRead(TorchDispatchMode):
     """A context in which an operation that reads values, or whose shape depends on them, raises."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        assert not reads(func), f"{func} makes the host wait for an accelerator"
+        assert not reads(func, args), f"{func} makes the host wait for an accelerator"
         return func(*args, **(kwargs or {}))
 
 
