@@ -12,10 +12,6 @@ from torch import Tensor
 from torchrank.hardware.devices import ascending, by_numpy, every
 from torchrank.ranking.ranking import run_bounds, run_starts
 
-# Dtypes that are sorted by integer keys.
-PACKED = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
-PACKED |= {torch.float16, torch.bfloat16, torch.float32, torch.float64}
-
 
 class Descending(NamedTuple):
     """The rows of a matrix, sorted in descending order: NaN first, equal elements by tie break and then by column."""
@@ -39,7 +35,7 @@ def descending(x: Tensor, tie_break: Tensor | None = None, finite: bool = False)
         values, order = x.gather(-1, by_tie).sort(dim=-1, descending=True, stable=True)
         order = by_tie.gather(-1, order)
         return Descending(values, order, run_starts(values) | run_starts(tie_break.gather(-1, order)))
-    if not by_numpy(x.device) or x.shape[1] < 2 or x.dtype not in PACKED:
+    if not by_numpy(x.device) or x.shape[1] < 2:
         values, order = x.sort(dim=-1, descending=True, stable=True)
         return Descending(values, order, run_starts(values))
     if x.dtype == torch.int64 and not _fits(x):

@@ -126,7 +126,7 @@ def listed_ids(layout: RankedIds, items: Tensor, grade: Tensor) -> tuple[Tensor,
     ids, valid, errors = layout.ids, items >= 0, layout.errors
     if layout.mask is not None:
         ids = torch.where(layout.mask, ids, -1)
-    if layout.validate and ids.shape[1] > 1:
+    if layout.validate:
         errors = count(Problem.DUPLICATE_IDS, repetitions(ids), layout.ignored, errors)
     if layout.exclude is not None:
         out, gone = _excluded(layout.exclude, layout.ids, items, grade)
