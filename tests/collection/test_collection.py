@@ -157,7 +157,7 @@ def test_a_key_is_first_of_all_the_one_shown():
 # ---- the numbers -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@cases("weighted", [False, True])
 def test_members_have_the_values_of_metrics_alone(weighted):
     suite = tr.RankingCollection(NAMES)
     members = {name: tr.parse(name) for name in NAMES}
@@ -218,8 +218,8 @@ def test_foreign_metrics_beside():
     same(copy.deepcopy(suite).compute(), expected)
 
 
-@pytest.mark.parametrize("method", ["update", "forward"])
-@pytest.mark.parametrize(
+@cases("method", ["update", "forward"])
+@cases(
     ("error", "arguments", "keywords"),
     [
         (TypeError, (tr.Ranking.from_scores(*BATCHES[0]),), {}),  # which a foreign metric cannot take
@@ -257,8 +257,8 @@ def resumed(suite, inside=False):
     return twin
 
 
-@pytest.mark.parametrize("way", [*COPIES, "checkpoint", "checkpoint of a module"])
-@pytest.mark.parametrize("computed", [False, True])
+@cases("way", [*COPIES, "checkpoint", "checkpoint of a module"])
+@cases("computed", [False, True])
 def test_a_copy_and_a_collection_from_a_checkpoint_go_on_by_themselves(way, computed):
     suite = fill(tr.RankingCollection([*NAMES, MeanAbsoluteError()], prefix="v/"), BATCHES[:1])
     if computed:
@@ -397,7 +397,7 @@ def test_metrics_added_later():
 # ---- nested ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("as_dict", [False, True])
+@cases("as_dict", [False, True])
 def test_own_inside_stock(as_dict):
     inner = tr.RankingCollection(["ndcg@3", "mrr", "mrr(ties=pessimistic)"], prefix="v/")
     stock = MetricCollection({"in": inner, "mae": MeanAbsoluteError()} if as_dict else [inner, MeanAbsoluteError()])
@@ -428,7 +428,7 @@ def test_stock_inside_own():
 PERFECT = (torch.tensor([[9.0, 8, 7], [9, 7, 8]]), torch.tensor([[1, 0, 0], [1, 0, 0]]))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("cls", "method"),
     [(tr.NDCG, "forward"), (tr.MRR, "update"), (tr.KendallTau, "update")],
     ids=lambda x: getattr(x, "name", x),
@@ -482,7 +482,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(("first", "second"), PAIRS)
+@cases(("first", "second"), PAIRS)
 def test_metrics_in_a_compute_group_by_hand_never_take_the_state_of_another(first, second):
     given = (PERFECT[1],) if isinstance(first(), tr.Coverage) else PERFECT
     more = {"query_ids": torch.arange(2)} if isinstance(first(), tr.Bootstrapped) else {}
@@ -687,7 +687,7 @@ def test_two_keys_with_one_spelling_are_refused_by_name():
         RankingCollection(metrics)
 
 
-@pytest.mark.parametrize("more", [["mrr", "ndcg@10"], {"mrr": "mrr", "rbp_p_0.85": "map"}])
+@cases("more", [["mrr", "ndcg@10"], {"mrr": "mrr", "rbp_p_0.85": "map"}])
 def test_metrics_that_do_not_fit_are_not_added(more):
     suite = build("plain")
     with pytest.raises(ValueError, match=r"ndcg@10|rbp_p_0\.85"):
@@ -717,7 +717,7 @@ def masked_batch(seed):
 MASKED = [masked_batch(seed) for seed in range(3)]
 
 
-@pytest.mark.parametrize("flat", [False, True])
+@cases("flat", [False, True])
 def test_masked_scores_are_not_seen(flat):
     others = [RetrievalMRR()] if flat else [MeanSquaredError(squared=False), PearsonCorrCoef()]
     suite, reference = tr.RankingCollection(["ndcg@3", "mae", "rmse", "mse", *others]), RetrievalMRR()
@@ -744,7 +744,7 @@ def test_masked_scores_are_not_seen(flat):
         torch.testing.assert_close(values[key].double(), value, rtol=1e-5, atol=0)
 
 
-@pytest.mark.parametrize("method", ["update", "forward"])
+@cases("method", ["update", "forward"])
 @cases("target", [torch.tensor([1, 2, 0, 0, 1, 3]), (torch.tensor([0]), torch.tensor([1])), [torch.tensor([1])] * 6])
 def test_layouts_without_a_value_for_each_score_are_refused(method, target):
     suite = tr.RankingCollection(["mrr", "mae"])
@@ -805,7 +805,7 @@ def test_targets_of_bool_are_0_and_1_to_metrics_of_single_scores():
 SCORES, TARGET = torch.tensor([[0.9, 0.8, 0.2, 0.1], [0.3, 0.6, 0.7, 0.4]]), torch.tensor([[0, 1, 0, 0], [1, 0, 0, 1]])
 
 
-@pytest.mark.parametrize("listed", [False, True])
+@cases("listed", [False, True])
 def test_excluded_candidates_are_hidden_as_by_a_mask_unless_they_are_relevant(listed):
     pairs = torch.tensor([0, 0, 0, 1, 1, 1]), torch.tensor([0, 0, 1, 2, 3, 3])  # one twice; (0, 1), (1, 3) are relevant
     exclude = [pairs[1][pairs[0] == query] for query in range(2)] if listed else pairs
@@ -839,7 +839,7 @@ def test_rows_have_no_exclude_beside_a_metric_of_torchmetrics():
     suite.update(SCORES.flatten(), TARGET.flatten(), mask=torch.arange(8) != 1)
 
 
-@pytest.mark.parametrize("metric", [MeanAbsoluteError, BinaryAccuracy, RetrievalMRR])
+@cases("metric", [MeanAbsoluteError, BinaryAccuracy, RetrievalMRR])
 def test_weights_for_a_metric_that_takes_none_are_an_error(metric):
     suite = tr.RankingCollection({"mrr": "mrr", "other": metric()})
     indexes = torch.arange(2)[:, None].expand(2, 4)
@@ -858,7 +858,7 @@ def test_weights_reach_a_metric_that_takes_them():
     assert suite.compute()["best"].item() == pytest.approx((0.9 + 3 * 0.7) / 4)
 
 
-@pytest.mark.parametrize("method", ["update", "forward"])
+@cases("method", ["update", "forward"])
 def test_calls_that_do_not_fit_a_metric_of_torchmetrics_say_so(method):
     for target in ((torch.tensor([0]), torch.tensor([1])), [torch.tensor([1]), torch.tensor([2])]):
         suite = tr.RankingCollection({"mrr": "mrr", "other": BinaryAccuracy()})

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from tests.support.cases import cases
 from torchrank.evaluation.agree import krippendorff_alpha
 
 LEVELS = ("nominal", "ordinal", "interval")
@@ -22,7 +23,7 @@ OBSERVERS = [
 ]
 
 
-@pytest.mark.parametrize(("level", "alpha"), [("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)])
+@cases(("level", "alpha"), [("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)])
 def test_the_example_of_its_author_has_his_numbers(level, alpha):
     assert round(krippendorff_alpha(np.array(OBSERVERS).T, level), 3) == alpha
 
@@ -59,7 +60,7 @@ def test_alpha_is_its_definition(items, level):
     assert krippendorff_alpha(items, level) == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@cases("level", LEVELS)
 def test_alpha_is_1_for_equal_judges_and_0_for_judges_that_guess(level):
     draw = np.random.default_rng(0).choice(4, (20_000, 2), p=[0.5, 0.3, 0.1, 0.1]).astype(float)
     assert krippendorff_alpha(draw[:, :1].repeat(3, 1), level) == 1

@@ -40,8 +40,8 @@ def test_coverage_has_the_lowest_level_and_the_smallest_cutoff_of_all_measures(m
     assert row[f"unjudged@{depth}"] == pytest.approx(1 - sum(place < depth for place in (0, 5, 10)) / depth)
 
 
-@pytest.mark.parametrize("measures", ["map", "bpref", "map bpref"])
-@pytest.mark.parametrize("ties", ["expected", "document"])
+@cases("measures", ["map", "bpref", "map bpref"])
+@cases("ties", ["expected", "document"])
 def test_unjudged_documents_are_those_of_judged_and_values_are_those_of_measures_alone(measures, ties):
     draw = random.Random(0)
     qrels, run = (
@@ -67,7 +67,7 @@ def test_coverage_counts_queries_and_documents():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("frame", [False, True])
+@cases("frame", [False, True])
 def test_documents_with_the_id_of_their_query_can_be_left_out(frame):
     run = {"a": {"a": 9.0, "b": 1.0}, "b": {"c": 3.0, "b": 2.0, "d" if frame else 7: 1.5, "a": 1.0}}
     source = [(q, d, s) for q, scores in run.items() for d, s in scores.items()] if frame else run
@@ -346,7 +346,7 @@ def test_any_iterable_of_names_and_metrics_has_the_measures_of_one_frame(measure
     assert tr.evaluate(rated(), measures()).means == tr.evaluate(rated(), measures=measures()).means == want
 
 
-@pytest.mark.parametrize("form", ["records", "tuple", "generator", "named tuples", "array", "recarray"])
+@cases("form", ["records", "tuple", "generator", "named tuples", "array", "recarray"])
 def test_records_and_arrays_with_named_columns_are_one_frame(form):
     frame = pandas.DataFrame(rated())
     source = {
@@ -453,7 +453,7 @@ def test_a_second_argument_is_a_run_if_it_has_an_ending_or_is_a_file(tmp_path, m
         tr.evaluate(frame, "ndgc@10")
 
 
-@pytest.mark.parametrize("convert", [list, np.array, pandas.Series], ids=lambda one: one.__name__)
+@cases("convert", [list, np.array, pandas.Series], ids=lambda one: one.__name__)
 def test_a_column_in_place_of_its_name_is_refused(convert):
     frame = rated()
     column = rf"got {type(convert([])).__name__}; pass the name of a column$"
@@ -638,7 +638,7 @@ def test_groups_of_one_frame_are_its_column_and_the_last_one_needs_an_order():
             one.grouped("min", separator)
 
 
-@pytest.mark.parametrize("measures", ["ndcg@10 map recall@5 mrr rbp", "bpref ndcg@10"], ids=["relevant", "all"])
+@cases("measures", ["ndcg@10 map recall@5 mrr rbp", "bpref ndcg@10"], ids=["relevant", "all"])
 def test_queries_with_many_judged_documents_have_the_values_of_dense_scores(measures):
     generator = torch.Generator().manual_seed(0)
     scores = torch.randint(40, (3, 100), generator=generator).double()  # ties

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support.cases import cases
 from torchrank.wrappers.compared import Rectified
 
 ASSIGNMENTS, IMPORTANCE = ("not_support", "partial_support", "support"), ("okay", "vital")
@@ -138,7 +139,7 @@ def test_an_answer_without_nuggets_has_the_score_0():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@cases(
     ("lines", "message"),
     [
         ([line("q", [("vital", "yes")])], "<list>, line 1: Expected a line with qid and nuggets.*got 'yes'"),

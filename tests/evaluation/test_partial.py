@@ -335,7 +335,7 @@ def test_options_of_a_frame_are_those_of_evaluate(options):
     assert PartialEvaluation.from_bytes(merged.to_bytes()).means == whole.means
 
 
-@pytest.mark.parametrize("convert", [dict, pandas.DataFrame], ids=lambda one: one.__name__)
+@cases("convert", [dict, pandas.DataFrame], ids=lambda one: one.__name__)
 def test_an_empty_frame_is_a_part_and_adds_nothing(convert):
     frame, nothing = convert(FRAME), convert({name: [] for name in FRAME})
     empty = partial(nothing, WEIGHTED, **OPTIONS)

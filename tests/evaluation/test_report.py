@@ -411,7 +411,7 @@ def near(value):
     return pytest.approx(value, abs=0.3)
 
 
-@pytest.mark.parametrize("several", [True, False])
+@cases("several", [True, False])
 def test_all_marks_stand_where_the_ticks_say_that_the_numbers_of_their_titles_are(several):
     qrels, runs = two_runs()
     found = tr.evaluate(qrels, runs if several else runs["bm25"], MEASURES)
@@ -539,7 +539,7 @@ def test_a_click_on_a_head_sorts_the_queries_in_a_browser(tmp_path):
     assert few["rows"] == 1
 
 
-@pytest.mark.parametrize("several", [False, True])
+@cases("several", [False, True])
 def test_a_report_begins_with_the_verdict_and_the_summary_and_ends_with_the_settings(several):
     qrels, runs = two_runs()
     found = tr.evaluate(qrels, runs if several else runs["bm25"], MEASURES)

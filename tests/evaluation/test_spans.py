@@ -42,7 +42,7 @@ def shares_by_characters(chunks, gold, share):
     return judged
 
 
-@pytest.mark.parametrize("share", SHARES)
+@cases("share", SHARES)
 def test_shares_are_those_of_sets_of_characters(share):
     draw, compared = random.Random(0), 0
     for _ in range(40):
@@ -156,7 +156,7 @@ def by_characters(gold, chunks, run, repeated, ranks=None, budget=None):
     return values
 
 
-@pytest.mark.parametrize("repeated", ["once", "each"])
+@cases("repeated", ["once", "each"])
 def test_values_are_those_of_sets_of_characters(repeated):
     draw, compared = random.Random(1), 0
     for _ in range(50):

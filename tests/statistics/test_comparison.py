@@ -63,7 +63,7 @@ def test_every_form_of_a_system_gives_the_same_comparison():
         assert found["measure"] == ["value"]
 
 
-@pytest.mark.parametrize("test", ["t", "randomization", "bootstrap", "randomized-tukey"])
+@cases("test", ["t", "randomization", "bootstrap", "randomized-tukey"])
 def test_the_order_of_the_queries_changes_nothing(test):
     a, b = values(40, 2, step=0.02).T
     shuffled = dict(reversed(by_id(b).items()))
@@ -331,7 +331,7 @@ def test_the_mean_of_a_system_is_that_of_its_pair_with_the_most_queries():
         assert mean == pytest.approx(systems[name][max(shared, key=sum)].mean())
 
 
-@pytest.mark.parametrize("alpha", [0.05, 0.01])
+@cases("alpha", [0.05, 0.01])
 def test_a_p_value_of_exactly_alpha_is_a_verdict(alpha):
     pair = PairStatistics("mrr", "a", "b", 80, 0.3, 0.4, 0.01, 79.0)
     for p, verdict in ((alpha, True), (math.nextafter(alpha, 1), False)):
@@ -469,7 +469,7 @@ WARNINGS = {
 }
 
 
-@pytest.mark.parametrize("test", ["t", "sign", "wilcoxon", "randomization"])
+@cases("test", ["t", "sign", "wilcoxon", "randomization"])
 def test_each_note_and_warning_names_the_pairs_that_it_concerns(test):
     for one in PAIRS:
         found = comparison_of([one], test=test)
@@ -531,7 +531,7 @@ def test_other_tests_are_explained(test):
     assert ("confidence_sequences holds for any number" in warnings) == (test == "anytime")
 
 
-@pytest.mark.parametrize("margin", [0.1, {"x": 0.25, "y": 0.5}])
+@cases("margin", [0.1, {"x": 0.25, "y": 0.5}])
 def test_margins_are_named_with_their_measures(margin):
     systems = {name: {"x": column, "y": column} for name, column in named(30, 2).items()}
     (note,) = (note for note in compare(systems, margin=margin).notes if note.startswith("margin"))

@@ -35,7 +35,7 @@ def test_quantiles_and_probabilities_of_t_are_those_of_scipy_to_ten_digits(df):
         assert t_cdf(x, df) == pytest.approx(stats.t.cdf(x, df), rel=1e-10, abs=0)
 
 
-@pytest.mark.parametrize("df", [1, 2.5, 30, 1e7])
+@cases("df", [1, 2.5, 30, 1e7])
 def test_near_the_median_the_quantile_follows_the_density(df):
     # scipy loses digits here, because it forms 1 - p: the density at 0 is the reference
     assert t_quantile(0.5 + 2**-30, df) == pytest.approx(2**-30 / stats.t.pdf(0, df), rel=1e-10)
@@ -43,7 +43,7 @@ def test_near_the_median_the_quantile_follows_the_density(df):
     assert t_cdf(0, df) == 0.5
 
 
-@pytest.mark.parametrize("df", [1, 3, 7.5, 200, 1e6])
+@cases("df", [1, 3, 7.5, 200, 1e6])
 def test_tails_are_those_of_scipy_to_twelve_digits(df):
     for x in (0.5, 1 - 1e-9, 1 + 1e-9, 2, 12, 35):
         assert t_cdf(-x, df) == pytest.approx(stats.t.sf(x, df), rel=1e-12, abs=1e-300)
@@ -90,13 +90,13 @@ def test_t_intervals_are_those_of_scipy_and_never_have_width_0():
     assert t_interval(0.4, 0.02, 30, 0.9) == pytest.approx(stats.t.interval(0.9, 30, 0.4, 0.02))
 
 
-@pytest.mark.parametrize(("error", "df"), [(0.0, 30), (0.1, 0), (math.nan, 0)])
+@cases(("error", "df"), [(0.0, 30), (0.1, 0), (math.nan, 0)])
 def test_without_a_spread_or_degrees_of_freedom_nothing_is_known(error, df):
     pair = PairStatistics("mrr", "a", "b", 3, 0.1, 0.2, error, df, wins=3)
     assert all(map(math.isnan, (*t_interval(0.4, error, df), detectable(error, df), pair.p, pair.better)))
 
 
-@pytest.mark.parametrize(("effect", "needed"), [(0.1, 787), (0.3, 90), (0.5, 34), (1.0, 10)])
+@cases(("effect", "needed"), [(0.1, 787), (0.3, 90), (0.5, 34), (1.0, 10)])
 def test_queries_needed_are_those_of_the_exact_power(effect, needed):
     assert queries_needed(effect, 1.0) == queries_needed(-0.01 * effect, 0.01) == needed
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from tests.support.cases import cases
 from tests.support.optional import by_scipy, stats
 from torchrank.statistics.paired import (
     FAMILY_TESTS,
@@ -47,7 +48,7 @@ def test_sign_is_the_binomial_test_of_wins_among_differences():
     assert paired_p(d, "sign") == stats.binomtest(wins, wins + losses).pvalue
 
 
-@pytest.mark.parametrize("n", [2, 5, 11])
+@cases("n", [2, 5, 11])
 def test_randomization_of_few_queries_is_exact(n):
     d = differences(n, 0.08, seed=n)
     exact = stats.permutation_test(
@@ -61,7 +62,7 @@ def test_zeros_do_not_make_randomization_inexact():
     assert paired_p(d, "randomization", Drawing(replicates=3)) == paired_p(d[:9], "randomization")
 
 
-@pytest.mark.parametrize("n", [8, 30])
+@cases("n", [8, 30])
 def test_rounding_of_sums_does_not_break_their_ties(n):
     # sums of whole numbers are exact, sums of their tenths are not
     for seed in range(20):
@@ -86,7 +87,7 @@ def test_random_signs_agree_with_the_enumeration_of_all():
     assert paired_p(d, "randomization", Drawing(40_000)) == pytest.approx(exact, abs=0.01)
 
 
-@pytest.mark.parametrize("test", ["randomization", "bootstrap"])
+@cases("test", ["randomization", "bootstrap"])
 def test_a_monte_carlo_p_is_never_0_and_at_least_one_of_its_replicates(test):
     clear = differences(200, 2.0)
     assert paired_p(clear, test, Drawing(replicates=99)) == 1 / 100
@@ -114,7 +115,7 @@ def test_replicates_with_the_observed_t_statistic_are_extreme():
         assert p == pytest.approx(share, abs=0.02)
 
 
-@pytest.mark.parametrize("test", ["randomization", "bootstrap"])
+@cases("test", ["randomization", "bootstrap"])
 def test_the_seed_gives_the_same_p_and_another_seed_another(test):
     found = [paired_p(differences(), test, Drawing(999, seed)) for seed in (5, 5, 6)]
     assert found[0] == found[1]

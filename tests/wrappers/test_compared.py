@@ -85,7 +85,7 @@ def test_a_few_queries_with_most_of_the_weight_are_warned_of():
     assert not any("weight" in line for line in compared(scores, grades).comparison().warnings)
 
 
-@pytest.mark.parametrize("option", ["nothing", "long", "mask", "exclude", "groups", "fractions"])
+@cases("option", ["nothing", "long", "mask", "exclude", "groups", "fractions"])
 def test_what_systems_share_changes_no_value(option):
     draw = torch.Generator().manual_seed(0)
     shape = 20, 200 if option == "long" else 12
@@ -144,7 +144,7 @@ def test_identical_systems_have_p_1_in_every_test_and_one_query_no_verdict():
     assert metric.comparison(test="tukey", correction="none").table["p"] == [1, 1, 1]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@cases("seed", range(8))
 def test_values_in_one_proportion_are_compared_though_rounding_makes_a_variance_negative(seed):
     draw = torch.Generator().manual_seed(seed)
     grades = torch.zeros(40, 3)
@@ -156,8 +156,8 @@ def test_values_in_one_proportion_are_compared_though_rounding_makes_a_variance_
     assert row["mean_b"] / row["mean_a"] == pytest.approx(1 / math.log2(3))
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("baseline", [None, "b"])
+@cases("weighted", [False, True])
+@cases("baseline", [None, "b"])
 def test_an_anytime_comparison_of_sums_is_that_of_the_values_and_counts_the_effective_number(baseline, weighted):
     scores, grades = batch()
     weights = {"weights": torch.rand(200).double() + 0.1} if weighted else {}
@@ -246,7 +246,7 @@ def by_query(scores, grades, name):
     return tr.RankingCollection(name).score(scores, grades)[name].tolist()
 
 
-@pytest.mark.parametrize("opposite", [False, True])
+@cases("opposite", [False, True])
 def test_the_table_has_the_numbers_of_the_formula_for_any_split(opposite):
     scores, people, model = batch_judged()
     model = 1 - model if opposite else model  # a judge that people correct by a negative weight
@@ -286,7 +286,7 @@ def test_equal_values_of_people_are_their_mean_and_a_judge_has_no_weight(of_peop
     assert metric.queries_needed(0.1)["more"] == [0, 0]
 
 
-@pytest.mark.parametrize("turned", [False, True])
+@cases("turned", [False, True])
 def test_a_corrected_share_beyond_0_or_1_has_an_interval_that_ends_there(turned):
     strata = torch.tensor([0] * 300 + [1] * 700)
     people = [1, 1, 0, 0, 0] + [0] * 995  # in the first stratum the judge agrees; in the second it was wrong by chance
@@ -324,7 +324,7 @@ def test_a_stratum_without_queries_changes_nothing():
         assert one == pytest.approx(other)
 
 
-@pytest.mark.parametrize("of_model", [0, 1])
+@cases("of_model", [0, 1])
 def test_a_judge_without_use_leaves_the_interval_of_people(of_model):
     scores, people, _ = batch_judged(60)
     constant = torch.full_like(people, of_model)  # all values are 0, or all are 1

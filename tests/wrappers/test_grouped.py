@@ -52,8 +52,8 @@ def sparse():
     return scores, torch.where(torch.arange(40)[:, None] % 3 == 0, 0, grades)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("how", ["min", "max", "mean", "all", "last"])
+@cases("weighted", [False, True])
+@cases("how", ["min", "max", "mean", "all", "last"])
 def test_results_are_those_of_a_loop_over_groups_and_of_kept_values(how, weighted):
     scores, grades = sparse()
     weights = torch.rand(40, generator=rng(3)) * (torch.arange(40) % 5 > 0) if weighted else None
@@ -157,7 +157,7 @@ def in_updates(groups, how="min"):
     return metric
 
 
-@pytest.mark.parametrize("groups", [40, 3000, 100_000])
+@cases("groups", [40, 3000, 100_000])
 def test_groups_in_one_update_each_never_raise_and_groups_in_two_do(groups):
     ids = torch.randint(-(2**62), 2**62, (groups,), generator=rng(groups)).unique()
     in_updates(ids.tensor_split(5)).compute()

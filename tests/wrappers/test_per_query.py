@@ -41,7 +41,7 @@ def same(one, other):
 # ---- the values ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@cases("weighted", [False, True])
 def test_columns_are_the_scores_of_each_metric_in_ascending_order_of_id(weighted):
     scores, grades, ids = data()
     suite = tr.RankingCollection(["ndcg@3", "mrr(empty_target_action=skip)", "mr"], prefix="val/")
@@ -56,8 +56,8 @@ def test_columns_are_the_scores_of_each_metric_in_ascending_order_of_id(weighted
     assert list(table.higher_is_better.items()) == list(better.items())
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("weighted", [False, True])
+@cases("dtype", [torch.float64, torch.float32])
+@cases("weighted", [False, True])
 def test_results_of_a_table_are_those_of_its_suite(weighted, dtype):
     """For every aggregation, measures that are no mean over queries included, and for functions."""
     scores, grades, _ = data()
@@ -129,7 +129,7 @@ def test_queries_that_a_sampler_repeats_count_once():
     assert repeated.compute()["mrr"] != whole.compute()["mrr"]
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@cases("dtype", [torch.float64, torch.float32])
 def test_an_id_with_another_value_or_weight_is_an_error_that_names_it(dtype):
     scores, grades = torch.tensor([[0.2, 0.1], [0.1, 0.2]]), torch.tensor([[1, 0], [1, 0]])
     metric = tr.PerQuery(["hitrate@2", "mrr"], dtype=dtype)
@@ -206,7 +206,7 @@ def merged(metric):
     return found
 
 
-@pytest.mark.parametrize(
+@cases(
     "how", [lambda x: x, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x)), restored, lambda x: x.half(), merged]
 )
 def test_tables_have_the_texts_of_their_queries_after_copies_checkpoints_and_merges(how):
@@ -217,7 +217,7 @@ def test_tables_have_the_texts_of_their_queries_after_copies_checkpoints_and_mer
     assert values_by_id(at_once) == WANT
 
 
-@pytest.mark.parametrize("order", [1, -1])
+@cases("order", [1, -1])
 def test_integers_among_texts_are_their_decimal_texts_whatever_comes_first(order):
     parts = [("7", 0), (7, 0), (-3, 1), ("x", 2), (b"x", 2), (np.int64(12), 3), (torch.tensor(7), 0)]
     ids, ranks = zip(*parts[::order])
@@ -283,7 +283,7 @@ def test_texts_of_a_ranking_and_of_columns_name_the_table():
         ([1.5, 2.5], "Expected ids to be text, bytes or integers"),
     ],
 )
-@pytest.mark.parametrize("wrapper", [tr.PerQuery, tr.Bootstrapped])
+@cases("wrapper", [tr.PerQuery, tr.Bootstrapped])
 def test_wrong_ids_are_refused_and_leave_the_state_as_it_is(ids, error, wrapper):
     metric = wrapper("mrr")
     with pytest.raises((TypeError, ValueError), match=error):
@@ -294,7 +294,7 @@ def test_wrong_ids_are_refused_and_leave_the_state_as_it_is(ids, error, wrapper)
 # ---- the state -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("dtype", "weights"), [(torch.float64, 0), (torch.float32, 0), (torch.float32, 1)])
+@cases(("dtype", "weights"), [(torch.float64, 0), (torch.float32, 0), (torch.float32, 1)])
 def test_a_query_takes_the_documented_bytes(dtype, weights):
     scores, grades, ids = data()
     given = torch.ones(40) * 2 if weights else None
@@ -409,7 +409,7 @@ def test_clusters_of_single_queries_have_the_plain_error_and_few_clusters_a_note
         table.summary(clusters=np.arange(len(values)))
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1.0])
+@cases("scale", [1e-3, 1.0])
 def test_clustered_errors_depend_on_the_ratios_of_weights_and_not_on_queries_without_a_value(scale):
     values, weights, user = users(7, 12)
     metrics = {how: tr.MRR(aggregation=how) for how in ("mean", "geometric")}
@@ -436,7 +436,7 @@ def test_errors_of_other_means_have_the_slope_of_the_mean_and_other_aggregates_n
     assert found["median"]["value"] == np.sort(values)[(len(values) - 1) // 2]
 
 
-@pytest.mark.parametrize("how", ["mean", "sum", "geometric", "median"])
+@cases("how", ["mean", "sum", "geometric", "median"])
 def test_queries_without_a_value_change_their_own_counts_only(how):
     values = np.random.default_rng(6).random(30)
     metrics = {"x": tr.MRR(aggregation=how, empty_target_action="skip")}
@@ -555,7 +555,7 @@ def test_a_table_of_a_ranking_has_its_ids_its_groups_and_the_values_of_its_queri
             metric.compute().named(["x"])
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@cases("weighted", [False, True])
 def test_a_table_in_slices_has_columns_of_their_values_and_weights(weighted):
     weights = {"mrr": [1, 2, 3]} if weighted else None
     table = tr.QueryTable([1, 2, 3], {"mrr": [1.0, 0.5, 0.25]}, weights, groups=["a", "b", None])

@@ -39,7 +39,7 @@ def table(m, n, replacement):
 # ---- probabilities ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("replacement", [False, True])
+@cases("replacement", [False, True])
 @cases(("m", "n"), [(1, 1), (3, 7), (7, 7), (20, 300)])
 def test_chances_are_hypergeometric_or_binomial(m, n, replacement):
     m += 2 * replacement
@@ -78,8 +78,8 @@ def draws(positive, m, replacement):
     return torch.tensor(list(lists))
 
 
-@pytest.mark.parametrize("replacement", [False, True])
-@pytest.mark.parametrize("ties", ["expected", "optimistic", "pessimistic"])
+@cases("replacement", [False, True])
+@cases("ties", ["expected", "optimistic", "pessimistic"])
 def test_a_sampled_ranking_has_the_mean_over_all_draws(ties, replacement):
     """The mean of each measure over every list that can be sampled, as ``from_negatives`` ranks it."""
     suite, number = tr.RankingCollection([tr.parse(name, ties=ties) for name in MEASURES.split()]), len(SCORES)
@@ -217,7 +217,7 @@ def test_several_positives_with_the_same_negatives_are_queries_of_their_own():
     close(metric.estimate("mr"), 1 + 40 * 1 / 5)
 
 
-@pytest.mark.parametrize("replacement", [False, True])
+@cases("replacement", [False, True])
 @cases("positive", range(len(SCORES)))
 def test_mean_rank_and_auc_are_unbiased_over_all_draws(positive, replacement):
     drawn, metric = draws(positive, 3, replacement), make(num_negatives=3, num_items=6, replacement=replacement)

@@ -154,9 +154,7 @@ def test_macro_mean_of_slices_without_a_value_has_none_and_a_bootstrap_no_error(
     assert all(math.isnan(macro[name]) for name in ("value", "standard error", "low", "high"))
 
 
-@pytest.mark.parametrize(
-    ("sizes", "other", "level"), [((20, 50), 1, 0.8), ((3, 9, 40), 2, 0.9), ((20, 50, 30), None, 0.95)]
-)
+@cases(("sizes", "other", "level"), [((20, 50), 1, 0.8), ((3, 9, 40), 2, 0.9), ((20, 50, 30), None, 0.95)])
 def test_difference_is_the_test_of_welch_in_scipy(sizes, other, level):
     parts = [torch.rand(n, generator=rng(n), dtype=torch.float64).tolist() for n in sizes]
     rest = parts[other] if other else [v for part in parts[1:] for v in part]
@@ -170,13 +168,13 @@ def test_difference_is_the_test_of_welch_in_scipy(sizes, other, level):
     assert got == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize("parts", [[[0.1, 0.2, 0.7]], [[0.5] * 30, [1 / 3] * 30], [[0.1] * 1000, [0.7] * 2]])
+@cases("parts", [[[0.1, 0.2, 0.7]], [[0.5] * 30, [1 / 3] * 30], [[0.1] * 1000, [0.7] * 2]])
 def test_difference_to_nothing_and_of_constants_has_no_error(parts):
     row = row_of(with_values(parts).difference("0"))
     assert all(math.isnan(row[name]) for name in ("standard error", "low", "high", "p")), row
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-9])
+@cases("scale", [1.0, 1e-9])
 def test_a_rest_of_one_query_has_its_value_and_small_values_have_their_error(scale):
     parts = [[0.1 * scale, 0.3 * scale, 0.7 * scale], [0.4 * scale], [0.5 * scale, 0.8 * scale]]
     metric = with_values(parts[:2])
@@ -314,7 +312,7 @@ def series(values):
     return pandas.Series(values)
 
 
-@pytest.mark.parametrize("convert", [list, np.array, series], ids=lambda one: one.__name__)
+@cases("convert", [list, np.array, series], ids=lambda one: one.__name__)
 def test_slices_and_ids_are_arrays_or_lists_as_scores_are(convert):
     (scores, labels), slices, ids = THREE, torch.tensor([0, 1, 1]), torch.tensor([7, 8, 7])
     for make in (lambda: tr.Sliced(tr.Bootstrapped("mrr", 3), 2), lambda: tr.Sliced("mrr", 2)):
@@ -379,7 +377,7 @@ class Summing:
         return [state, state]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("make", "options"),
     [
         (lambda **kwargs: tr.Sliced("mrr", ["x", "y"], **kwargs), {"slices": torch.tensor([0, 1, 1])}),
@@ -430,7 +428,7 @@ TEXTS = {
 
 
 @cases("given", [["de", "fr", "fr"], ["fr", None, "de"], [None, None, None]])
-@pytest.mark.parametrize("kind", [*TEXTS, "positions"])
+@cases("kind", [*TEXTS, "positions"])
 def test_names_of_slices_are_their_positions(kind, given):
     positions = [None if name is None else ["de", "fr"].index(name) for name in given]
     metric = tr.Sliced("mrr", ["de", "fr"])
@@ -442,7 +440,7 @@ def test_names_of_slices_are_their_positions(kind, given):
     same(metric.compute(), want | {f"mrr/{name}": mean for name, mean in means.items()})
 
 
-@pytest.mark.parametrize(
+@cases(
     ("slices", "example"),
     [(["de", "xx", "xx"], ", e.g. 'xx'"), (["", "yy", "de"], ", e.g. ''"), (torch.tensor([0, 2, 7]), "")],
     ids=str,
@@ -475,7 +473,7 @@ def test_names_of_slices_have_the_device_of_the_scores():
 # ---- plots ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("booted", [False, True])
+@cases("booted", [False, True])
 def test_a_plot_has_the_interval_of_each_slice(booted):
     suite = ["mrr", "ndcg@3"]
     metric = tr.Sliced(tr.Bootstrapped(suite, 50) if booted else suite, NAMES, prefix="val/")
@@ -551,7 +549,7 @@ def drawn(query, seed, replicates):
     return found[:replicates]
 
 
-@pytest.mark.parametrize("seed", [0, 7, -(2**63), 2**63 - 1])
+@cases("seed", [0, 7, -(2**63), 2**63 - 1])
 def test_counts_are_those_of_plain_python(seed):
     ids = [0, 1, -5, 2**62, -(2**63)]
     got = poisson_counts(torch.tensor(ids), seed, 30).tolist()
@@ -580,7 +578,7 @@ MEASURES = ["mrr", "ndcg@3", "mr", "dcg(gain=exponential)", "map(aggregation=geo
 MEASURES += ["mrr(adjusted=index)"]
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@cases("weighted", [False, True])
 def test_each_replicate_is_the_metric_with_counts_as_weights(weighted):
     scores, grades = batch()
     ids = torch.randint(-(2**62), 2**62, (40,), generator=rng(4))
@@ -594,7 +592,7 @@ def test_each_replicate_is_the_metric_with_counts_as_weights(weighted):
             assert float(found[key][b]) == pytest.approx(float(value), rel=1e-6), (key, b)
 
 
-@pytest.mark.parametrize("scale", [None, 1e-3, 1e4])
+@cases("scale", [None, 1e-3, 1e4])
 def test_replicates_have_the_same_bits_in_every_order_and_split(scale):
     scores, grades = batch(queries=300)
     ids = torch.randint(0, 200, (300,), generator=rng(3))
@@ -681,7 +679,7 @@ def test_ids_of_users_give_the_error_of_clusters():
     assert error > 1.8 * naive
 
 
-@pytest.mark.parametrize("values", [[], [0.3], [0.7] * 30])
+@cases("values", [[], [0.3], [0.7] * 30])
 def test_no_spread_has_no_interval(values):
     metric = with_values_booted(values, replicates=100)
     assert all(map(math.isnan, metric.intervals()["cg@1"]))
@@ -741,7 +739,7 @@ def test_models_over_other_queries_get_a_note():
     assert not any("the queries differ" in note for note in one.difference(other).notes)
 
 
-@pytest.mark.parametrize("given", [{"seed": 1}, {"replicates": 21}])
+@cases("given", [{"seed": 1}, {"replicates": 21}])
 def test_model_with_other_counts_is_an_error(given):
     values, (one, _) = two_models(replicates=20)
     other = with_values_booted(values[1], **{"replicates": 20, **given})

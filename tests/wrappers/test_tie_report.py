@@ -225,7 +225,7 @@ def all_differences(metric, a, b, grades, mask):
     return [difference.tolist() for difference in (other - one).split(sizes)]
 
 
-@pytest.mark.parametrize(("name", "seed"), zip([*MEASURES, WITH_GAIN_OF_ZERO], itertools.cycle((0, 1))), ids=str)
+@cases(("name", "seed"), zip([*MEASURES, WITH_GAIN_OF_ZERO], itertools.cycle((0, 1))), ids=str)
 def test_bounds_are_the_extremes_over_all_judgments(name, seed):
     metric = tr.parse(name) if isinstance(name, str) else name
     a, b, grades, mask = pair(seed)
