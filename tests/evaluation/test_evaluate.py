@@ -101,10 +101,9 @@ def test_single_precision_ties_scores_as_pytrec_eval_does():
 
 def test_runs_are_compared_query_by_query():
     qrels, runs = two_runs()
-    found = tr.evaluate(qrels, runs, MEASURES)
-    row = next(row for row in found.compare("bm25").table if row["measure"] == "map")
-    values = [[theirs(qrels, run).get(query, {}).get("map", 0.0) for query in qrels] for run in runs.values()]
-
+    (row,) = tr.evaluate(qrels, runs, "map").compare("bm25").table
+    of_runs = [theirs(qrels, run) for run in runs.values()]
+    values = [[found.get(query, {}).get("map", 0.0) for query in qrels] for found in of_runs]
     assert row["p"] == pytest.approx(stats.ttest_rel(values[1], values[0]).pvalue, rel=1e-9)
     assert (row["a"], row["b"], row["n"]) == ("bm25", "dense", 30)
     with pytest.raises(ValueError, match="two or more runs"):
@@ -569,10 +568,14 @@ def test_columns_of_one_run_are_told_from_runs_by_name(form, rows):
     columns = {"query": texts(queries), "item": texts(items), "score": form(scores)}
     wanted = {"mrr": pytest.approx(1 / 3)}
     assert tr.evaluate(JUDGED, columns, "mrr").means == {"run": wanted}
-    assert tr.evaluate(JUDGED, {"query": [], "item": [], "score": []}, "mrr").means == {"run": {"mrr": 0.0}}
     records = [dict(zip(("query", "item", "score"), row)) for row in zip(queries, items, scores)]
     runs = {"query": form(records), "item": form(records)} if form in (list, tuple) else {"score": records}
     assert tr.evaluate(JUDGED, runs, "mrr").means == dict.fromkeys(runs, wanted)
+
+
+def test_lists_of_documents_and_empty_columns_are_one_run():
+    wanted = {"mrr": pytest.approx(1 / 3)}
+    assert tr.evaluate(JUDGED, {"query": [], "item": [], "score": []}, "mrr").means == {"run": {"mrr": 0.0}}
     for docs in (["a"], ("a",), [("a", 1.0)], ["a", "z"]):
         assert tr.evaluate(JUDGED, {"q1": docs, "q2": []}, "mrr").means == {"run": wanted}
         assert tr.evaluate(JUDGED, {"x": {"q1": docs}, "y": {"q1": ["z", "a"]}}, "mrr").means["x"] == wanted

@@ -140,17 +140,15 @@ def test_merged_parts_without_a_judged_query_name_the_first_query_of_the_run_and
     first = next(query for query in seen if query)
     wanted = rf"a query of the run is '{first}', a judged query is 'judged'"
     for merged in (merge(parts), merge([merge(parts[:1]), merge(parts[1:])])):
-        with pytest.raises(ValueError, match=wanted):
-            merged.summary()
+        for result in (merged.summary, merged.estimates):
+            with pytest.raises(ValueError, match=wanted):
+                result()
 
 
 JUDGED = {"q1": {"a": 1}, "q2": {"b": 1}, "q3": {"c": 2}}
 
 
 def test_a_state_without_a_common_query_or_document_says_so():
-    other = partial(JUDGED, {"z": {"a": 1.0}}, "mrr")
-    with pytest.raises(ValueError, match="'z'"):
-        other.estimates()
     apart = partial(JUDGED, {"q1": {"z": 1.0}}, "mrr mr")
     assert apart.labels == ["mrr", "mr"]
     with pytest.raises(ValueError, match=r"document"):

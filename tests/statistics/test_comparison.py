@@ -461,12 +461,8 @@ PAIRS = [
 
 #: how a line begins, and which pairs it names
 NOTES = {"identical on every": "identical", "fewer than two": "fewer", "the same difference": "same"}
-WARNINGS = {
-    "a few queries make up": "rare",
-    "few queries": "few",
-    "a few queries have most": "weight",
-    "means and wins": "opposite",
-}
+WARNINGS = {"a few queries make up": "rare", "few queries": "few", "a few queries have most": "weight"}
+WARNINGS |= {"means and wins": "opposite"}
 
 
 @cases("test", ["t", "sign", "wilcoxon", "randomization"])

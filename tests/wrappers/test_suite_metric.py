@@ -256,25 +256,18 @@ def test_a_slice_is_compared_with_another_one_by_its_name(name, message):
         tr.Sliced("mrr", ["new", "old"]).difference("new", name)
 
 
+OF_BOOL, OF_INTEGERS = [(40,), (40, 1, 2), (40, 3), (39, 2)], [(40, 2), (39,), (41,), ()]
+
+
 @cases(
-    ("slices", "error"),
-    [
-        (torch.zeros(40), TypeError),
-        (torch.zeros(40, dtype=torch.bool), ValueError),
-        (torch.zeros(40, 1, 2, dtype=torch.bool), ValueError),
-        (torch.zeros(40, 3, dtype=torch.bool), ValueError),
-        (torch.zeros(40, 2, dtype=torch.int64), ValueError),
-        (torch.zeros(39, dtype=torch.int64), ValueError),
-        (torch.zeros(41, dtype=torch.int64), ValueError),
-        (torch.zeros(39, 2, dtype=torch.bool), ValueError),
-        (torch.tensor(0), ValueError),
-    ],
+    "shape, dtype",
+    [((40,), torch.float32), *((x, torch.bool) for x in OF_BOOL), *((x, torch.int64) for x in OF_INTEGERS)],
 )
-def test_wrong_slices_raise_at_once_and_leave_the_state(slices, error):
+def test_wrong_slices_raise_at_once_and_leave_the_state(shape, dtype):
     metric = tr.Sliced("mrr", 2)
-    with pytest.raises(error, match="slices") as caught:
-        metric.update(*batch(), slices=slices)
-    assert ("for two slices, 0 and 1" in str(caught.value)) == (slices.dtype == torch.bool and slices.dim() == 1)
+    with pytest.raises(TypeError if dtype == torch.float32 else ValueError, match="slices") as caught:
+        metric.update(*batch(), slices=torch.zeros(shape, dtype=dtype))
+    assert ("for two slices, 0 and 1" in str(caught.value)) == (dtype == torch.bool and len(shape) == 1)
     assert metric.num_queries == 0
     with pytest.raises(ValueError, match="query_ids"):
         tr.Sliced(tr.Bootstrapped("mrr", replicates=5), 2).update(*batch(), slices=chosen())
@@ -345,17 +338,11 @@ def test_forgotten_arguments_are_named():
 
 def test_what_the_error_of_log_dict_says_can_be_logged():
     scores, labels, zero = torch.tensor([[0.9, 0.1]]), torch.tensor([0]), torch.tensor([0])
-    made = {
-        tr.Sliced("mrr", 1): {"slices": zero},
-        tr.Bootstrapped("mrr", 2): {"query_ids": zero},
-        tr.PerQuery("mrr"): {"query_ids": zero},
-        tr.TieReport("mrr"): {},
-    }
+    made = {tr.Sliced("mrr", 1): {"slices": zero}, tr.TieReport("mrr"): {}}
+    made |= {metric: {"query_ids": zero} for metric in (tr.Bootstrapped("mrr", 2), tr.PerQuery("mrr"))}
     for metric, options in made.items():
         metric.update(scores, labels, **options)
-        with pytest.raises(
-            AttributeError, match=f"Expected a dict or a collection, got a {type(metric).__name__}"
-        ) as error:
+        with pytest.raises(AttributeError, match=f"dict or a collection, got a {type(metric).__name__}") as error:
             metric.items()
         logged = eval(str(error.value).split("self.log_dict(")[1].split(", sync_dist")[0], {"metric": metric})
         assert {type(key) for key in logged} == {str}
@@ -400,9 +387,8 @@ def test_groups_of_a_ranking_are_its_slices():
     frame = pandas.DataFrame(rows).astype({"lang": "Int64"})
     metric = tr.Sliced("hitrate@1", ["3", "4"])
     metric.update(tr.Ranking.from_table(frame, group="lang"))
-    assert {key: value.item() for key, value in metric.compute().items()} == {
-        "hitrate@1": 0.75, "hitrate@1/3": 1, "hitrate@1/4": 0, "hitrate@1/macro": 0.5
-    }  # fmt: skip
+    want = {"hitrate@1": 0.75, "hitrate@1/3": 1, "hitrate@1/4": 0, "hitrate@1/macro": 0.5}
+    assert {key: value.item() for key, value in metric.compute().items()} == want
     metric = tr.Sliced("hitrate@1", ["3"])
     metric.update(tr.Ranking.from_table(frame, group="lang"))
     with pytest.raises(ValueError, match=r"slices among 3, .* for 1 query, e\.g\. '4'; give Sliced the names of all"):
@@ -450,12 +436,11 @@ def test_an_unknown_name_raises_in_results_which_name_it(slices, example):
     metric.update(torch.rand(3, 2), torch.zeros(3).long(), slices=slices)
     results = (metric.compute, metric.summary, metric.worst, lambda: metric.difference("de"))
     for result in (*results, copy.deepcopy(metric).compute):
-        with pytest.raises(ValueError) as error:
+        with pytest.raises(
+            ValueError, match=r"de, fr, or positions from 0 to 1, negative for none, got others"
+        ) as error:
             result()
-        assert str(error.value) == (
-            "Expected slices among de, fr, or positions from 0 to 1, negative for none, got others for 2 queries"
-            f"{example}; give Sliced the names of all slices"
-        )
+        assert str(error.value).endswith(f" for 2 queries{example}; give Sliced the names of all slices")
     metric.reset()  # which forgets the name, too
     metric.update(torch.rand(1, 2), torch.zeros(1).long(), slices=torch.tensor([7]))
     with pytest.raises(ValueError, match="for 1 query; give"):
