@@ -23,7 +23,7 @@ FRESH = """
 %reset -f
 import gc, os, sys, warnings
 sys.path.insert(0, {root!r})
-import tests.support.forked_launcher, tests.support.torchmetrics_alone
+import tests.support.torchmetrics_alone
 del tests, sys.path[0]
 os.chdir({folder!r})
 warnings.filterwarnings("ignore", module="(?!__main__|torchrank)")
