@@ -251,3 +251,16 @@ def test_costs_that_cannot_be_used_are_refused():
             tr.Ranking.from_scores(scores, target, cost=torch.ones(3), **other)
     with pytest.raises(ValueError, match="a cost as '2000tok'"):
         tr.Recall("0tok")
+
+
+def test_a_budget_has_the_mean_over_all_orders_of_candidates_with_subtopics():
+    scores, _, costs = lists(2, 2)
+    grades = torch.randint(0, 2, (*scores.shape, 2), generator=rng(9))
+    got = tr.parse("alphandcg@300tok").score(tr.Ranking.from_scores(scores, grades, cost=costs))
+    for value, row, graded, cost in zip(got.tolist(), scores.tolist(), grades, costs.tolist()):
+        values = []
+        for order in orders(row):
+            number, places = within(order, cost, 300), torch.full((1, len(row)), -math.inf)
+            places[0, order[:number]] = -torch.arange(float(number))
+            values += tr.parse(f"alphandcg@{max(1, number)}").score(places, graded[None]).tolist()
+        assert value == pytest.approx(fmean(values))

@@ -273,3 +273,18 @@ def test_digits_that_running_sums_lose_are_those_of_exact_sums(seed):
     lost = [float(whole - Fraction(rounded)) for whole, rounded in zip(exact, table)]
     found = lost_digits(discount, limit, torch.float64, torch.device("cpu"))
     assert found[NEAR:].tolist() == pytest.approx([x - lost[NEAR] for x in lost[NEAR:]], rel=1e-9)
+
+
+def test_an_entry_without_ties_has_its_own_gain_at_its_rank_to_the_bit():
+    ranking = tr.Ranking.from_scores(T([[2.0, 2.0, 1.0]]), T([[1.0, 0.0, 0.1]], dtype=torch.float64))
+    assert ranking.gains_by_rank(GAINS["linear"], 3).tolist() == [[0.5, 0.5, 0.1]]
+
+
+def test_what_grades_alone_decide_is_computed_once_for_systems_judged_alike():
+    grades, known = T([[1, 0, 2]]), {}
+    one, other = (tr.Ranking.from_scores(scores, grades) for scores in (SCORES, -SCORES))
+    with one.judged_alike(known):
+        ideal, hits = one.ideal_order(GAINS["linear"]), one.hits(1, 1)
+    with other.judged_alike(known):
+        assert other.ideal_order(GAINS["linear"]) is ideal
+        assert (other.hits(1, 1), hits) == (0, 1)
