@@ -896,10 +896,13 @@ def test_sums_of_negative_values_can_be_loaded():
     assert torch.equal(other.sums, report.sums)
 
 
-def test_a_metric_with_the_state_of_all_workers_refuses_a_batch():
-    metric = tr.MRR()
-    metric.update(torch.rand(2, 3), torch.tensor([0, 1]))
+def test_a_metric_with_the_state_of_all_workers_has_their_interval_and_refuses_a_batch():
+    metric, of_both = tr.MRR(), tr.MRR()
+    scores = torch.tensor([[0.3, 0.2, 0.1]] * 2)
+    metric.update(scores, torch.tensor([0, 1]))
+    of_both.update(scores.repeat(2, 1), torch.tensor([0, 1, 0, 1]))
     metric.sync(dist_sync_fn=lambda x, group: [x, x], distributed_available=lambda: True)
+    torch.testing.assert_close(metric.interval(), of_both.interval())
     with pytest.raises(TorchMetricsUserError):
         metric(torch.rand(2, 3), torch.tensor([0, 1]))
     metric.unsync()
