@@ -13,7 +13,15 @@ from torch import tensor
 import torchrank as tr
 from torchrank.formulas.gains import GAINS
 from torchrank.layouts.canonical import BLOCK, Need
-from torchrank.ranking.ranking import NEAR, Rankings, _is_fixed, lost_digits, prefix_differences, prefix_sums
+from torchrank.ranking.ranking import (
+    NEAR,
+    QueryNames,
+    Rankings,
+    _is_fixed,
+    lost_digits,
+    prefix_differences,
+    prefix_sums,
+)
 
 T = torch.tensor
 SCORES = T([[0.9, 0.1, 0.5]])
@@ -37,6 +45,7 @@ NUMBERS, SHAPES = "Expected ranks to be integer or floating point", r"Expected r
         (lambda: R.from_negatives(T([0.5, 0.5]), SCORES), r"same number of .* shapes \[2, 1\] and \[1, 3\]"),
         (lambda: R.from_negatives(T([0.5]), T([0.5])), r"got shapes \[1, 1\] and \[1\]"),
         (lambda: R.from_negatives(T(0.5), SCORES), "got shapes"),
+        (lambda: R.from_neighbors([[1]], [[1.0]], [[1]], [[1.0]], atol=-1), "atol to be a number >= 0"),
         (lambda: R.from_embeddings(EYE, EYE, T([0, 1, 2]), top_k=1).sampled(1), "all ranks exact, got top_k=1"),
         (lambda: R.from_embeddings(EYE, torch.ones(4, 2), T([0, 1, 2])), r"one dimension.* \[3, 3\] and \[4, 2\]"),
         (lambda: R.from_embeddings(EYE, EYE.double(), T([0, 1, 2])), "one dtype.*torch.float64"),
@@ -288,3 +297,15 @@ def test_what_grades_alone_decide_is_computed_once_for_systems_judged_alike():
     with other.judged_alike(known):
         assert other.ideal_order(GAINS["linear"]) is ideal
         assert (other.hits(1, 1), hits) == (0, 1)
+
+
+def test_fractions_are_grades_above_0_of_candidates():
+    for grades, mask, want in (([0.5, 1], [1, 1], True), ([0.5, 1], [0, 1], False), ([2.0, -0.5], [1, 1], False)):
+        ranking = tr.Ranking.from_scores(SCORES[:, :2], T([grades]), mask=T([mask]).bool())
+        assert ranking.has_fractions() == want
+
+
+def test_a_query_without_a_group_has_none_in_its_place():
+    ranking = tr.Ranking.from_ranks(T([1, 2]))
+    assert ranking.groups is None
+    assert ranking.with_names(QueryNames(T([7, 8]), ["a"], T([0, -1]).numpy())).groups == ["a", None]

@@ -556,11 +556,12 @@ def test_a_reader_beside_a_thread_that_updates_has_a_number():
 
 
 def test_small_unsigned_indexes_are_looked_at_for_a_query_that_was_cut():
-    metric = tr.MRR()
+    metric, other = tr.MRR(), tr.MRR()
     for first in (0, 1):
-        with pytest.warns(UserWarning, match="same index") if first else warnings.catch_warnings():
-            indexes = torch.tensor([first, first + 1]).to(torch.uint16)
-            metric.update(torch.tensor([0.1, 0.2]), torch.tensor([1, 1]), indexes=indexes)
+        for call in (metric.update, other.forward):
+            with pytest.warns(UserWarning, match="same index") if first else warnings.catch_warnings():
+                indexes = torch.tensor([first, first + 1]).to(torch.uint16)
+                call(torch.tensor([0.1, 0.2]), torch.tensor([1, 1]), indexes=indexes)
 
 
 def test_an_update_of_the_user_with_the_marks_of_ours_is_called_for_each_batch():
