@@ -309,3 +309,8 @@ def test_a_query_without_a_group_has_none_in_its_place():
     ranking = tr.Ranking.from_ranks(T([1, 2]))
     assert ranking.groups is None
     assert ranking.with_names(QueryNames(T([7, 8]), ["a"], T([0, -1]).numpy())).groups == ["a", None]
+
+
+def test_joined_rankings_keep_all_subtopics_of_each():
+    parts = [tr.Ranking.from_scores(SCORES, torch.ones(1, 3, number)) for number in (2, 3)]
+    assert tr.Ranking.join(parts).subtopics.sum((1, 2)).tolist() == [6, 9]
