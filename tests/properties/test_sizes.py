@@ -1,5 +1,6 @@
 """Inputs that are wide or tied somewhere: the numbers of queries alone, and no tensor beyond its bound."""
 
+import gc
 import itertools
 import math
 
@@ -11,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchrank as tr
 import torchrank.retrieval
+from tests.support import oracle_comparison, trec_files
 from tests.support.brute_force_ranks import FORCED, assert_stands, entries, standing
 from torchrank.engine import rank
 from torchrank.engine.judged import Counting
@@ -393,3 +395,35 @@ def test_values_of_queries_that_are_summed_in_chunks_are_in_the_order_of_the_bat
         names = ("preds", "target", "mask", "indexes")
         values = suite.score(**dict(zip(names, batch)))["mr"]
         assert values.tolist() == [(1 + size) / 2 for size in sizes.tolist()]
+
+
+def test_memory_of_batches_and_files_is_free_at_once(tmp_path):
+    """Python looks for cycles by the number of objects, and a few rankings or pieces of files can fill the memory."""
+    metrics = [config.metric() for config in oracle_comparison.IN_TURN]
+    grades = torch.randint(0, 3, (5, 12), generator=torch.Generator().manual_seed(0))
+    paths, frame = (
+        trec_files.files_of(tmp_path, *trec_files.two_runs()),
+        {"user": [1, 1], "score": [2, 1], "label": [0, 1]},
+    )
+
+    def work():
+        for scores in (grades.float(), torch.rand(5, 12)):  # with ties, and without
+            for metric in metrics:
+                metric.score(scores, grades)
+            tr.RankingCollection(SUITE).update(scores, grades[:, 0])
+        tr.evaluate(paths[0], paths[1:], "ndcg@5 map")
+        tr.evaluate(frame, "ndcg@5 map")
+
+    gc.collect()
+    gc.disable()
+    try:
+        work()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        found = {type(one).__name__ for one in gc.garbage if type(one).__module__.startswith("torchrank")}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert "NDCG" in found  # metrics and their waiting batches are cycles
+    assert not found & {"Ranking", "DenseLayout", "CatalogueLayout", "Text", "TextIds", "NumberIds", "Run", "Qrels"}

@@ -130,11 +130,11 @@ class Options:
 
 def identical(run: Run) -> np.ndarray:
     """bool [row]: whether the document of a row has the id of its query."""
-    keys = run.items.tables if isinstance(run.items, KeyIds) else None
-    if keys is not None and not any(query in table for query, table in zip(run.query_ids, keys)):
-        return np.zeros(len(run), dtype=bool)  # without a column of all documents
-    table = run.columns
-    queries, items = table.queries.take(table.query), table.items
+    if isinstance(run.items, KeyIds):
+        if not any(query in table for query, table in zip(run.query_ids, run.items.tables)):
+            return np.zeros(len(run), dtype=bool)  # without a column of all documents
+        run = run.columns
+    queries, items = run.queries.take(run.query), run.items
     return np.asarray(items.equals(queries) if items.kind == "objects" else queries.equals(items))
 
 

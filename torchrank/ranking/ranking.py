@@ -57,9 +57,12 @@ def cached(piece: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any,
     @functools.wraps(piece)
     def once(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
         key = (piece, args, tuple(kwargs.items()))
-        if key not in self._cache:
-            self._cache[key] = piece(self, *args, **kwargs)
-        return self._cache[key]
+        if key in self._cache:
+            return self._cache[key]
+        found = piece(self, *args, **kwargs)
+        if found is not self:  # a ranking in its own cache would keep its memory until Python looks for cycles
+            self._cache[key] = found
+        return found
 
     return once
 

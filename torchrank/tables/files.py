@@ -128,13 +128,18 @@ class Text:
             return self
         return Text(self.name, self.padded[place:], self.first_line + self.padded.count(b"\n", 0, place))
 
-    @cached_property
+    @property
     def from_first_row(self) -> Text:
         """The text without the blank lines and comments at its beginning."""
+        return self._rest or self
+
+    @cached_property
+    def _rest(self) -> Text | None:
+        """That text; None = it is this one, which would keep its memory if it held itself."""
         found = self.from_place(_NO_ROWS.match(self.padded, 0, self.end).end())  # type: ignore[union-attr]
         if not _fields_of(found.first_line_bytes(), tabs=False):
             raise ReadingError("Expected lines of text, got comments only", self.name)
-        return found
+        return None if found is self else found
 
     def first_line_bytes(self) -> bytes:
         """The first line, without its end."""
@@ -407,8 +412,8 @@ def delimited(text: Text, reading: Reading, tabs: bool | None = None) -> Rows:
     Raises:
         ReadingError: a line cannot be read, or the number of fields is none of a known format.
     """
-    layout = reading.layout or layout_of(text, reading, tabs)
     text = text.from_first_row
+    layout = reading.layout or layout_of(text, reading, tabs)
     if layout.header and reading.layout is None:
         text = text.from_place(text.padded.find(b"\n", 0, text.end) + 1 or text.end)
     try:
@@ -470,13 +475,12 @@ def _from_ranks(query: Array, ranks: Array, error: RowError) -> Array:
 
 
 def layout_of(text: Text, reading: Reading, tabs: bool | None = None) -> Layout:
-    """The layout of a file, by its first line that is neither blank nor a comment.
+    """The layout of a file, by its first line, which is neither blank nor a comment.
 
     Raises:
         ReadingError: it is none of a known format.
     """
-    text, value = text.from_first_row, reading.value
-    line = text.first_line_bytes()
+    value, line = reading.value, text.first_line_bytes()
     text.refuse_control_characters(text.first_line, line)
     by_tabs = line.decode("utf-8", "backslashreplace").split("\t")
     # between white space of ASCII; str.split would cut at other blanks too

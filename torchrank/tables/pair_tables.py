@@ -513,10 +513,14 @@ class PairTable:
         """uint64 [row]: a hash of query and document."""
         return pair_hashes(self.query, self.items) if self.known_hashes is None else self.known_hashes
 
-    @cached_property
+    @property
     def columns(self) -> Self:
         """This table with its documents as a column, also if they are keys of dictionaries."""
-        return replace(self, items=ids_of(self.items.tolist())) if isinstance(self.items, KeyIds) else self
+        return self._of_keys if isinstance(self.items, KeyIds) else self  # not kept: a cycle would keep its memory
+
+    @cached_property
+    def _of_keys(self) -> Self:
+        return replace(self, items=ids_of(self.items.tolist()))
 
     def with_rows(self, rows: Array) -> Self:
         """The chosen rows, int64 [n], with all queries."""

@@ -384,7 +384,7 @@ def _read_texts(path: Path, lines: int, reading: files.Reading) -> Iterator[Rows
     if known.layout is None:
         way_out = "pass an iterable of pieces of it to read_chunks"
         raise ReadingError(f"Expected a file of lines or columns, got {name}; {way_out}", first.name)
-    others = replace(reading, layout=known.layout(first, reading))
+    others = replace(reading, layout=known.layout(first.from_first_row, reading))
     for text in chain([first], texts):
         yield cast(Rows, known.read(text, reading if text is first else others))
 
