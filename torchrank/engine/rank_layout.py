@@ -183,7 +183,7 @@ def chunks(layout: Layout, need: Need) -> tuple[tuple[int, int], ...]:
         else:
             sizes = judged.sizes
             elements = torch.where(sizes <= now.compared, wide * sizes, 2 * (wide + sizes))
-    else:  # flat rows are sorted together, and a block of columns has all queries
+    else:  # flat rows and blocks of columns are ranked as a whole
         assert isinstance(layout, EmbeddedLayout)
         room, elements = now.products(layout.queries), (now.judged_item * layout.judged.sizes).clamp_min(layout.chunk)
     if need.reach is None and layout.errors.is_cpu:  # on an accelerator, more chunks launch more kernels

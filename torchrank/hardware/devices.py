@@ -332,7 +332,9 @@ def keep_number_of_threads(keep: bool) -> None:
 
 
 def in_batch(device: torch.device, size: int = 0) -> AbstractContextManager[None]:
-    """Context of a batch: without autocast, so that scores are ranked in their own dtype; few free cores, few threads.
+    """Context of a batch: without autocast, and with fewer threads of torch if fewer cores are free.
+
+    Without autocast, scores are ranked in their own dtype.
 
     Args:
         device: the device of the batch. Accelerators need no threads.
@@ -342,11 +344,11 @@ def in_batch(device: torch.device, size: int = 0) -> AbstractContextManager[None
     if device.type == "cpu" and size > GRAIN and number > 1 and _flexible:
         fewer = max(1, int(min(number, free_cores())))
     autocast = torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
-    return _changed(device, fewer) if autocast or fewer < number else nullcontext()
+    return _without_autocast(device, fewer) if autocast or fewer < number else nullcontext()
 
 
 @contextmanager
-def _changed(device: torch.device, threads: int) -> Iterator[None]:
+def _without_autocast(device: torch.device, threads: int) -> Iterator[None]:
     number = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

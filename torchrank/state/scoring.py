@@ -58,7 +58,7 @@ class Values:
     queries: Tensor | None = None
     #: bool [query]: queries that do not count, also if the policy for empty queries differs; None = all count
     ignored: Tensor | None = None
-    #: the first :class:`Status` of queries that do not count in the average; for several metrics it may be a tuple
+    #: the first :class:`Status` of queries that do not count in the average; a tuple for several metrics, once settled
     limit: Any = Status.ABSENT
     #: the sums that the batch adds to the state of each metric: [SIZE + number]; None if they were not asked for
     sums: list[Tensor] | None = None
