@@ -170,8 +170,42 @@ def assert_row(got, scores, target):
     assert Counter((first, tied) for first, tied, _ in got) == Counter(places)
 
 
+OPTIONS = ("", "mask", "exclude", "tie_break", "cost", "subtopics")
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("block", [2**19, 400])
+def test_few_lists_with_ties_are_ranked_alone_and_stand_in_their_places(assume, block, option):
+    assume(block=block)
+    draw = torch.Generator().manual_seed(3)
+    scores = torch.stack([torch.randperm(12, generator=draw) for _ in range(90)]).float()
+    scores[::40, 3:9] = 5
+    grade = torch.randint(-1, 4, (90, 12), generator=draw)
+    values = {
+        "mask": torch.rand(90, 12, generator=draw) < 0.7,
+        "tie_break": torch.randint(2, (90, 12), generator=draw).float(),
+        "cost": torch.rand(90, 12, generator=draw),
+        "exclude": (torch.arange(90), torch.arange(90) % 12),
+    }
+    names, options = ["ndcg", "map@5", "auroc"], {option: values[option]} if option in values else {}
+    names += ["precision@2tok"] if option == "cost" else []
+    if option == "subtopics":
+        grade, names = torch.randint(2, (90, 12, 2), generator=draw), ["alphandcg@5", "strecall@3"]
+    if option == "exclude":
+        rows = [{"exclude": (torch.zeros(1, dtype=torch.long), values[option][1][[row]])} for row in range(90)]
+    else:
+        rows = [{name: x[[row]] for name, x in options.items()} for row in range(90)]
+    for name in names:
+        metric = tr.parse(name)
+        alone = [metric.score(tr.Ranking.from_scores(scores[[n]], grade[[n]], **row)) for n, row in enumerate(rows)]
+        whole = [metric.score(tr.Ranking.from_scores(scores, grade, **options))]
+        whole += [] if option == "cost" else [metric.score(scores, grade, **options)]
+        for got in whole:
+            torch.testing.assert_close(got, torch.cat(alone), rtol=0, atol=1e-12, equal_nan=True)
+
+
 def test_one_query_of_many_has_a_tie_at_the_cutoff(assume):
-    assume(tied=10**9)
+    assume(tied=10**9, few_tied=10**9)
     scores = torch.rand(100, 2000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     scores[90] = scores[90].mul(5).floor()
     grade = (torch.arange(200_000).view(100, 2000) % 2).long()  # with fewer relevant, other engines are cheaper

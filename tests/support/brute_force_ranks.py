@@ -161,4 +161,4 @@ FORCED = {
 
 
 def make_blocks_small(assume):
-    assume(block=60, device_chunk=1, tile=130, rectangle=4, copied=100, tied=60, group=3, groups_per_rank=1)
+    assume(block=60, device_chunk=1, tile=130, rectangle=4, copied=100, tied=60, few_tied=2, group=3, groups_per_rank=1)

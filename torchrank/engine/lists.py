@@ -6,7 +6,6 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,7 +23,7 @@ from torchrank.ranking.ranking import Ranking, depth_of, reordered, run_bounds, 
 
 
 def rank_lists(layout: DenseLayout, reach: int | None) -> Iterator[Ranking]:
-    """Rank the candidates of each list, in several parts if many lists have ties.
+    """Rank the candidates of each list: few lists with ties after the others, many in several parts.
 
     Args:
         layout: the lists.
@@ -57,28 +56,43 @@ def rank_lists(layout: DenseLayout, reach: int | None) -> Iterator[Ranking]:
     if untied and retrieved is None:  # else columns after ``reach`` are needed: ties with this rank, or not retrieved
         order = order[:, :reach]
     begins = begins[:, : order.shape[1]]
-    step = max(1, costs.now.tied // scores.shape[1]) if on_cpu and not untied else max(1, len(scores))
-    for start in range(0, max(1, len(scores)), step):
-        place = slice(start, min(start + step, len(scores)))
-        part: Any = layout if step >= len(scores) else layout.rows(place.start, place.stop)
-        kept, columns, counts = mask if mask is None else mask[place], order[place], lengths[place]
-        first, tied = _ranks(begins[place], retrieved if retrieved is None else retrieved[place], counts, untied)
+    places = _parts(begins) if on_cpu and not untied else [(slice(None), untied)]
+    options = mask, retrieved, layout.subtopics, layout.partly_judged, layout.costs
+    for number, (place, alone) in enumerate(places):
+        kept, found, subtopics, partly, costs_of = (None if x is None else x[place] for x in options)
+        grade, columns, counts = layout.grade[place], order[place], lengths[place]
+        first, tied = _ranks(begins[place], found, counts, alone)
         yield Ranking(
             first,
             tied,
-            part.grade.gather(-1, columns),
+            grade.gather(-1, columns),
             order.new_ones((), dtype=torch.bool).expand(columns.shape) if kept is None else kept.gather(-1, columns),
             counts.to(first.dtype),
-            errors if start == 0 else torch.zeros_like(errors),
-            depth=1 if untied else order.shape[1],
+            torch.zeros_like(errors) if number else errors,
+            depth=1 if alone else order.shape[1],
             reach=reach,
-            pool=None if reach is None else part.grade if kept is None else part.grade.masked_fill(~kept, 0),
+            queries=place if isinstance(place, Tensor) else None,
+            pool=None if reach is None else grade if kept is None else grade.masked_fill(~kept, 0),
             complete=True,
             all_candidates=reach is None,
-            subtopics=None if part.subtopics is None else reordered(part.subtopics, columns),
-            partly_judged=None if part.partly_judged is None else reordered(part.partly_judged, columns),
-            costs=None if part.costs is None else reordered(part.costs, columns),
+            subtopics=None if subtopics is None else reordered(subtopics, columns),
+            partly_judged=None if partly is None else reordered(partly, columns),
+            costs=None if costs_of is None else reordered(costs_of, columns),
         )
+
+
+def _parts(begins: Tensor) -> list[tuple[slice | Tensor, bool]]:
+    """Which lists are ranked together, some of them with ties, and whether they are known to have none.
+
+    Ties double time and memory: so lists with ties are ranked alone if they are few, and some at a time if not.
+    """
+    number, width = begins.shape
+    alone = begins.view(torch.int8).amin(-1).bool()
+    places = [chosen.nonzero().squeeze(-1) for chosen in (alone, ~alone)]
+    if costs.now.few_tied * len(places[1]) <= number:
+        return [(places[0], True), (places[1], False)]
+    step = max(1, costs.now.tied // width)
+    return [(slice(start, start + step), False) for start in range(0, number, step)]
 
 
 def _sorted(scores: Tensor, tie_break: Tensor | None, reach: int | None, finite: bool) -> Descending:

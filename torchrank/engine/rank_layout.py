@@ -7,7 +7,7 @@ CPU a choice may also depend on values: the number of relevant candidates, and t
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -82,7 +82,7 @@ def plan(layout: Layout, need: Need) -> tuple[str, Iterator[Ranking]]:
     pieces, number = cut(layout, cuts), f" in {len(cuts)} chunks" if cuts else ""
     if isinstance(layout, EmbeddedLayout):
         how = f"rank the judged items among products of embeddings{number}; not in one kernel: {why_not}"
-        return how, rank_embedded(pieces, need)
+        return how, _ranked(pieces, lambda piece: rank_embedded(piece, need))
     if isinstance(layout, DenseLayout):
         longer_than_a_chunk = len(layout.scores) > 0 and layout.scores.shape[1] > costs.now.block
         # If all candidates of very long lists were entries, the entries would take too much memory.
@@ -90,9 +90,10 @@ def plan(layout: Layout, need: Need) -> tuple[str, Iterator[Ranking]]:
             return f"sort one list at a time, and keep only the relevant candidates{number}", _rank_rows(pieces, need)
         # The number of entries up to a reach depends on values, so only the CPU uses the reach.
         reach = need.reach if only_relevant else None
-        return f"sort each list{number}", (part for piece in pieces for part in rank_lists(piece, reach))
+        lists = _ranked(pieces, lambda piece: rank_lists(piece, reach)) if cuts else rank_lists(layout, reach)
+        return f"sort each list{number}", lists
     if need.all_candidates:
-        lists = (part for piece in pieces for part in rank(spread(piece), need))
+        lists = _ranked(pieces, lambda piece: rank(spread(piece), need))
         return f"all candidates get grades{number}; sort each list", lists
     if isinstance(layout, RankedIds):
         return f"find the judged ids in each list{number}", map(rank_ids, pieces)
@@ -206,6 +207,17 @@ def cut(layout: Layout, cuts: tuple[tuple[int, int], ...]) -> Iterable[Any]:
         return (layout,)
     none, parts = torch.zeros_like(layout.errors), (layout.rows(start, stop) for start, stop in cuts)
     return (replace(part, errors=none) if number else part for number, part in enumerate(parts))
+
+
+def _ranked(pieces: Iterable[Any], rank_piece: Callable[[Any], Iterable[Ranking]]) -> Iterator[Ranking]:
+    """Rank each chunk, and number all queries, because those of some chunks may be in another order."""
+    start = done = 0
+    for piece in pieces:
+        for part in rank_piece(piece):
+            (numbered_part,) = numbered([part], done if part.queries is None else start)
+            done += part.num_queries
+            yield numbered_part
+        start += piece.num_queries
 
 
 # ---- whole batches ---------------------------------------------------------------------------------------------------

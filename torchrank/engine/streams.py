@@ -390,18 +390,8 @@ def _scores(queries: Tensor, catalogue: Tensor, precision: str, query: Tensor, i
     return torch.where(there, score_pairs(queries, catalogue, row, column, precision).view(query.shape), 0)
 
 
-def rank_embedded(chunks: Iterable[EmbeddedLayout], need: Need) -> Iterator[Ranking]:
-    """Score chunks of queries, some items at a time. Judged items get their scores from the same products as others."""
-    start = 0
-    for chunk in chunks:
-        queries = torch.arange(chunk.num_queries, device=chunk.queries.device)
-        for ranking in _rank_products(chunk, need):
-            yield replace(ranking, queries=start + (queries if ranking.queries is None else ranking.queries))
-        start += chunk.num_queries
-
-
-def _rank_products(layout: EmbeddedLayout, need: Need) -> Iterator[Ranking]:
-    """Rank one chunk of queries."""
+def rank_embedded(layout: EmbeddedLayout, need: Need) -> Iterator[Ranking]:
+    """Score queries, some items at a time. Judged items get their scores from the same products as the others."""
     catalogue, chunk, free = layout.catalogue, layout.chunk, layout.queries.is_cpu
     queries = layout.queries.to(layout.score_dtype)
     width = min(chunk, len(catalogue))

@@ -40,6 +40,8 @@ class Costs:
     several: int = 8
     #: candidates in a chunk of lists with ties, because ties double time and memory
     tied: int = 2**19 // 16 * 5
+    #: lists for each one with ties from which these are ranked alone
+    few_tied: int = 16
     #: scores of embeddings in a chunk of queries
     product: int = 2**24
     #: bytes of these scores on an accelerator, whose cache keeps most of them

@@ -671,7 +671,7 @@ def precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
         return only(ranking.hit(level), ranking.mean_discount(RECIPROCAL, top_k))
     before, beside = ranking.relevant_before_and_in_tie(level)
     if ranking.untied:
-        return (before + beside) * ranking.discount_sum(RECIPROCAL, top_k) * beside
+        return (before + beside).mul_(ranking.discount_sum(RECIPROCAL, top_k)).mul_(beside)
     sums = _sums_over_ties(ranking, top_k)  # a rank after the cutoff contributes 0
     return ranking.hit_numbers(level) * _mean_precision(ranking, level, *sums, itself=1)
 

@@ -87,8 +87,8 @@ class AUROC(BinaryMetric):
         before, beside = ranking.relevant_before_and_in_tie(level)
         # For each relevant entry that is certainly in the first k: the irrelevant candidates after its tie group, and
         # half of the irrelevant ones in it. The h hits of the tie group at the cutoff count as irrelevant here ...
-        behind = length - (ranking.first + ranking.tied - 1) - (cut.before - before - beside)
-        pairs = only(retrieved & (share == 1), behind + (ranking.tied - beside) / 2).sum(-1, keepdim=True)
+        ahead = torch.add(ranking.first, ranking.tied, alpha=0.5).sub_(before).sub_(beside, alpha=0.5)
+        pairs = only(retrieved & (share == 1), length + 1 - cut.before - ahead).sum(-1, keepdim=True)
         # ... and are subtracted now. Each of them is before half of the s - h irrelevant candidates of its group that
         # are in the first k.
         h, s, inside = cut.hits, cut.places, cut.before + cut.hits

@@ -1430,9 +1430,12 @@ class Ranking:
         exact = x.dtype == torch.bool  # sums of bool are integers
         if self.first.shape[1] == 1:
             return torch.zeros_like(self.first), x.to(self.first.dtype)
+        if self.untied and exact:
+            inside = x.to(self.first.dtype)
+            return x.cumsum(-1) - inside, inside
         so_far = pad((x.cumsum(-1) if exact else running_sum(x)).to(self.first.dtype), (1, 0))
         if self.untied:
-            return so_far[:, :-1], x.to(self.first.dtype)
+            return so_far[:, :-1], x
         # Differences of the running sums at the ends of each tie group.
         before, up_to = so_far.expand(2, -1, -1).gather(-1, self.run_bounds()).unbind(0)
         return before, up_to - before if exact else torch.where(self.tied > 1, up_to - before, x)
@@ -1462,8 +1465,11 @@ class Ranking:
     def discount_sum(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: sum of the discount over an entry's interval of ranks up to ``top_k``."""
         if self.untied:
-            inside = self.tied > 0 if top_k is None else (self.tied > 0) & (self.first <= top_k)
-            return only(inside, discount(self.first.clamp_min(1)))
+            first, retrieved = self.first, self.tied > 0
+            if self.complete:  # columns are ranks
+                found = first_discounts(discount, top_k, first.shape[1], first.dtype, first.device)
+                return only(retrieved, found.expand(first.shape))
+            return only(retrieved if top_k is None else retrieved & (first <= top_k), discount(first.clamp_min(1)))
         bounds = self.run_bounds() if self.complete else None
         return self.discount_sum_of(self.first, self.tied, discount, top_k, bounds)
 
