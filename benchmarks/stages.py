@@ -27,7 +27,7 @@ STAGES = {
     "rank: lists of equal length?": ("torchrank.engine.rank_layout:as_matrix",),
     "rank: keys": ("torchrank.engine.lists:PackedRows.of", "torchrank.engine.lists:falling"),
     "rank: sort": ("torchrank.engine.lists:sort_in_place", "torchrank.engine.lists:descending"),
-    "rank: ranks of a matrix": ("torchrank.engine.lists:_sorted", "torchrank.engine.lists:_ranks"),
+    "rank: ranks of a matrix": ("torchrank.engine.lists:descending", "torchrank.engine.lists:_ranks"),
     "rank: entries": ("torchrank.engine.lists:_entries", "torchrank.engine.lists:PackedRows.entries"),
     "rank: ties": ("torchrank.engine.lists:PackedRows.tied", "torchrank.engine.lists:PackedRows.tie_groups"),
     "rank: groups of queries": ("torchrank.engine.lists:buckets",),

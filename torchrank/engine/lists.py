@@ -13,7 +13,7 @@ from torch import Tensor
 from torchrank.engine.judged import top_k
 from torchrank.engine.sorting import Descending, descending, falling
 from torchrank.hardware import costs
-from torchrank.hardware.devices import all_finite, every, sort_in_place, widest_float
+from torchrank.hardware.devices import every, sort_in_place, widest_float
 from torchrank.layouts.canonical import DenseLayout, FlatRows, Need, buckets, octaves
 from torchrank.layouts.checks import Problem, count
 from torchrank.layouts.conversions import included
@@ -38,8 +38,12 @@ def rank_lists(layout: DenseLayout, reach: int | None) -> Iterator[Ranking]:
             has_nan = scores.isnan().any(-1)  # before -inf replaces the scores of excluded candidates
         mask = included(layout, layout.exclude)
         scores = scores.masked_fill(~mask, float("-inf"))
-    on_cpu, finite = scores.is_cpu, all_finite(scores)
-    ordered, order, begins = _sorted(scores, layout.tie_break, reach, finite)
+    on_cpu = scores.is_cpu
+    finite = on_cpu and math.isfinite(scores.sum())  # a finite sum has finite terms
+    if reach is None or reach >= scores.shape[1] or layout.tie_break is not None:
+        ordered, order, begins = descending(scores, layout.tie_break, finite)
+    else:
+        ordered, order, begins = _best(scores, reach, finite)
     if layout.validate and not finite:  # NaN sorts first: only the first column is read
         has_nan = ordered[:, 0].isnan() if layout.exclude is None else has_nan
         errors = count(Problem.NAN_SCORES, has_nan, others=errors)
@@ -95,10 +99,8 @@ def _parts(begins: Tensor) -> list[tuple[slice | Tensor, bool]]:
     return [(slice(start, start + step), False) for start in range(0, number, step)]
 
 
-def _sorted(scores: Tensor, tie_break: Tensor | None, reach: int | None, finite: bool) -> Descending:
+def _best(scores: Tensor, reach: int, finite: bool) -> Descending:
     """Sort scores in descending order, at least up to rank ``reach`` and the scores tied with this rank."""
-    if reach is None or reach >= scores.shape[1] or tie_break is not None:
-        return descending(scores, tie_break, finite)
     if costs.now.best_of * reach <= scores.shape[1]:
         best, order = top_k(scores, reach + 1)
         if not (best[:, reach - 1] == best[:, reach]).any():  # no tie at the cutoff

@@ -196,6 +196,7 @@ class RankingMetric(Measure):
             self._fractions = now if self._fractions is None else self._fractions.to(now.device) | now
         if self.relative:
             return self._of_each_cutoff(ranking, self.relative)
+        weight = self.weight(ranking)
         if self.unjudged in ("lower", "upper"):
             values, empty = self._bound(self.values, ranking, self.reach_of_bounds)
         else:
@@ -206,7 +207,7 @@ class RankingMetric(Measure):
             absent = absent > empty if math.isnan(FILLS[self.empty_target_action]) else absent
             status = torch.where(absent, scalar(Status.ABSENT, status.dtype, status.device), status)
         errors = self.errors(ranking) if self.validate_args else torch.zeros_like(ranking.errors)
-        return Values(values, status, errors, self.weight(ranking))
+        return Values(values, status, errors, weight)
 
     def _of_each_cutoff(self, ranking: Ranking, relative: str) -> Values:
         """As :meth:`per_query`, for each cutoff."""
@@ -270,7 +271,7 @@ class RankingMetric(Measure):
 
     def unfilled(self, ranking: Ranking) -> tuple[Tensor, Tensor]:
         """As :meth:`values`, with arbitrary values for empty queries."""
-        resolved = self.resolve_ties(ranking)
+        resolved = ranking if ranking.untied else self.resolve_ties(ranking)
         if self.empty_without_denominator and type(self).measure is RankingMetric.measure:
             total, divisor = self.numerator(resolved), self.denominator(resolved)
             assert divisor is not None

@@ -1530,7 +1530,6 @@ class Ranking:
         """float64 [query]: sum of the gains of all judged candidates, retrieved or not, also beyond ``reach``."""
         return self.judged_gains(gain).sum(-1)
 
-    @cached
     def ideal(
         self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
     ) -> Tensor:
