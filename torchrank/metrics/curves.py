@@ -653,17 +653,14 @@ class OPA(RankingMetric):
         # Irrelevant candidates of the list are in pairs.
         return self.average == "pair"
 
-    def resolve_ties(self, ranking: Ranking) -> Ranking:
-        # Candidates that were not retrieved are tied with each other, also in a ranking without other ties.
-        return ranking if self.ties == "expected" else ranking.resolved(self.ties)
-
     def weight(self, ranking: Ranking) -> Tensor | None:
         # A mean of ratios, weighted by their denominators, is the ratio of the sums.
         return super().weight(ranking) if self.average == "query" else different_grades(ranking, self.weighing)
 
     def measure(self, ranking: Ranking) -> Tensor:
         pairs = different_grades(ranking, self.weighing)
-        right = _in_order(ranking, self.weighing)
+        # Candidates that were not retrieved are tied with each other, also in a ranking without other ties.
+        right = _in_order(ranking if self.ties == "expected" else ranking.resolved(self.ties), self.weighing)
         if self.ties == "expected":
             # The best and the worst order of a tie group reverse each of its pairs, so their mean counts a pair half.
             lacking = _positive(ranking) & ~ranking.retrieved()  # one tie group after the list
