@@ -11,6 +11,7 @@ import torch
 
 import torchrank as tr
 from tests.support.random_batches import rng
+from torchrank.ranking import budgets
 
 MEASURES = ["recall", "hitrate", "ndcg", "precision", "map"]
 
@@ -264,3 +265,12 @@ def test_a_budget_has_the_mean_over_all_orders_of_candidates_with_subtopics():
             places[0, order[:number]] = -torch.arange(float(number))
             values += tr.parse(f"alphandcg@{max(1, number)}").score(places, graded[None]).tolist()
         assert value == pytest.approx(fmean(values))
+
+
+def test_rankings_of_tied_candidates_come_a_few_at_a_time_and_their_chances_add_up(monkeypatch):
+    monkeypatch.setattr(budgets, "BLOCK", 64)
+    ranking = tr.Ranking.from_scores(torch.zeros(3, 8), torch.ones(3, 8).long(), cost=2 ** torch.arange(8))
+    query, chance, parts = zip(*budgets.prefixes(ranking, 100, "expected"))
+    assert max(part.first.numel() for part in parts) < 2 * 64
+    total = torch.zeros(3, dtype=torch.float64).index_add(0, torch.cat(query), torch.cat(chance))
+    torch.testing.assert_close(total, torch.ones(3, dtype=torch.float64))
