@@ -177,7 +177,8 @@ def test_interval_of_a_median_has_the_ranks_of_binomial_quantiles(level):
         r = max(ranks, default=0)
         want = [(ordered[at - 1], ordered[n - at]) for at in (r - 1, r) if at > 0]  # one rank wider is conservative
         got = with_values(values, pieces=2, aggregation="median").interval(level)
-        assert got in want or (is_nan(got) and r < 2), (n, got, want)
+        # At 0.99 the normal distribution asks for more values than the binomial one.
+        assert got in want or (is_nan(got) and r < 1 + (level > 0.95)), (n, got, want)
 
 
 @pytest.mark.parametrize("level", LEVELS)

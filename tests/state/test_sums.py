@@ -244,6 +244,7 @@ def test_means_of_exact_sums_are_rounded_once_and_infinite_values_are_told():
         assert infinite.vector()[spread].isnan().all()
         assert infinite.vector()[sums.Sum.W2] == infinite.vector()[sums.Sum.W] == 5 + len(more)
         assert (infinite - ExactSums.of(np.array(more))) == found
+    assert ExactSums.of(np.array([1.0, INF, 3.0]), np.array([1.0, 0.0, 1.0])).mean == 2  # a weight of 0 is no query
     large = ExactSums.of(np.array([1.7e308, 1.7e308]))
     assert (large.mean, large.vector()[sums.Sum.WV]) == (1.7e308, INF)
     assert (ExactSums.of(np.array([-1.7e308, -1.7e308])).vector()[sums.Sum.WV]) == -INF
