@@ -7,16 +7,12 @@ import numpy as np
 import pytest
 
 import torchrank as tr
-from tests.support.optional import examples_of
+from tests.support.optional import OptionalModule, examples_of, pandas
 
-pd = pytest.importorskip("pandas")
-mlflow = pytest.importorskip("mlflow")
-
-from mlflow.entities import Document, SpanType  # noqa: E402
-
-from torchrank.integrations.mlflow import metrics, scorers  # noqa: E402
+mlflow, ours = OptionalModule("mlflow"), OptionalModule("torchrank.integrations.mlflow")
 
 pytestmark = [
+    pytest.mark.needs("mlflow", "pandas"),
     pytest.mark.xdist_group("processes"),  # whose process imports MLflow for tests of loggers
     *(pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("FutureWarning", "DeprecationWarning")),
 ]
@@ -35,10 +31,10 @@ def experiment(mlflow_store, tmp_path_factory):
 
 def evaluated(measures, relevant=RELEVANT, found=FOUND, **options):
     """The keys of a run with their values, and the table of its rows."""
-    frame = pd.DataFrame({"question": [*map(str, range(len(found)))], "found": found, "relevant": relevant})
+    frame = pandas.DataFrame({"question": [*map(str, range(len(found)))], "found": found, "relevant": relevant})
     columns = {"predictions": "found", "targets": "relevant", "evaluators": "default"}
     with mlflow.start_run() as run:
-        result = mlflow.models.evaluate(data=frame, **columns, extra_metrics=metrics(measures), **options)
+        result = mlflow.models.evaluate(data=frame, **columns, extra_metrics=ours.metrics(measures), **options)
     assert mlflow.get_run(run.info.run_id).data.metrics == result.metrics  # all keys have arrived
     return result.metrics, result.tables["eval_results_table"]
 
@@ -72,7 +68,7 @@ def test_they_take_the_place_of_metrics_of_mlflow_and_agree_where_these_are_righ
 
 
 def test_ids_of_different_types_are_noticed():
-    (metric,) = metrics("ndcg@10")
+    (metric,) = ours.metrics("ndcg@10")
     with pytest.warns(UserWarning, match="No document of the run is judged: a document of the run is 1"):
         value = metric.eval_fn([[1, 2], [3]], [["1"], ["3"]])
     assert value.scores == [0.0, 0.0]
@@ -81,38 +77,40 @@ def test_ids_of_different_types_are_noticed():
 
 
 def test_a_measure_without_a_value_in_any_row_has_a_mean_of_nan():
-    (metric,) = metrics("mr")
+    (metric,) = ours.metrics("mr")
     value = metric.eval_fn([["d1"]], [[]])
     assert value.scores == [None]
     assert math.isnan(value.aggregate_results["mean"])
     assert not metric.greater_is_better
 
 
-@mlflow.trace
-def reranked(documents):
-    return keywords(documents)
+def retrieving():
+    """A traced answer of two retrievers: one that has another inside finds d1, d8, d2, then one finds d8, d1, d8."""
+    trace = mlflow.trace
+    retriever = trace(span_type=mlflow.entities.SpanType.RETRIEVER)
 
+    def documents(*ids):
+        return [mlflow.entities.Document("text", {"doc_uri": name}) for name in ids]
 
-@mlflow.trace(span_type=SpanType.RETRIEVER)
-def keywords(question):
-    return [
-        Document("text", {"doc_uri": "d8"}),
-        Document("text", {"doc_uri": "d1"}),
-        Document("text", {"doc_uri": "d8"}),
-    ]
+    @retriever
+    def keywords(question):
+        return documents("d8", "d1", "d8")
 
+    @trace
+    def reranked(question):
+        return keywords(question)
 
-@mlflow.trace(span_type=SpanType.RETRIEVER)
-def hybrid(question):
-    return [*reranked(question)[1:], Document("text", {"doc_uri": "d2"})]
+    @retriever
+    def hybrid(question):
+        return [*reranked(question)[1:], *documents("d2")]
 
+    @trace
+    def answer(question):
+        hybrid(question)
+        keywords(question)
+        return "an answer"
 
-@mlflow.trace
-def answer(question):
-    """Two retrievers: d1, d8, d2 of a retriever with another inside, which found d8, d1, d8; and then d8, d1, d8."""
-    hybrid(question)
-    keywords(question)
-    return "an answer"
+    return answer
 
 
 def test_scorers_read_the_outermost_retrievers_of_a_trace():
@@ -122,7 +120,7 @@ def test_scorers_read_the_outermost_retrievers_of_a_trace():
         {"inputs": {"question": "c"}, "expectations": {"expected_retrieved_context": []}},
     ]
     measures = ["ndcg@10", "mr", "recall@2"]
-    result = mlflow.genai.evaluate(rows, scorers(measures, aggregations=["mean", "max"]), predict_fn=answer)
+    result = mlflow.genai.evaluate(rows, ours.scorers(measures, aggregations=["mean", "max"]), predict_fn=retrieving())
     relevant = {0: ["d1"], 1: {"d8": 1, "d2": 3}, 2: []}
     expected = tr.evaluate(relevant, {row: ["d1", "d8", "d2"] for row in relevant}, measures)["run"]
     keys = ["ndcg_at_10", "mr", "recall_at_2"]
@@ -138,12 +136,12 @@ def test_scorers_read_outputs_without_a_trace_and_leave_out_a_row_that_fails():
         {"inputs": {"question": "b"}, "outputs": [{"id": "d1"}, {"id": "d2"}], "expectations": {"relevant": ["d1"]}},
         {"inputs": {"question": "c"}, "outputs": "text", "expectations": {"relevant": ["d1"]}},
     ]
-    result = mlflow.genai.evaluate(rows, scorers("mrr", expected="relevant", key="id"))
+    result = mlflow.genai.evaluate(rows, ours.scorers("mrr", expected="relevant", key="id"))
     assert result.metrics == {"mrr/mean": 0.75}
 
 
 def test_wrong_documents_have_a_way_out():
-    (scorer,) = scorers("mrr")
+    (scorer,) = ours.scorers("mrr")
     expectations = {"expected_retrieved_context": [{"doc_uri": "d1"}]}
     with pytest.raises(ValueError, match=r"Expected 'expected_retrieved_context' in .*, got \['a'\]; pass expected="):
         scorer(outputs=["d1"], expectations={"a": ["d1"]}, trace=None)

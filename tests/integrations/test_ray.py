@@ -18,11 +18,12 @@ from tests.support.impressions import (
     shuffled,
     with_nulls,
 )
+from tests.support.optional import OptionalModule
 from torchrank.integrations.arrow import Job
 from torchrank.version import __version__
 
-ray = pytest.importorskip("ray", reason="the extra [ray] is not installed")
-pytestmark = pytest.mark.xdist_group("ray")
+ray = OptionalModule("ray")
+pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.needs("ray")]
 
 MEASURES = "ndcg@10 map"
 
@@ -91,8 +92,8 @@ def test_two_systems_and_slices_have_the_bits_of_one_process(engine, dataset, ta
 
 
 def test_the_guide_has_the_bits_of_one_process(engine, monkeypatch):
-    monkeypatch.setattr(ray, "init", lambda **settings: None)
-    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    monkeypatch.setattr(ray.module, "init", lambda **settings: None)
+    monkeypatch.setattr(ray.module, "shutdown", lambda: None)
     whole = run_guide("")["whole"]
     guide = run_guide("Ray", on_spark=whole)
     found, scored = guide["on_ray"], guide["scored"]

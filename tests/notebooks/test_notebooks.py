@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.support import notebook_runs
-from tests.support.notebook_runs import FOLDER, executed, kept, numbers, pictures, printed, validate, words
+from tests.support.notebook_runs import FOLDER, executed, kept, nbformat, numbers, pictures, printed, words
 from tests.support.optional import stats
 
 NAMES = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
@@ -19,7 +19,7 @@ ROUGH = {"index_recall", "large", "training"}
 NEAR = {"index_recall": 0.101}
 
 # One kernel imports the libraries for all notebooks.
-pytestmark = pytest.mark.xdist_group("notebooks")
+pytestmark = [pytest.mark.xdist_group("notebooks"), pytest.mark.needs("nbclient", "nbformat")]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -31,7 +31,7 @@ def kernel():
 @pytest.mark.parametrize("name", NAMES)
 def test_kept_outputs_are_whole_and_clean(name):
     notebook = kept(name)
-    validate(notebook)
+    nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     outputs = [output for cell in code for output in cell.outputs]

@@ -2,19 +2,23 @@
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("nbclient", reason="pip install '.[test]'")  # in test modules that import this one
-
-from nbclient import NotebookClient
-from nbformat import NotebookNode, read, validate  # noqa: F401 - validate is for tests
-from nbformat.v4 import new_code_cell, new_notebook
+from tests.support.optional import OptionalModule
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
-CLIENT = NotebookClient(new_notebook(), timeout=300, kernel_name="python3", shutdown_kernel="immediate")
+nbclient, nbformat = OptionalModule("nbclient"), OptionalModule("nbformat")
+
+
+@cache
+def client():
+    """What runs all notebooks."""
+    return nbclient.NotebookClient(
+        nbformat.v4.new_notebook(), timeout=300, kernel_name="python3", shutdown_kernel="immediate"
+    )
+
 
 # Each notebook begins with no names, no figures and in a folder of its own. "%reset" collects garbage twice, a second
 # each time where libraries are not frozen. What other libraries warn of at their own lines changes with their versions;
@@ -36,13 +40,13 @@ del gc, os, sys, warnings
 
 def executed(name, folder, values=None):
     """A notebook after a run in ``folder``, and the values of some expressions at its end. No cell writes to stderr."""
-    notebook = read(FOLDER / f"{name}.ipynb", as_version=4)
+    notebook, new_code_cell = kept(name), nbformat.v4.new_code_cell
     pairs = ", ".join(f"'{name}': {value}" for name, value in (values or {}).items())
     last = f"import json; print(json.dumps({{{pairs}}}))"
     fresh = FRESH.format(folder=str(folder), root=str(ROOT))
     notebook.cells = [new_code_cell(fresh), *notebook.cells, new_code_cell(last)]
-    CLIENT.nb = notebook
-    CLIENT.execute(cleanup_kc=False)
+    client().nb = notebook
+    client().execute(cleanup_kc=False)
     errors = [output for cell in notebook.cells for output in cell.get("outputs", []) if output.get("name") == "stderr"]
     assert errors == []
     found = json.loads(notebook.cells.pop().outputs[0].text)
@@ -52,13 +56,13 @@ def executed(name, folder, values=None):
 
 def close():
     """End the kernel, if one was started."""
-    if CLIENT.km is not None and CLIENT.km.has_kernel:
-        CLIENT._cleanup_kernel()
+    if client().km is not None and client().km.has_kernel:
+        client()._cleanup_kernel()
 
 
 def kept(name):
     """A notebook with the outputs that its file keeps."""
-    return read(FOLDER / f"{name}.ipynb", as_version=4)
+    return nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
 
 
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)")
