@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -139,14 +140,17 @@ def relevant_as_judged(layout: DenseLayout) -> CatalogueLayout | None:
     queries, candidates = layout.grade.shape
     if not queries:
         return None
-    parts = layout.grade.split(max(1, 8 * costs.now.block // candidates))  # temporaries have one byte per element
-    # torch sums rows of int8 faster than bools.
-    sizes = torch.cat([(grade > 0).view(torch.int8).sum(-1, dtype=torch.int32) for grade in parts]).long()
-    if costs.now.rare * int(sizes.sum()) > queries * candidates:
-        return None
-    item = torch.cat([(grade > 0).nonzero()[:, 1] for grade in parts])
-    grade = layout.grade[torch.repeat_interleave(sizes), item]
-    judged = Judged(item, grade, torch.nn.functional.pad(sizes.cumsum(0), (1, 0)))
+    step = max(1, 8 * costs.now.block // candidates)  # temporaries have one byte per element
+    places, found = list[np.ndarray](), 0
+    for start in range(0, queries, step):
+        positive = (layout.grade[start : start + step] > 0).numpy()  # numpy counts and finds bools faster than torch
+        found += int(np.count_nonzero(positive))
+        if costs.now.rare * found > queries * candidates:
+            return None
+        places.append(np.flatnonzero(positive) + start * candidates)
+    place = torch.from_numpy(np.concatenate(places))
+    sizes = (place // candidates).bincount(minlength=queries)
+    judged = Judged(place % candidates, layout.grade.take(place), torch.nn.functional.pad(sizes.cumsum(0), (1, 0)))
     options = layout.mask, layout.tie_break, layout.exclude
     return CatalogueLayout(layout.errors, layout.validate, layout.scores, judged, *options)
 
