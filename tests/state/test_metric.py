@@ -249,6 +249,13 @@ def test_a_copy_goes_on_by_itself(kind, way, computed):
         twin.ties = "optimistic"
 
 
+def test_a_copy_of_a_computed_metric_keeps_a_value_of_grades_with_fractions():
+    metric = tr.MRR(relevance_level=0.5)
+    metric.update(torch.tensor([[0.9, 0.8]]), torch.tensor([[0.2, 0.7]]))
+    assert metric.compute() == 0.5
+    assert COPIES["pickle"](metric).compute() == 0.5
+
+
 RANKINGS = [layout for layout in layout_cases.LAYOUTS if layout.startswith("ranking")]
 
 

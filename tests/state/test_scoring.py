@@ -18,6 +18,9 @@ def test_bad_values_of_a_ranking_count_once_whatever_its_chunks(monkeypatch):
     metric.update(tr.Ranking.from_ranks(torch.tensor([0.5, 2, 9, 1, 3, 2]), num_candidates=5))
     with pytest.raises(ValueError, match=r"\b2 ranks"):
         metric.compute()
+    one = tr.PRCurve(9)  # whose chunks are of one query
+    one.update(tr.Ranking.from_ranks(torch.tensor([2]), num_candidates=5))
+    assert one.num_queries == 1
 
 
 # reciprocal ranks 1/2, 1, nothing relevant, 1/3, 1/4
