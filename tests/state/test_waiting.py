@@ -279,7 +279,10 @@ def test_lists_do_not_wait_as_rankings_of_labels(monkeypatch):
     monkeypatch.setattr(waiting, "ROOM_OF_ACCELERATORS", 2**15)
     grades, lists = (torch.rand(7, 700), torch.ones(7, 700)), (torch.rand(7, 700), [torch.tensor([0])] * 7)
     sliced = {"slices": torch.zeros(7, dtype=torch.long)}
+    ids = torch.rand(7, 700).argsort(), torch.arange(7)
+    mixed = tr.RankingCollection(["mrr", tr.CategoryEntropy(categories=torch.arange(700))])
     for metric, batch, more in (
+        (mixed, ids, {}),
         (tr.MRR(), grades, {}),
         (tr.MRR(), lists, {}),
         (tr.Sliced("mrr", slices=["a"]), (grades[0], torch.zeros(7, dtype=torch.long)), sliced),
