@@ -91,12 +91,8 @@ def standing(scores, judged, mask=None, exclude=None, tie_break=None):
     lengths = (real & (scores > -INF)).sum(-1)
     there = real[query, item]
     query, item, grade = query[there], item[there], grade[there]
-    lists, own, tie_break = (
-        scores[query],
-        scores[query, item, None],
-        torch.zeros(()) if tie_break is None else tie_break,
-    )
-    ties = tie_break.expand_as(scores)
+    lists, own = scores[query], scores[query, item, None]
+    ties = (torch.zeros(()) if tie_break is None else tie_break).expand_as(scores)
     beside, own_tie = lists == own, ties[query, item, None]
     ahead = real[query] & ((lists > own) | (beside & (ties[query] > own_tie)))
     beside = real[query] & beside & (ties[query] == own_tie)
@@ -107,11 +103,8 @@ def standing(scores, judged, mask=None, exclude=None, tie_break=None):
 
 
 def entries(ranking):
-    columns = (ranking.first, ranking.tied, ranking.grade, ranking.valid)
-    return [
-        [(first, tied, grade) for first, tied, grade, valid in zip(*row) if valid]
-        for row in zip(*(column.tolist() for column in columns))
-    ]
+    columns = (x.tolist() for x in (ranking.first, ranking.tied, ranking.grade, ranking.valid))
+    return [[tuple(one) for *one, valid in zip(*row) if valid] for row in zip(*columns)]
 
 
 def assert_stands(ranking, want, reach=None, relevant=False):
@@ -127,9 +120,8 @@ def assert_stands(ranking, want, reach=None, relevant=False):
         got, want = (side.only(side.first <= reach) for side in (got, want))
     got, want = (in_order(side) for side in (got, want))
     if not torch.equal(got, want):
-        differing = [
-            query for query in got[:, 0].unique().tolist() if not torch.equal(*(of(query, x) for x in (got, want)))
-        ]
+        queries = got[:, 0].unique().tolist()
+        differing = [query for query in queries if not torch.equal(of(query, got), of(query, want))]
         query = differing[0] if differing else None
         assert of(query, got).tolist() == of(query, want).tolist(), f"in {len(differing)} queries, first in {query}"
 

@@ -33,9 +33,8 @@ def write():
     FILE.write_text(json.dumps(entries, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     registry.described.cache_clear()
     found = {cls.name: spellings(cls) for cls in measures().values() if cls.__module__.startswith("torchrank.")}
-    FILE.with_name("spellings.json").write_text(
-        json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
+    text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+    FILE.with_name("spellings.json").write_text(text, encoding="utf-8")
 
 
 def describe(measure):

@@ -61,10 +61,8 @@ def collate(rows):
     """A batch as wide as its longest list."""
     pad = torch.nn.utils.rnn.pad_sequence
     stacked = torch.stack if rows[0]["labels"].dim() == 0 else lambda x: pad(x, batch_first=True, padding_value=-100)
-    return {
-        "x": pad([row["x"] for row in rows], batch_first=True, padding_value=-100.0),
-        "labels": stacked([row["labels"] for row in rows]),
-    }
+    scores = pad([row["x"] for row in rows], batch_first=True, padding_value=-100.0)
+    return {"x": scores, "labels": stacked([row["labels"] for row in rows])}
 
 
 def trainer(folder, model, data, metrics, options, **more):
@@ -170,10 +168,8 @@ def accelerate_sampled(before):
         "seeded": {"use_seedable_sampler": True, "even_batches": False},
         "sent": {"dispatch_batches": True},
     }
-    accelerators = {
-        way: Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(**options))
-        for way, options in ways.items()
-    }
+    settings = {way: DataLoaderConfiguration(**options) for way, options in ways.items()}
+    accelerators = {way: Accelerator(cpu=True, dataloader_config=one) for way, one in settings.items()}
     found = []
     for loader in (before, unpadded()):
         suite = tr.RankingCollection(MEASURES)

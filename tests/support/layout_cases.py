@@ -121,9 +121,8 @@ def random_query(rng, grades, longest=5, ties=True):
     if not ties:
         scores = [float(x) for x in rng.sample(range(-8, 9), length)]
     missing = rng.choice((0, 0, 0, 1, 2))
-    return Query(
-        tuple((score, rng.choice(grades)) for score in scores), tuple(rng.choice(grades) for _ in range(missing))
-    )
+    listed = tuple((score, rng.choice(grades)) for score in scores)
+    return Query(listed, tuple(rng.choice(grades) for _ in range(missing)))
 
 
 def single(query, rng):

@@ -39,9 +39,7 @@ KINDS = {
 
 every_kind = cases("kind", KINDS.values(), ids=list(KINDS))
 
-each_state = cases(
-    "kind", [KINDS[name] for name in ("sums", "sums, mean adjusted", "kept, none")], ids=["sums", "adjusted", "kept"]
-)
+each_state = cases("kind", [KINDS[name] for name in ("sums", "sums, mean adjusted", "kept, none")])
 
 CLASSES = list(tr.RankingMetric.registry.values())
 
@@ -58,11 +56,8 @@ OTHERS = layout_cases.OTHERS | {
 
 
 #: Parameters of more than half of the measures.
-SHARED = {
-    name
-    for name, number in Counter(n for cls in CLASSES for n in cls.definition()).items()
-    if number > len(CLASSES) / 2
-}
+NUMBERS = Counter(name for cls in CLASSES for name in cls.definition())
+SHARED = {name for name, number in NUMBERS.items() if number > len(CLASSES) / 2}
 
 
 def variants(cls):
@@ -137,10 +132,7 @@ def check(value, expected):
 
 
 def filled(kind, batches=BATCHES, **kwargs):
-    metric = kind.make(**kwargs)
-    for preds, target in batches:
-        metric.update(preds, target)
-    return metric
+    return fill(kind.make(**kwargs), batches)
 
 
 def fill(metric, batches):

@@ -85,9 +85,8 @@ def suites(metrics):
     for metric in metrics:
         groups.setdefault(metric.required, {})[metric.label] = metric
     # Labels with a dot are no keys of a collection.
-    return [
-        (list(one), tr.RankingCollection({f"m{n}": m for n, m in enumerate(one.values())})) for one in groups.values()
-    ]
+    named = [{f"m{n}": metric for n, metric in enumerate(one.values())} for one in groups.values()]
+    return list(zip(map(list, groups.values()), map(tr.RankingCollection, named)))
 
 
 def scored(metrics, *args, **kwargs):

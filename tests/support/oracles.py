@@ -72,9 +72,8 @@ def of_flags(measure, of_all=False):
         judged = flags(query, relevance_level)
         if not of_all and not number_of_positives(judged):
             return None
-        return expectation(
-            [(once(order, len(judged.missing), **parameters), weight) for order, weight in orders(judged, ties)]
-        )
+        lack = len(judged.missing)
+        return expectation([(once(order, lack, **parameters), weight) for order, weight in orders(judged, ties)])
 
     return value
 
@@ -85,9 +84,8 @@ def of_grades(measure, of_all=False):
     def value(query, *, ties, **parameters):
         if not of_all and max([0, *query.grades]) <= 0:
             return None
-        return expectation(
-            [(measure(order, query.missing, **parameters), weight) for order, weight in orders(query, ties)]
-        )
+        lack = query.missing
+        return expectation([(measure(order, lack, **parameters), weight) for order, weight in orders(query, ties)])
 
     return value
 
@@ -380,14 +378,10 @@ def judged(query, unjudged, worth):
         possible = [[(score, grade) for score, grade in everyone if highest(grade) >= 0]]
     else:
         options = [[grade] if grade >= 0 else [0, worth] for _, grade in everyone]
-        possible = [
-            [(score, grade) for (score, _), grade in zip(everyone, chosen)] for chosen in itertools.product(*options)
-        ]
+        scores = [score for score, _ in everyone]
+        possible = [list(zip(scores, chosen)) for chosen in itertools.product(*options)]
     return [
-        Query(
-            tuple((score, grade) for score, grade in one if score is not None),
-            tuple(grade for score, grade in one if score is None),
-        )
+        Query(tuple(x for x in one if x[0] is not None), tuple(grade for score, grade in one if score is None))
         for one in possible
     ]
 

@@ -196,10 +196,8 @@ def curve_of(query, ties, level):
     judged = flags(query, level)
     found = orders(judged, ties)
     total = sum(weight for _, weight in found)
-    points = [
-        (rank, Fraction(sum(sum(order[:rank]) * weight for order, weight in found), total))
-        for rank in range(1, len(judged.listed) + 1)
-    ]
+    hits = ((k, sum(sum(order[:k]) * weight for order, weight in found)) for k in range(1, len(judged.listed) + 1))
+    points = [(rank, Fraction(hit, total)) for rank, hit in hits]
     return points, sum(flag for _, flag in judged.listed) + len(judged.missing)
 
 
@@ -235,10 +233,8 @@ def interpolated_precision(query, *, ties, relevance_level=1, recall=0.5, roundi
 )
 def eleven_points(query, *, ties, relevance_level=1, rounding="nearest", points=None):
     recalls = points or [float(f"{tenths / 10:.1f}") for tenths in range(11)]
-    values = [
-        interpolated_precision(query, ties=ties, relevance_level=relevance_level, recall=recall, rounding=rounding)
-        for recall in recalls
-    ]
+    given = {"ties": ties, "relevance_level": relevance_level, "rounding": rounding}
+    values = [interpolated_precision(query, recall=recall, **given) for recall in recalls]
     return None if None in values else math.fsum(values) / len(recalls)
 
 
@@ -292,6 +288,9 @@ def ordered_pairs(query, *, ties, gain=None, pairs="all"):
     return math.fsum(right) / math.fsum(whole) if any(whole) else None
 
 
+PAIRED = [*LEVELS, {"top_k": 1}, {"top_k": 3, "relevance_level": 2}, {"top_k": 10}]
+
+
 def of_pairs(order, missing, top_k, most):
     """The share of pairs in the right order, of the first ``most`` relevant and the first k irrelevant candidates."""
     k = top_k or max(1, sum(not flag for flag in order))
@@ -317,7 +316,7 @@ def of_random_pairs(n, r, k, most):
 @oracle(
     "partialauc",
     few=[{}, {"top_k": 2}],
-    many=[*LEVELS, {"top_k": 1}, {"top_k": 3, "relevance_level": 2}, {"top_k": 10}],
+    many=PAIRED,
     of="flags",
     baseline=lambda n, r, k: sum(max(0, k - ahead) for ahead in range(n - r + 1)) / (n - r + 1) / k,
 )
@@ -325,12 +324,6 @@ def partial_auc(order, missing, top_k=None):
     return of_pairs(order, missing, top_k, None)
 
 
-@oracle(
-    "pap",
-    few=[{}, {"top_k": 2}],
-    many=[*LEVELS, {"top_k": 1}, {"top_k": 3, "relevance_level": 2}, {"top_k": 10}],
-    of="flags",
-    baseline=lambda n, r, k: of_random_pairs(n, r, k, k),
-)
+@oracle("pap", few=[{}, {"top_k": 2}], many=PAIRED, of="flags", baseline=lambda n, r, k: of_random_pairs(n, r, k, k))
 def partial_auc_of_first(order, missing, top_k=None):
     return of_pairs(order, missing, top_k, top_k)

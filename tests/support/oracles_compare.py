@@ -3,7 +3,6 @@
 import functools
 import itertools
 import math
-from collections.abc import Callable
 
 from tests.support.oracles import oracle
 
@@ -98,10 +97,9 @@ def weighted_tau(query, *, ties, weigh_by="both"):
 
 def all_orders(candidates):
     """The grades in every order that ties of the first ranking leave open."""
-    blocks = [
-        [grade for place, grade in candidates if place == this] for this in sorted({place for place, _ in candidates})
-    ]
-    found = itertools.product(*(itertools.permutations(block) for block in blocks))
+    places = sorted({place for place, _ in candidates})
+    blocks = ([grade for place, grade in candidates if place == this] for this in places)
+    found = itertools.product(*map(itertools.permutations, blocks))
     return [tuple(itertools.chain.from_iterable(parts)) for parts in found]
 
 
@@ -113,12 +111,9 @@ def ap_tau(query, *, ties):
     values = []
     for grades in all_orders(candidates):
         # Two that are tied in the true ranking are in the right order in half of its orders.
-        right = [
-            sum(0.5 * (1 + sign(above, grade)) for above in grades[:rank]) / rank
-            for rank, grade in enumerate(grades)
-            if rank
-        ]
-        values.append(2 * math.fsum(right) / (len(grades) - 1) - 1)
+        ranks = range(1, len(grades))
+        right = [sum(0.5 * (1 + sign(above, grades[rank])) for above in grades[:rank]) / rank for rank in ranks]
+        values.append(2 * math.fsum(right) / len(ranks) - 1)
     return math.fsum(values) / len(values)
 
 
@@ -139,8 +134,6 @@ def spearman(query, *, ties):
 
 # ---- what lists have in common: how much of each candidate is in a list down to a depth ----------
 
-Share = Callable[[int], float]
-
 
 def shares(values, variant):
     """For each of some candidates, by depth, how much of it a list has: the smaller value is the better."""
@@ -154,11 +147,15 @@ def shares(values, variant):
     return found
 
 
-def two_lists(query, ties, variant="a"):
-    """The retrieved candidates, and all candidates by their grades."""
+def two_values(query, ties):
+    """The retrieved candidates by their places, and all candidates by their grades."""
     candidates = dict(enumerate(settled(query, ties)))
     retrieved = {name: place for name, (place, _) in candidates.items() if place < math.inf}
-    return shares(retrieved, variant), shares({name: -grade for name, (_, grade) in candidates.items()}, variant)
+    return retrieved, {name: -grade for name, (_, grade) in candidates.items()}
+
+
+def two_lists(query, ties, variant="a"):
+    return [shares(values, variant) for values in two_values(query, ties)]
 
 
 @compared("overlap", few=[{"top_k": 3}, {}], many=[{"top_k": 1}, {"top_k": 2}, {"top_k": 10}, NOT_SKIPPED])
@@ -208,10 +205,15 @@ def rank_biased_overlap(query, *, ties, p=0.9, variant="a", top_k=None):
     return math.fsum(agreed) / math.fsum(weights)
 
 
+def at_depth(short, long, depth):
+    """How much of each candidate two lists have down to a depth, and what both have."""
+    one, other = ({name: share(depth) for name, share in shares_.items()} for shares_ in (short, long))
+    return one, other, math.fsum(one[name] * other[name] for name in one.keys() & other.keys())
+
+
 def common(short, long, depth, variant):
     """The agreement of two lists at a depth. A list that has ended counts as if it went on with other candidates."""
-    one, other = ({name: share(depth) for name, share in shares_.items()} for shares_ in (short, long))
-    both = math.fsum(one[name] * other[name] for name in one.keys() & other.keys())
+    one, other, both = at_depth(short, long, depth)
     behind = [max(0, depth - len(each)) for each in (one, other)]
     sizes = [math.fsum(each.values()) + more for each, more in zip((one, other), behind)]
     norms = [math.fsum(x * x for x in each.values()) + more for each, more in zip((one, other), behind)]
@@ -224,8 +226,7 @@ def extrapolated(short, long, p, variant):
         return 0.0
     value, agreement, at_end = 0.0, 0.0, 0.0
     for depth in range(1, len(long) + 1):
-        one, other = ({name: share(depth) for name, share in shares_.items()} for shares_ in (short, long))
-        both = math.fsum(one[name] * other[name] for name in one.keys() & other.keys())
+        one, other, both = at_depth(short, long, depth)
         sizes = [math.fsum(each.values()) for each in (one, other)]
         norms = [math.fsum(x * x for x in each.values()) for each in (one, other)]
         if depth > len(short):  # the shorter list goes on with candidates of which nothing is known
@@ -249,9 +250,7 @@ def list_weights(ranks, p):
 
 
 def two_weights(query, ties, p):
-    candidates = dict(enumerate(settled(query, ties)))
-    retrieved = {name: place for name, (place, _) in candidates.items() if place < math.inf}
-    return list_weights(retrieved, p), list_weights({name: -grade for name, (_, grade) in candidates.items()}, p)
+    return [list_weights(values, p) for values in two_values(query, ties)]
 
 
 @compared("rba", few=[{}, {"p": 0.6}], many=[{"p": 0.3}, NOT_SKIPPED], others={"p": [0.5, 0.25]})

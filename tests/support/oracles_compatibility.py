@@ -6,8 +6,6 @@ from functools import cache
 
 from tests.support.oracles import oracle
 
-Entry = tuple[int, float]
-
 
 @cache
 def ideal_orders(entries):

@@ -8,12 +8,8 @@ from tests.support.oracles import CUT, WHOLE_OR_CUT, discount_of, hyperbolic, or
 from tests.support.tie_orders import blocks
 
 FEW_TRIED = [{"patience": 0.2, "top_k": 2}, {"discount": "log2"}]
-TRIED = [
-    *CUT[:1],
-    *FEW_TRIED,
-    {"patience": 1},
-    *({"discount": how, "top_k": 3} for how in ("clipped", "reciprocal", "none", hyperbolic)),
-]
+TRIED = [*CUT[:1], *FEW_TRIED, {"patience": 1}]
+TRIED += [{"discount": how, "top_k": 3} for how in ("clipped", "reciprocal", "none", hyperbolic)]
 
 
 @cache
@@ -41,10 +37,8 @@ def exposures(query, ties, *user):
     grades = [max(grade, 0) for grade, _ in shown]
     if not any(grades):
         return None
-    return [
-        (e, of_one(sum(other > grade for other in grades), grades.count(grade), *user))
-        for grade, (_, e) in zip(grades, shown)
-    ]
+    wanted = [of_one(sum(other > grade for other in grades), grades.count(grade), *user) for grade in grades]
+    return [(e, target) for (_, e), target in zip(shown, wanted)]
 
 
 def seen(k):

@@ -64,9 +64,8 @@ def reciprocal_rank_of_stop(grades, missing, top_k=None, max_grade=4, gain="expo
 
 def first_of_random(n, r, k):
     """The mean of 0.85 ** (rank - 1) of the first relevant candidate."""
-    return math.fsum(0.85 ** (j - 1) * math.comb(n - j, r - 1) for j in range(1, min(k, n - r + 1) + 1)) / math.comb(
-        n, r
-    )
+    ranks = range(1, min(k, n - r + 1) + 1)
+    return math.fsum(0.85 ** (j - 1) * math.comb(n - j, r - 1) for j in ranks) / math.comb(n, r)
 
 
 @oracle(
@@ -130,12 +129,10 @@ def worth(grade, relevance_level, max_grade):
 )
 def rank_biased(grades, missing, top_k=None, p=0.9, normalize=False, relevance_level=1, max_grade=None):
     gains = [worth(grade, relevance_level, max_grade) for grade in grades]
-    all_candidates = sorted([*gains, *(worth(grade, relevance_level, max_grade) for grade in missing)], reverse=True)
-    if sum(all_candidates) == 0:
+    ideal = sorted([*gains, *(worth(grade, relevance_level, max_grade) for grade in missing)], reverse=True)
+    if sum(ideal) == 0:
         return None
-    found, best = (
-        math.fsum(gain * p**above for above, gain in enumerate(row[:top_k])) for row in (gains, all_candidates)
-    )
+    found, best = (math.fsum(gain * p**above for above, gain in enumerate(row[:top_k])) for row in (gains, ideal))
     return found / best if normalize else (1 - p) * found
 
 

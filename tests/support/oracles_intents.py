@@ -20,8 +20,6 @@ from tests.support.oracles import (
 )
 from tests.support.tie_orders import Query, expectation, orders
 
-Grades = tuple[float, ...]
-
 
 def tuples(query):
     """The query with grades for each subtopic."""
@@ -29,9 +27,7 @@ def tuples(query):
     def of(grade):
         return grade if isinstance(grade, tuple) else (grade,)
 
-    return Query(
-        tuple((score, of(grade)) for score, grade in query.listed), tuple(of(grade) for grade in query.missing)
-    )
+    return Query(tuple((score, of(grade)) for score, grade in query.listed), tuple(map(of, query.missing)))
 
 
 def in_every_order(query, level, value):
@@ -123,15 +119,9 @@ def novelty(query, level, worth, fading, discount, top_k, divided_by, most=1):
 
 def alpha_dcg(divided_by):
     def oracle(query, *, ties, top_k=None, alpha=0.5, bounded=False, discount="log2", relevance_level=1):
-        return novelty(
-            query,
-            relevance_level,
-            lambda grade: float(grade >= relevance_level),
-            alpha,
-            discount_of(discount),
-            top_k,
-            "bound" if bounded else divided_by,
-        )
+        relevant = lambda grade: float(grade >= relevance_level)  # noqa: E731
+        how = "bound" if bounded else divided_by
+        return novelty(query, relevance_level, relevant, alpha, discount_of(discount), top_k, how)
 
     return oracle
 

@@ -7,11 +7,7 @@ from tests.support.oracles import one_in_reach, oracle
 from tests.support.tie_orders import Query, expectation, flags, orders
 
 #: what is averaged instead of ranks, and what makes a rank of the mean again
-MEANS = {
-    "mean": (float, float),
-    "geometric": (math.log, math.exp),
-    "harmonic": (lambda rank: 1 / rank, lambda mean: 1 / mean),
-}
+MEANS = {"mean": (float, float), "geometric": (math.log, math.exp), "harmonic": (lambda x: 1 / x, lambda x: 1 / x)}
 
 # ---- the ranks of relevant candidates, the length of the list, how many it lacks
 
@@ -44,12 +40,8 @@ def by_scores(name, query, ties, **parameters):
             tied = sum(other == score for other, _ in query.listed)
             ranks += [ahead + 1 + (tied - 1) / 2] * bool(relevant)
         return POSITIONS[name](ranks, length, missing, **parameters)
-    return expectation(
-        [
-            (POSITIONS[name]([r for r, flag in enumerate(order, 1) if flag], length, missing, **parameters), weight)
-            for order, weight in orders(query, ties)
-        ]
-    )
+    found = [([r for r, flag in enumerate(order, 1) if flag], weight) for order, weight in orders(query, ties)]
+    return expectation([(POSITIONS[name](r, length, missing, **parameters), weight) for r, weight in found])
 
 
 def each_against_irrelevant(query):

@@ -17,6 +17,7 @@ from tests.support.oracles import (
 from tests.support.tie_orders import blocks, number_of_positives
 
 SKIPPED = {"empty_target_action": "skip"}
+GAINS = [{"gain": "exponential"}, {"gain": squared}, SKIPPED]
 LEVELS_AND_SKIPPED = [*LEVELS, SKIPPED]
 
 
@@ -102,12 +103,7 @@ def ndcg_at_levels(grades, missing, gain="linear"):
     return math.fsum(discounted(grades, cut, gain) / discounted(best, cut, gain) for cut in cuts) / len(cuts)
 
 
-@oracle(
-    "g",
-    few=[{}],
-    many=[{"gain": "exponential"}, {"gain": squared}, SKIPPED],
-    baseline=lambda n, r, k: 1 / math.log2(2 + (n - r) / 2),
-)
+@oracle("g", few=[{}], many=GAINS, baseline=lambda n, r, k: 1 / math.log2(2 + (n - r) / 2))
 def normalized_gain(query, *, ties, gain="linear"):
     """With the candidates of a tie group in its middle, half of the others before each."""
     groups = [[gain_of(grade, gain) for grade in block] for block in blocks(query)]
@@ -137,13 +133,7 @@ def of_random_gains(n, r, k):
     return math.fsum(total) / r
 
 
-@oracle(
-    "ndcgrel",
-    of="grades",
-    few=[{}],
-    many=[{"gain": "exponential"}, {"gain": squared}, SKIPPED],
-    baseline=of_random_gains,
-)
+@oracle("ndcgrel", of="grades", few=[{}], many=GAINS, baseline=of_random_gains)
 def ndcg_at_relevant(grades, missing, gain="linear"):
     best = sorted([*grades, *missing], reverse=True)
     relevant = sum(grade > 0 for grade in best)

@@ -1,6 +1,5 @@
 """Queries for other libraries."""
 
-import math
 import random
 
 import numpy as np
@@ -20,10 +19,8 @@ def collection(seed, tied, grades=(0, 0, 0, 1, 1, 2, 3)):
         listed = rng.sample(documents, rng.randint(1, len(documents)))
         judged = rng.sample(documents, rng.randint(1, len(documents)))
         qrels[f"q{number}"] = {document: rng.choice(grades) for document in judged}
-        levels = rng.choice((1, 2, 5)) if tied else 1000
-        drawn = (
-            [rng.randint(-levels, levels) / 8 for _ in listed] if tied else rng.sample(range(-500, 500), len(listed))
-        )
+        most = rng.choice((1, 2, 5)) if tied else 1000
+        drawn = [rng.randint(-most, most) / 8 for _ in listed] if tied else rng.sample(range(-500, 500), len(listed))
         run[f"q{number}"] = {document: float(score) for document, score in zip(listed, drawn)}
     return qrels, run
 
@@ -50,19 +47,6 @@ def edges(grades=(0, 0, 1, 2, 3)):
         listed = rng.sample(documents, rng.randint(1, 4))
         run[f"edge{number}"] = {d: float(s) for d, s in zip(listed, rng.sample(range(100), len(listed)))}
     return qrels, run
-
-
-def dense(qrels, run, seed):
-    """The same as rows of scores, in shuffled columns."""
-    rng = random.Random(seed)
-    rows = []
-    for query, judged in qrels.items():
-        documents = sorted({*judged, *run[query]})
-        rng.shuffle(documents)
-        rows.append([(run[query].get(d, -math.inf), judged.get(d, 0)) for d in documents])
-    width = max(map(len, rows))
-    rows = [row + [(-math.inf, 0)] * (width - len(row)) for row in rows]
-    return torch.tensor([[s for s, _ in row] for row in rows]), torch.tensor([[g for _, g in row] for row in rows])
 
 
 def assert_agree(ours, theirs, label):

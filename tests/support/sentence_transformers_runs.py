@@ -81,10 +81,8 @@ def refused(function):
 
 def work(rank, world, folder):
     """All that a process tries."""
-    found = {
-        kind: trained(f"{folder}/{kind} of {world}", kind, share)
-        for kind, share in (("shared", True), ("plain", world == 1))
-    }
+    kinds = {"shared": True, "plain": world == 1}
+    found = {kind: trained(f"{folder}/{kind} of {world}", kind, share) for kind, share in kinds.items()}
     found["two data sets"] = trained(f"{folder}/data sets of {world}", "shared", True, ["one", "other"])
     model = models.dense()
     for similarity in ("dot", "cosine"):
@@ -92,8 +90,6 @@ def work(rank, world, folder):
         found[similarity] = ways
     if world > 1:
         in_plain = trainer(f"{folder}/served", evaluator(), "plain", model)
-        found["errors"] = {
-            "sparse": refused(lambda: evaluator()(models.sparse())),
-            "served": refused(in_plain.evaluate),
-        }
+        sparse = refused(lambda: evaluator()(models.sparse()))
+        found["errors"] = {"sparse": sparse, "served": refused(in_plain.evaluate)}
     return found

@@ -104,9 +104,8 @@ def ranked(case, rank=0, shares=(1,), group=False):
 def work(rank, folder):
     """The main function of each of three workers, two of which work together without the third as well."""
     torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/group", rank=rank, world_size=3, timeout=datetime.timedelta(seconds=300)
-    )
+    group = {"init_method": f"file://{folder}/group", "rank": rank, "world_size": 3}
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=300), **group)
     two = dist.new_group([1, 2])
     results = {}
     try:

@@ -7,8 +7,6 @@ their query, and lists of many lengths.
 
 import random
 
-Table = dict[str, dict[str, float]]
-
 
 def collection_with_ties(seed=0, queries=24, unjudged_queries=0, missing=3):
     """Judgments {query: {document: grade}} and a run {query: {document: score}}."""
@@ -47,17 +45,14 @@ def write(folder, qrels, run):
 def two_runs(seed=0, queries=30, documents=40, missing=3):
     """Judgments, and two runs that lack some judged queries and have some that are not judged."""
     draw = random.Random(seed)
-    qrels = {
-        f"q{q}": {f"d{d}": draw.choice([0, 0, 1, 2]) for d in draw.sample(range(documents), 12)} for q in range(queries)
-    }
-    runs = {}
+    names, runs = [f"d{d}" for d in range(documents)], {}
+    qrels = {f"q{q}": {d: draw.choice([0, 0, 1, 2]) for d in draw.sample(names, 12)} for q in range(queries)}
     for name, noise in (("bm25", 3), ("dense", 1)):
         runs[name] = {}
         for q in range(missing, queries + 2):
             grades = qrels.get(f"q{q}", {})
-            found = draw.sample(range(documents), 25)
-            scores = {f"d{d}": round(grades.get(f"d{d}", 0) + noise * draw.random(), 1) for d in found}
-            runs[name][f"q{q}"] = scores
+            found = draw.sample(names, 25)
+            runs[name][f"q{q}"] = {d: round(grades.get(d, 0) + noise * draw.random(), 1) for d in found}
     return qrels, runs
 
 

@@ -65,6 +65,5 @@ def check_measure(measure):
     assert bounds == {key: usual.get(f"{name}.{key}", usual.get(key)) for key in bounds}
     assert choices == {key: CHOICES.get(f"{name}.{key}", (True, False)) for key in choices}
     assert (*measure.value_range, measure.higher_is_better) == by_name(RANGES).get(name, (0, 1, True))
-    assert {key for key in TRUE_OF if getattr(measure, key, False)} == {
-        key for key in TRUE_OF if name in TRUE_OF[key].split()
-    }
+    true = {key for key in TRUE_OF if name in TRUE_OF[key].split()}
+    assert {key for key in TRUE_OF if getattr(measure, key, False)} == true

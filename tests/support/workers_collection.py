@@ -35,12 +35,7 @@ def collections(rank, world, how):
 @scenario(alone=False)
 def bad_values_in_collections(rank, world):
     """One metric of many raises; the others have their turn, and everything goes on."""
-    names = [
-        "ndcg@5",
-        "mrr(aggregation=median)",
-        "f1",
-        *(f"{name}(empty_target_action=error)" for name in ("map", "mr")),
-    ]
+    names = ["ndcg@5", "mrr(aggregation=median)", "f1", *(f"{one}(empty_target_action=error)" for one in ("map", "mr"))]
     empty = (torch.tensor([[0.1, 0.9]]), torch.tensor([[0, 0]]))
     some = [(preds[:1], target[:1] + 1) for preds, target in BATCHES]
     messages = []
@@ -106,9 +101,7 @@ def members_in_another_order_on_each_worker(rank, world):
     kinds = (
         tr.RankingCollection(dict(pairs)),
         tr.RankingCollection(rotated(MIXED, rank)),
-        tr.RankingCollection(
-            [MeanAbsoluteError() if x == "mae" else x for x in rotated(["ndcg@2", "mae", "mrr"], rank)]
-        ),
+        tr.RankingCollection(rotated(["ndcg@2", MeanAbsoluteError(), "mrr"], rank)),
         MetricCollection({key: tr.parse(name) for key, name in pairs}),
     )
     for suite in kinds:

@@ -72,9 +72,8 @@ def a_shared_corpus_fails_in_all_processes_at_once(rank, world):
     if rank == 0:  # the others do not call it
         served = Letters()
         served._distributed_inference = print
-        assert "class Trainer(SharedEvaluation, SentenceTransformerTrainer)" in errors_of(
-            lambda: evaluator()(served), RuntimeError
-        )
+        error = errors_of(lambda: evaluator()(served), RuntimeError)
+        assert "class Trainer(SharedEvaluation, SentenceTransformerTrainer)" in error
         assert not served.documents
     dist.barrier()
     return found

@@ -87,9 +87,8 @@ def retrieval_collections(rank, world):
 @scenario
 def retrieval_of_other_dtypes_on_each_worker(rank, world):
     batches = []
-    for number, (dtype, first) in enumerate(
-        zip([torch.float64, torch.float32, torch.float16] * 4, [0, 1000, -(2**40), 2**31] * 3)
-    ):
+    dtypes = [torch.float64, torch.float32, torch.float16] * 4
+    for number, (dtype, first) in enumerate(zip(dtypes, [0, 1000, -(2**40), 2**31] * 3)):
         preds, target, indexes = rows(100 + number, first=first)
         batches.append(((preds * 8).round().to(dtype) / 8, target, indexes))
     values = []
@@ -113,17 +112,14 @@ def retrieval_of_nothing(rank, world):
 @scenario
 def retrieval_that_raises_raises_everywhere(rank, world):
     values = []
-    for metric, bad in [
-        (retrieval.RetrievalMAP(), (torch.tensor([float("nan"), 0.3]), torch.tensor([1, 0]), torch.tensor([3, 3]))),
-        (
-            retrieval.RetrievalMRR(empty_target_action="error"),
-            (torch.tensor([0.1]), torch.tensor([0]), torch.tensor([77])),
-        ),
+    for metric, *bad in [
+        (retrieval.RetrievalMAP(), [float("nan"), 0.3], [1, 0], [3, 3]),
+        (retrieval.RetrievalMRR(empty_target_action="error"), [0.1], [0], [77]),
     ]:
         fill(metric, share(BATCHES, rank, world))
         values.append(metric.compute())
         if rank == world - 1:
-            fill(metric, [bad])
+            fill(metric, [tuple(map(torch.tensor, bad))])
         values.append(errors_of(metric.compute))
         values.append(errors_of(metric.compute))
         assert not metric._is_synced

@@ -28,14 +28,8 @@ from tests.support.workers import (
 from torchrank.retrieval import RetrievalMRR
 
 #: Synchronisation is the same code for all measures: one metric for each kind of state.
-SUMS = (
-    "ndcg(ties=pessimistic)@3",
-    "mr",
-    "kendalltau",
-    "mr(adjusted=z)",
-    "psp(average=pooled)@3",
-    "ips(self_normalized=True)",
-)
+SUMS = ["ndcg(ties=pessimistic)@3", "mr", "kendalltau", "mr(adjusted=z)", "psp(average=pooled)@3"]
+SUMS += ["ips(self_normalized=True)"]
 SUMMED = ["ndcg@1", "ndcg@2", "mrr@2", "map", "mr"]
 MIXED = ["ndcg@5", "mrr(aggregation=median)", "map(relevance_level=1.5)", "mr", "recall(aggregation=none)@3"]
 #: A sum, and values of which the order counts, or does not.
@@ -68,10 +62,8 @@ def cost(compute, names):
 @for_each(("uneven", "first empty", "all in one"), of_two=("first empty",))
 def single_metrics(rank, world, how):
     values = {}
-    for metric in [
-        *map(tr.parse, SUMS if how == "uneven" else SUMS[2:4]),
-        *(tr.MRR(aggregation=a) for a in AGGREGATIONS),
-    ]:
+    sums = map(tr.parse, SUMS if how == "uneven" else SUMS[2:4])
+    for metric in [*sums, *(tr.MRR(aggregation=a) for a in AGGREGATIONS)]:
         fill(metric, share(BATCHES, rank, world, how))
         kept = {} if metric.aggregation == "mean" else {"all_gather": 1}
         with exactly(world, all_reduce=1, **kept):
@@ -79,6 +71,7 @@ def single_metrics(rank, world, how):
         with exactly(world, all_reduce=1, **kept):
             assert plain(metric.compute()) == plain(values[metric.label])
         assert metric.num_queries == sum(len(preds) for preds, _ in share(BATCHES, rank, world, how))
+    values["both"] = fill(tr.MRR() + tr.NDCG(top_k=3) / 2, share(BATCHES, rank, world, how)).compute()
     return values
 
 
@@ -106,30 +99,6 @@ def other_precision(rank, world):
         values = suite.compute()
     torch.set_default_dtype(torch.float32)
     return values, fill(suite, share(MORE, rank, world)).compute()["ndcg@5"]
-
-
-# ---- compute, update, compute ----------------------------------------------------------------------------------------
-
-
-def rounds(suite, compute, rank, world):
-    """Compute between updates of which some workers have none: nobody may answer from a cache or wait in vain."""
-    values, shares = [], ("uneven", "first empty", "all in one")
-    for number, how in enumerate(shares):
-        batches = BATCHES if number == 0 else [batch(100 * number + seed) for seed in range(12)]
-        fill(suite, share(batches, rank, world, how))
-        values.append(compute(suite))
-        values.append(compute(suite))
-    suite.reset()
-    values.append(compute(suite))
-    fill(suite, share(MORE, rank, world, "last empty"))
-    values.append(compute(suite))
-    return values
-
-
-@scenario
-def rounds_of_single_metrics(rank, world):
-    values = [rounds(tr.parse(name), at_once, rank, world) for name in MIXED if "none" not in name]
-    return [*values, rounds(tr.MRR() + tr.NDCG(top_k=3) / 2, at_once, rank, world)]
 
 
 @scenario(alone=False)
@@ -413,9 +382,7 @@ def a_checkpoint_of_one_worker_is_refused_by_the_others(rank, world):
             add(second, MORE[:1])
             before = second.state_dict()
             error = errors_of(lambda: second.load_state_dict(theirs), RuntimeError)  # noqa: B023  called at once
-            assert (
-                f"[worker, of] [{rank}, {world}], got that of [0, {world}]; save it in metric.sync_context()" in error
-            )
+            assert f"[worker, of] [{rank}, {world}], got that of [0, {world}]; save it in metric.sync" in error
             assert plain(second.state_dict()) == plain(before)
         else:
             second.load_state_dict(theirs)
@@ -495,11 +462,10 @@ def lists_of(seed):
 
 
 def beyond_suite():
-    exposure = [tr.Coverage(1, num_items=CATALOGUE), tr.Gini(num_items=CATALOGUE), tr.Entropy(4, num_items=CATALOGUE)]
-    users = [tr.Popularity(3, interactions=KNOWN), tr.Popularity(3, interactions=KNOWN, aggregation="median")]
-    return tr.RankingCollection(
-        [*exposure, "recall@3", *users, tr.IntraListDiversity(categories=KNOWN), tr.Serendipity(interactions=KNOWN)]
-    )
+    lists = [tr.Coverage(1, num_items=CATALOGUE), tr.Gini(num_items=CATALOGUE), tr.Entropy(4, num_items=CATALOGUE)]
+    lists += [tr.Popularity(3, interactions=KNOWN), tr.Popularity(3, interactions=KNOWN, aggregation="median")]
+    lists += [tr.IntraListDiversity(categories=KNOWN), tr.Serendipity(interactions=KNOWN)]
+    return tr.RankingCollection([*lists, "recall@3"])
 
 
 @scenario
