@@ -52,9 +52,8 @@ def test_ranked_ids_are_never_taken_for_scores():
     assert not warned(lambda: metric.update(tensor([[10, -1], [4, -100], [-1, -1]]), tensor([3, 4, 5])))
     masked = tensor([[10, -9], [4, -8], [3, -7]])
     assert not warned(lambda: metric.update(masked, tensor([10, 4, 3]), mask=masked >= 0))
-    assert not warned(
-        lambda: tr.Ranking.from_ids(integers(0, 100_000, 16, 16), torch.arange(16))
-    )  # says that it has ids
+    large = integers(0, 100_000, 16, 16)
+    assert not warned(lambda: tr.Ranking.from_ids(large, torch.arange(16)))  # says that it has ids
 
 
 @pytest.mark.parametrize("flat", [False, True])
@@ -105,9 +104,8 @@ def test_unjudged_candidates_are_never_taken_for_padding():
     last[::2, -1] = True
     assert not warned(lambda: tr.NDCG().update(scores, grades.masked_fill(last, -1)))  # one score is equal to itself
     assert not warned(lambda: tr.NDCG().update(scores * 0, grades.masked_fill(scores > 0.5, -1)))
-    assert not warned(
-        lambda: tr.NDCG().update(scores * 0, behind.masked_fill(torch.arange(10) > 2, -1))
-    )  # of one length
+    alike = behind.masked_fill(torch.arange(10) > 2, -1)  # of one length
+    assert not warned(lambda: tr.NDCG().update(scores * 0, alike))
 
 
 def test_padded_ids_as_wide_as_the_catalogue_are_noticed():
@@ -126,9 +124,8 @@ def test_pairs_that_a_loader_made_a_list_are_noticed():
     assert message.endswith("pass tuple(target)")
     (message,) = warned(lambda: tr.MRR().update(scores, tensor([1, 2]), exclude=pairs))
     assert message.endswith("pass tuple(exclude)")
-    (message,) = warned(
-        lambda: tr.NDCG().update(random(3, 9), [tensor([0, 1, 2]), tensor([5, 7, 8]), tensor([1, 3, 2])])
-    )
+    triples = [tensor([0, 1, 2]), tensor([5, 7, 8]), tensor([1, 3, 2])]
+    (message,) = warned(lambda: tr.NDCG().update(random(3, 9), triples))
     assert message.endswith("pass tuple(target)")
     for ids in ([tensor([1, 0]), tensor([5, 7])], [tensor([0, 2]), tensor([5, 7])], [tensor([0, 1]), tensor([5])]):
         assert not warned(lambda: tr.MRR().update(scores, ids))  # noqa: B023

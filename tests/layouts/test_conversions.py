@@ -82,6 +82,14 @@ def plain(rows, *names):
     return [[one._replace(**{name: Candidate._field_defaults[name] for name in names}) for one in row] for row in rows]
 
 
+def judged_items(rows, form):
+    """The relevant items as lists; or a label, 4, and the candidates of which only it is relevant."""
+    if form == "label":
+        rows = [[one._replace(grade=int(number == 4)) for number, one in enumerate(row)] for row in rows]
+        return rows, torch.full((QUERIES,), 4)
+    return rows, [tensor([item for item, one in enumerate(row) if one.grade > 0], dtype=int) for row in rows]
+
+
 def assert_values(configs, queries, *args, where="", **kwargs):
     values = [layout_cases.scoring(one).score(*args, **kwargs) for one in configs]
     assert_all_equal(configs, queries, values, where)
@@ -113,38 +121,26 @@ def test_a_dense_list_is_one_of_groups(given, kind, shared):
     )
 
 
-@pytest.mark.parametrize("groups", [[[4, 4, 4], [1, 2, 1]], [0, 5, 5]])
-def test_there_are_as_many_entries_as_groups(groups):
-    ranking = tr.Ranking.from_scores(torch.rand(2, 3), torch.ones(2, 3), groups=tensor(groups))
-    rows = groups if isinstance(groups[0], list) else [groups] * 2
-    assert ranking.valid.sum(-1).tolist() == [len(set(row)) for row in rows]
-
-
 def test_a_group_has_the_tie_break_of_its_best_candidate():
     rows = plain(some_candidates(3), "real", "excluded")
     queries = [query_of(row, by_tie_break=True) for row in rows]
     breaks, groups = column(rows, "tie_break"), column(rows, "group")
     for order in (breaks, breaks.double()):
-        assert_values(
-            GRADED, queries, column(rows, "score"), column(rows, "grade"), tie_break=order, groups=groups, where="dense"
-        )
+        options = {"tie_break": order, "groups": groups}
+        assert_values(GRADED, queries, column(rows, "score"), column(rows, "grade"), **options)
 
 
 @pytest.mark.parametrize(("shared", "kind"), [(False, torch.Tensor), (True, Elsewhere)])
 @pytest.mark.parametrize("form", ["pairs", "triples", "all graded", "lists", "label"])
 def test_judged_items_are_the_groups_of_a_catalogue(form, shared, kind):
     rows = plain(some_candidates(form, shared, grades=(0, 0, 0, 1)), "tie_break")
-    if form == "label":
-        rows = [[one._replace(grade=int(number == 4)) for number, one in enumerate(row)] for row in rows]
-    items = [[item for item, one in enumerate(row) if one.grade > 0] for row in rows]
+    rows, label_or_lists = judged_items(rows, form)
     query, item = pairs_of(rows, lambda one: one.grade > 0)
     target = {
         "pairs": (query, item),
         "triples": (query, item, torch.ones(len(item))),
         "all graded": (*pairs_of(rows, lambda one: True), column(rows, "grade").flatten()),
-        "lists": [tensor(one, dtype=torch.int64) for one in items],
-        "label": torch.full((QUERIES,), 4),
-    }[form]
+    }.get(form, label_or_lists)
     groups, exclude = column(rows, "group"), pairs_of(rows, lambda one: one.excluded)
     options = {"mask": column(rows, "real"), "exclude": exclude, "groups": groups[0] if shared else groups}
     # A judged item that a mask hides is no candidate.
@@ -181,18 +177,14 @@ def test_embeddings_are_ranked_by_groups_without_their_matrix(form, more):
 @pytest.mark.parametrize("form", ["label", "lists"])
 def test_blocks_of_scores_are_ranked_by_groups_that_lie_in_several_blocks(form):
     rows = plain(some_candidates(form, shared=True, grades=(0, 0, 0, 1)), "tie_break", "real")
-    if form == "label":
-        rows = [[one._replace(grade=int(number == 4)) for number, one in enumerate(row)] for row in rows]
-    items = [tensor([item for item, one in enumerate(row) if one.grade > 0], dtype=int) for row in rows]
-    target = torch.full((QUERIES,), 4) if form == "label" else items
+    rows, target = judged_items(rows, form)
     groups, exclude = column(rows, "group")[0], pairs_of(rows, lambda one: one.excluded)
     queries, scores = [query_of(row) for row in rows], column(rows, "score")
     for sizes in ([1] * 7, [2, 5], [3, 0, 4]):
         ranking = tr.Ranking.from_score_blocks(scores.split(sizes, 1), target, groups=groups, exclude=exclude)
         assert_values(BINARY[::4], queries, ranking, where=str(sizes))
-        once = tr.Ranking.from_score_blocks(
-            iter(scores.split(sizes, 1)), target, groups=groups, exclude=exclude, top_k=3
-        )
+        options = {"groups": groups, "exclude": exclude, "top_k": 3}
+        once = tr.Ranking.from_score_blocks(iter(scores.split(sizes, 1)), target, **options)
         assert tr.NDCG(3).score(once).equal(tr.NDCG(3).score(ranking))
     assert scores.equal(column(rows, "score"))  # blocks are not written to
     for wrong in (groups[:-1], groups.repeat(2), groups[:1]):
@@ -220,11 +212,9 @@ def test_an_irrelevant_judged_item_keeps_no_candidate_of_another_query():
 
 
 def test_a_label_of_ignored_queries_stays_one():
-    scores, label = torch.rand(3, 4), tensor([-100, 1, -1])
-    values = tr.MRR().score(scores, label, groups=[0, 0, 1, 1])
-    assert values.isnan().tolist() == [True, False, False]
-    ids = tensor([[0, 1], [2, 1], [0, 3]])
-    assert tr.MRR().score(ids, label, groups=[0, 0, 1, 1]).isnan().tolist() == [True, False, False]
+    for preds in (torch.rand(3, 4), tensor([[0, 1], [2, 1], [0, 3]])):
+        values = tr.MRR().score(preds, tensor([-100, 1, -1]), groups=[0, 0, 1, 1])
+        assert values.isnan().tolist() == [True, False, False]
 
 
 def test_subtopics_of_a_group_have_the_largest_grade_each():
@@ -426,11 +416,8 @@ def test_groups_of_embeddings_and_of_measures_of_lists_and_identifiers_of_anothe
 
 # ---- bounds over judgments -------------------------------------------------------------------------------------------
 
-BOUNDED = [
-    one
-    for one in IN_TURN
-    if "lower" in tr.RankingMetric.registry[one.name].takes_unjudged_for and not one.metric().no_bounds_reason
-]
+BOUNDED = [one for one in IN_TURN if "lower" in tr.RankingMetric.registry[one.name].takes_unjudged_for]
+BOUNDED = [one for one in BOUNDED if not one.metric().no_bounds_reason]
 BOUNDED += [config("mrr", relevance_level=2), config("map", relevance_level=0.3), config("ndcg", top_k=2)]
 GRADED_BOUNDED = [one for one in BOUNDED if not hasattr(one.metric(), "relevance_level")]
 GRADED_BOUNDED += [config("ndcg", normalize="k", top_k=3), config("arp", ties="optimistic")]
@@ -458,13 +445,16 @@ def extremes(configs, scores, grades, groups, mask):
     return found
 
 
+def finite(values):
+    return [x if math.isfinite(x) else math.nan for x in values]
+
+
 def assert_bounds(configs, candidates, *args, where="", **kwargs):
     """The bounds of candidates, given as dense scores, grades, groups and mask, in another layout."""
     for one, want in zip(configs, extremes(configs, *candidates)):
         for unjudged, values in zip(("lower", "upper"), want):
             got = one.metric(unjudged=unjudged).score(*args, **kwargs).tolist()
-            want_finite = [x if math.isfinite(x) else math.nan for x in values]
-            assert got == pytest.approx(want_finite, abs=1e-9, nan_ok=True), f"{one} {unjudged} {where}"
+            assert got == pytest.approx(finite(values), abs=1e-9, nan_ok=True), f"{one} {unjudged} {where}"
 
 
 def candidates_of_groups(seed, grades, size=(8, 5)):
@@ -536,8 +526,7 @@ def test_bounds_of_groups_of_ids_and_of_parents():
     for one, want in zip(SOME_BOUNDED, extremes(SOME_BOUNDED, *alike)):
         for unjudged, of_queries in zip(("lower", "upper"), want):
             label = one.metric(unjudged=unjudged).label
-            finite = [x if math.isfinite(x) else math.nan for x in of_queries]
-            assert values[label].tolist() == pytest.approx(finite, nan_ok=True), label
+            assert values[label].tolist() == pytest.approx(finite(of_queries), nan_ok=True), label
 
 
 def test_a_grade_of_a_document_is_one_of_all_its_chunks():

@@ -37,9 +37,8 @@ def test_recall_is_the_largest_share_over_all_exact_answers(atol):
         exact = distances.argsort(kind="stable")[:k]  # one of the exact answers
         found = generator.integers(-1, 12, generator.integers(1, 9))  # with repeated ids, and padding between them
         given = np.where(found < 0, 3.4028235e38, distances[found])
-        ranking = tr.Ranking.from_neighbors(
-            found[None], given[None], exact[None], distances[exact][None], atol=atol, rtol=0
-        )
+        arguments = (x[None] for x in (found, given, exact, distances[exact]))
+        ranking = tr.Ranking.from_neighbors(*arguments, atol=atol, rtol=0)
         returned = found[found >= 0].tolist()
         for cutoff in range(1, len(found) + 1):
             want = best_share(returned[:cutoff], distances, k, atol)
@@ -92,6 +91,7 @@ def test_wrong_distances_away_from_the_radius_change_nothing():
         assert recall([[0, 7, 1, 8, 9]], distance, exact) == [0.4]
 
 
+MIXED = [[1]] * 2, [[1.0]] * 2, [[1, 2, 3]] * 2, [[1.0, 2, 3], [2, 1, 2]]
 BAD = {
     "found must be integer": (TypeError, "found to be integer ids", ([[1.0]], [[1.0]], [[1]], [[1.0]])),
     "exact must be integer": (TypeError, "exact to be integer ids", ([[1]], [[1.0]], [[1.0]], [[1]])),
@@ -100,11 +100,7 @@ BAD = {
     "as many queries": (ValueError, r"found \[1, 1\], .* exact \[2, 1\]", ([[1]], [[1.0]], [[1], [2]], [[1.0], [2.0]])),
     "no neighbours": (ValueError, r"exact \[1, 0\]", ([[1]], [[1.0]], [[]], [[]])),
     "one shape": (ValueError, r"exact \[1, 2\], exact_distance \[1, 1\]", ([[1]], [[1.0]], [[1, 2]], [[1.0]])),
-    "in order": (
-        ValueError,
-        "nearest first, got others in query 1; sort them",
-        ([[1]] * 2, [[1.0]] * 2, [[1, 2, 3]] * 2, [[1.0, 2, 3], [2, 1, 2]]),
-    ),
+    "in order": (ValueError, "nearest first, got others in query 1; sort them", MIXED),
 }
 
 
@@ -243,10 +239,8 @@ def test_short_lists_of_annoy():
         index.add_item(number, item)
     index.set_seed(3)
     index.build(2, n_jobs=1)
-    lists = [
-        index.get_nns_by_vector(query, 200, search_k=60 + 9 * n, include_distances=True)
-        for n, query in enumerate(queries)
-    ]
+    some = ((query, 200, 60 + 9 * n) for n, query in enumerate(queries))
+    lists = [index.get_nns_by_vector(*one, include_distances=True) for one in some]
     assert len({len(ids) for ids, _ in lists}) > 1
     exact, squared = tr.exact_neighbors(queries, items, 10)
     found, distance = [ids for ids, _ in lists], [distances for _, distances in lists]
