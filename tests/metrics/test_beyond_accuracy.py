@@ -1,13 +1,15 @@
 """Measures of recommended lists: equal to plain Python on ragged lists, however these are split; and to peers."""
 
+import copy
 import itertools
 import math
+import pickle
 import random
 import warnings
-from statistics import fmean
 
 import pytest
 import torch
+from torch import nn
 
 import torchrank as tr
 from tests.support.recommended_lists import (
@@ -117,6 +119,9 @@ def test_personalization_is_the_same_for_lists_of_any_equal_weight(weight):
     metric = tr.Personalization(num_items=5)
     metric.update(ids, weights=torch.full((3,), weight, dtype=torch.float64))
     assert metric.compute().item() == pytest.approx(1 - 2 * (1 / 2 + 1 / 2 + 0) / 6)
+    metric.reset()
+    metric.update(ids[:1])
+    assert metric.compute().isnan()  # one list has no pair
 
 
 @every_metric
@@ -153,6 +158,26 @@ def test_score_and_aggregation():
     torch.testing.assert_close(each.compute(), values.float(), equal_nan=True)
 
 
+@every_metric
+def test_checkpoint_clone_and_casts(name):
+    lists, wanted = draw(12)
+    ids, target = tensors(lists, wanted)
+    metric = of(name, 4)
+    metric.persistent(True)
+    metric.update(ids[:10], target[:10])
+    twin = of(name, 4)  # of tensors of the same contents, as in another process
+    twin.persistent(True)
+    assert not set(dict(twin.named_buffers())) & set(metric.state_dict())
+    twin.load_state_dict(metric.state_dict())
+    copies = [metric, twin, metric.clone(), copy.deepcopy(metric), pickle.loads(pickle.dumps(metric))]
+    copies += [metric.clone().to(torch.bfloat16), nn.ModuleList([metric.clone()]).half()[0]]
+    for one in copies:
+        one.update(ids[10:], target[10:])
+        close(total(one), expected(name, lists, wanted, 4))
+        one.reset()
+        assert one.sums.sum() == 0
+
+
 # ---- peers -----------------------------------------------------------------------------------------------------------
 
 
@@ -169,6 +194,17 @@ def test_equal_to_the_examples_of_rectools():
     tags = torch.tensor([[0, 0], [0, 1], [1, 1], [0, 0]], dtype=torch.bool)
     value = tr.IntraListDiversity(2, categories=tags).score(torch.tensor([[0, 1, 2], [0, 3, -1]]))
     torch.testing.assert_close(value * 2, torch.tensor([1.0, 0], dtype=torch.float64))  # which counts features
+    lists, nothing = torch.tensor([[1, 2, -1, -1, -1], [1, 2, 3, -1, -1], [1, 2, 3, 4, 5]]), torch.full((3,), -1)
+    for k, whole, want in ((1, True, [1, 1, 1]), (4, True, [0, 0, 1]), (4, False, [0.5, 0.75, 1])):
+        assert tr.Filled(k, whole=whole).score(lists, nothing).tolist() == want
+    repeating = torch.tensor([[1, 2, -1, -1, -1], [1, 1, 3, -1, -1], [1, 2, 2, 1, 5]])
+    for k, whole, want in ((1, True, [1, 1, 1]), (4, True, [1, 0, 0]), (4, False, [1, 2 / 3, 1 / 2])):
+        assert tr.Unrepeated(k, whole=whole).score(repeating).tolist() == pytest.approx(want)
+    served = tr.Filled().score(torch.tensor([[1, 2], [1, -1], [-1, -1], [-1, -1]]), torch.full((4,), 1))
+    assert served.nan_to_num(nan=9).tolist() == [1, 1, 0, 0]
+    popularity = tr.Popularity(3, interactions=torch.tensor([0, 3, 2, 1]), normalize=True)
+    value = popularity.score(torch.tensor([[1, 2, -1], [3, 1, 2], [3, 2, -1]]))
+    assert value.tolist() == pytest.approx([2.5 / 6, 2 / 6, 1.5 / 6])
 
 
 def test_equal_to_the_examples_of_replay():
@@ -178,15 +214,9 @@ def test_equal_to_the_examples_of_replay():
     torch.testing.assert_close(value, torch.tensor([1.0, 0.3690702464285426, 0.6845351232142713], dtype=torch.float64))
     value = tr.Unexpectedness(2, baseline=torch.tensor([2, 3, 7])).score(ids[:1])
     torch.testing.assert_close(value, torch.tensor([0.5], dtype=torch.float64))
-
-
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_few_lists_have_the_mean_distance_of_their_pairs(number):
-    lists = [[0, 1], [1, 2], [3, 1]][:number]
-    metric = tr.Personalization(num_items=ITEMS)
-    metric.update(torch.tensor(lists))
-    pairs = list(itertools.combinations(lists, 2))
-    if not pairs:
-        assert math.isnan(metric.compute())
-    else:
-        assert metric.compute().item() == pytest.approx(fmean(1 - len({*one} & {*other}) / 2 for one, other in pairs))
+    for k, want in ((3, [1, 1, 1]), (5, [1, 1, 0.6])):
+        assert tr.CategoricalDiversity(k, categories=torch.arange(12)).score(ids).tolist() == pytest.approx(want)
+    base = torch.tensor([[2, 3, 7, -1], [5, 8, 3, -1], [4, 9, -1, -1]])
+    known = [[5, 6, 8, 9, 2], [5, 8, 11, 1, 3], [4, 9, 2]]  # RePlay's data of training
+    for target, want in ((base[:, :2], [0.5, 0, 0]), ([torch.tensor(items) for items in known], [1, 0, 0])):
+        assert tr.Unexpectedness(2).score(ids, target).tolist() == want

@@ -103,9 +103,8 @@ def test_a_constant_scorer_is_as_good_as_chance(n, r):
             assert metric.score(torch.zeros(1, n), target).item() == pytest.approx(0, abs=1e-9)
     assert tr.MR(adjusted="ratio")(torch.zeros(1, n), target) == 1
     for k in (1, 5, 100):
-        assert tr.HitRate(top_k=k, adjusted="index").score(torch.zeros(1, n), target).item() == pytest.approx(
-            0, abs=1e-9
-        )
+        value = tr.HitRate(top_k=k, adjusted="index").score(torch.zeros(1, n), target)
+        assert value.item() == pytest.approx(0, abs=1e-9)
 
 
 # ---- the moments
@@ -126,9 +125,8 @@ def moments(n, r, worth):
 
 @pytest.mark.parametrize("most", [1, 1600])
 def test_moments(most):
-    pairs = [
-        (n, r) for n in (1, 2, 3, 4, 7, 30, 200, 1600) for r in (1, 2, 3, 20, 199, 380, 420, 1599) if r <= min(n, most)
-    ]
+    some = (1, 2, 3, 20, 199, 380, 420, 1599)
+    pairs = [(n, r) for n in (1, 2, 3, 4, 7, 30, 200, 1600) for r in some if r <= min(n, most)]
     n, r = torch.tensor(pairs, dtype=torch.float64).T
     for k in (None, 1, 2, 5, 100, 5000):
         mrr, hits = chance.reciprocal_rank_moments(n, r, k, most), chance.hit_moments(n, r, k, most)
@@ -281,11 +279,8 @@ def test_matthews_and_accuracy_of_scikit_learn():
     target[:, 0] = 1
     for k in (1, 3, 8):
         chosen = (preds.argsort(1).argsort(1) >= 12 - k).astype(int)
-        for theirs, ours in [
-            (sklearn_metrics.matthews_corrcoef, tr.MCC(top_k=k)),
-            (sklearn_metrics.accuracy_score, tr.Accuracy(top_k=k)),
-        ]:
-            want = torch.tensor([theirs(t, c) for t, c in zip(target, chosen)])
+        for theirs, ours in ("matthews_corrcoef", tr.MCC(top_k=k)), ("accuracy_score", tr.Accuracy(top_k=k)):
+            want = torch.tensor([getattr(sklearn_metrics, theirs)(t, c) for t, c in zip(target, chosen)])
             torch.testing.assert_close(ours.score(torch.from_numpy(preds), torch.from_numpy(target)), want.double())
 
 

@@ -26,9 +26,8 @@ def draw(seed, most=8):
     """Ragged lists, and the grades of the judged items of each user."""
     rng = random.Random(seed)
     lists = [rng.sample(range(ITEMS), rng.choice([0, 1, 2, 5, most])) for _ in range(USERS)]
-    return lists, [
-        {i: rng.choice((0, 1, 1, 2)) for i in rng.sample(range(ITEMS), rng.choice([0, 3, 6]))} for _ in lists
-    ]
+    judged = [rng.sample(range(ITEMS), rng.choice([0, 3, 6])) for _ in lists]
+    return lists, [{i: rng.choice((0, 1, 1, 2)) for i in some} for some in judged]
 
 
 def tensors(lists, graded):
@@ -244,9 +243,8 @@ def test_the_costs_of_cwl_eval():
             total = theirs.expected_total_cost + left * ranking.get_cost_vector().sum()
             for of, want in (("cost", theirs.expected_cost), ("total_cost", total)):
                 metric = tr.CWLCost(costs=costs, of=of, behind=3, **given)
-                got = metric.score(
-                    ids[row : row + 1], (torch.zeros(len(found)).long(), torch.tensor(found), torch.tensor(gains))
-                )
+                triples = torch.zeros(len(found)).long(), torch.tensor(found), torch.tensor(gains)
+                got = metric.score(ids[row : row + 1], triples)
                 assert got.item() == pytest.approx(want, rel=1e-9), (theirs.name(), of)
 
 

@@ -26,11 +26,9 @@ def of(metric, *flags, missing=0):
     return metric.score(torch.tensor([scores]), torch.tensor([[*flags, *[1] * missing]])).item()
 
 
-def same(ours, theirs, tolerance=1e-9, label=""):
+def same(ours, theirs, tolerance=1e-9):
     theirs = theirs.double() if isinstance(theirs, torch.Tensor) else torch.tensor(np.array(theirs)).double()
-    torch.testing.assert_close(
-        ours.double(), theirs, rtol=tolerance, atol=tolerance, msg=lambda text: f"{label}: {text}"
-    )
+    torch.testing.assert_close(ours.double(), theirs, rtol=tolerance, atol=tolerance)
 
 
 # ---- worked by hand ----------------------------------------------------------------------------------------------

@@ -42,6 +42,10 @@ def clipped(rank):
     return 1 / math.log2(max(rank, 2))
 
 
+def clipped_tensor(rank):
+    return 1 / rank.clamp_min(2).log2()
+
+
 def amounts(found, groups, weight):
     """Sum of the weights of each group; an item has a weight by its rank."""
     table = shares_of(groups)
@@ -129,57 +133,43 @@ def patient(rank):
     return 0.3 ** (rank - 1)
 
 
-METRICS = {
-    "awrf": (lambda k: tr.AWRF(k, groups=ONE), per_list(fair_attention(ONE, whole(ONE), js, clipped))),
-    "awrf(log_base=2)": (
-        lambda k: tr.AWRF(k, groups=SHARES, population=WANTED, log_base=2, discount="log2"),
+PATIENT = {"discount": "geometric", "patience": 0.3}
+POPULATED = {"groups": SHARES, "population": WANTED}
+BY_MERIT = {"groups": SEVERAL, "merit": torch.tensor([2.0, 0.0, 5.0]), "discount": clipped_tensor}
+#: measures, what they take, and their definitions
+METRICS = [
+    (tr.AWRF, {"groups": ONE}, per_list(fair_attention(ONE, whole(ONE), js, clipped))),
+    (
+        tr.AWRF,
+        POPULATED | {"log_base": 2, "discount": "log2"},
         per_list(fair_attention(SHARES, WANTED.tolist(), lambda p, q: js(p, q) / math.log(2), log2)),
     ),
-    "awrf(distance=tv)": (
-        lambda k: tr.AWRF(k, groups=SEVERAL, distance="tv", discount="geometric", patience=0.3),
+    (
+        tr.AWRF,
+        {"groups": SEVERAL, "distance": "tv", **PATIENT},
         per_list(fair_attention(SEVERAL, whole(SEVERAL), tv, patient)),
     ),
-    "awrf(distance=hellinger)": (
-        lambda k: tr.AWRF(k, groups=ONE, distance="hellinger"),
-        per_list(fair_attention(ONE, whole(ONE), hellinger, clipped)),
-    ),
-    "ndkl": (lambda k: tr.NDKL(k, groups=ONE), per_list(prefixes(ONE, whole(ONE), log2))),
-    "ndkl of shares": (
-        lambda k: tr.NDKL(k, groups=SHARES, population=WANTED, discount="reciprocal"),
+    (tr.AWRF, {"groups": ONE, "distance": "hellinger"}, per_list(fair_attention(ONE, whole(ONE), hellinger, clipped))),
+    (tr.NDKL, {"groups": ONE}, per_list(prefixes(ONE, whole(ONE), log2))),
+    (
+        tr.NDKL,
+        POPULATED | {"discount": "reciprocal"},
         per_list(prefixes(SHARES, WANTED.tolist(), lambda rank: 1 / rank)),
     ),
-    "demographicparity": (lambda k: tr.DemographicParity(k, groups=ONE), per_list(parity_of_list(ONE, log2))),
-    "demographicparity of several": (
-        lambda k: tr.DemographicParity(k, groups=SEVERAL, discount="geometric", patience=0.3),
-        per_list(parity_of_list(SEVERAL, patient)),
-    ),
-    "exposureparity": (lambda k: tr.ExposureParity(k, groups=ONE), over_all(ONE, whole(ONE), log2)),
-    "exposureparity by merit": (
-        lambda k: tr.ExposureParity(k, groups=SEVERAL, merit=torch.tensor([2.0, 0.0, 5.0]), discount=clipped_tensor),
-        over_all(SEVERAL, [2, 0, 5], clipped),
-    ),
-    "miscalibration": (
-        lambda k: tr.Miscalibration(k, groups=SEVERAL),
-        per_list(miscalibration(SEVERAL, smoothed(0.01))),
-    ),
-    "miscalibration(alpha=0.2)": (
-        lambda k: tr.Miscalibration(k, groups=SHARES, alpha=0.2, log_base=2, discount="log2"),
+    (tr.DemographicParity, {"groups": ONE}, per_list(parity_of_list(ONE, log2))),
+    (tr.DemographicParity, {"groups": SEVERAL, **PATIENT}, per_list(parity_of_list(SEVERAL, patient))),
+    (tr.ExposureParity, {"groups": ONE}, over_all(ONE, whole(ONE), log2)),
+    (tr.ExposureParity, BY_MERIT, over_all(SEVERAL, [2, 0, 5], clipped)),
+    (tr.Miscalibration, {"groups": SEVERAL}, per_list(miscalibration(SEVERAL, smoothed(0.01)))),
+    (
+        tr.Miscalibration,
+        {"groups": SHARES, "alpha": 0.2, "log_base": 2, "discount": "log2"},
         per_list(miscalibration(SHARES, lambda p, q: smoothed(0.2)(p, q) / math.log(2), log2)),
     ),
-    "miscalibration(distance=js)": (
-        lambda k: tr.Miscalibration(k, groups=ONE, distance="js"),
-        per_list(miscalibration(ONE, js)),
-    ),
-    "miscalibration(distance=hellinger)": (
-        lambda k: tr.Miscalibration(k, groups=SEVERAL, distance="hellinger"),
-        per_list(miscalibration(SEVERAL, hellinger)),
-    ),
-}
-every_metric = cases("name", METRICS)
-
-
-def clipped_tensor(rank):
-    return 1 / rank.clamp_min(2).log2()
+    (tr.Miscalibration, {"groups": ONE, "distance": "js"}, per_list(miscalibration(ONE, js))),
+    (tr.Miscalibration, {"groups": SEVERAL, "distance": "hellinger"}, per_list(miscalibration(SEVERAL, hellinger))),
+]
+every_metric = cases(("cls", "given", "want"), METRICS)
 
 
 def draw(seed):
@@ -204,15 +194,14 @@ def close(got, want):
 
 @every_metric
 @pytest.mark.parametrize("k", [None, 2])
-def test_equal_to_plain_python_however_the_lists_are_split(name, k, monkeypatch):
+def test_equal_to_plain_python_however_the_lists_are_split(cls, given, want, k, monkeypatch):
     if k:  # in blocks
         monkeypatch.setattr("torchrank.metrics.item_lists.BLOCK", 100)
     lists, histories = draw(k or 0)
-    make, want = METRICS[name]
     wanted = want([found[:k] for found in lists], histories)
     assert not math.isnan(wanted)
     for sizes in ([USERS], [1, 0, 16, 13]):
-        metric, start = make(k), 0
+        metric, start = cls(k, **given), 0
         for size in sizes:
             part = slice(start, start + size)
             metric.update(*tensors(lists[part], histories[part]))
@@ -222,10 +211,9 @@ def test_equal_to_plain_python_however_the_lists_are_split(name, k, monkeypatch)
 
 
 @every_metric
-def test_lists_of_weight_0_and_lists_without_items_do_not_count(name):
+def test_lists_of_weight_0_and_lists_without_items_do_not_count(cls, given, want):
     lists, histories = draw(5)
-    make, want = METRICS[name]
-    metric = make(3)
+    metric = cls(3, **given)
     ids, target = tensors(lists, histories)
     weights = (torch.arange(USERS) % 3 > 0).float()
     metric.update(ids[:0], tensors([], [])[1])
@@ -272,13 +260,9 @@ def test_equal_to_fairranktune(count):
     groups = torch.arange(9) % 3
     frame = pandas.DataFrame({str(n): order for n, order in enumerate(orders)})
     known = dict(enumerate(groups.tolist()))
-    for metric, want in (
-        (tr.ExposureParity(groups=groups), peer.EXP(frame, known, "MinMaxRatio")[0]),
-        (
-            tr.ExposureParity(groups=groups, discount="geometric", patience=0.7),
-            peer.AWRF(frame, known, 0.3, "MinMaxRatio")[0],
-        ),
-    ):
+    theirs = peer.EXP(frame, known, "MinMaxRatio"), peer.AWRF(frame, known, 0.3, "MinMaxRatio")
+    for given, (want, *_) in zip(({}, {"discount": "geometric", "patience": 0.7}), theirs):
+        metric = tr.ExposureParity(groups=groups, **given)
         metric.update(torch.tensor(orders))
         close(total(metric), want)
     if count == 1:

@@ -90,9 +90,8 @@ def test_equal_grades_are_one_level_for_any_rounding_of_gains():
 def test_q_measure_of_three_huge_gains_in_a_long_tie_group_keeps_its_digits():
     size, gain = 500, 10**12
     # A relevant candidate is as likely at each rank p, and each of the two others before it with (p - 1) / 499.
-    at_ranks = [
-        Fraction((1 + gain) * (size - 1 + 2 * (p - 1)), (size - 1) * (p + gain * min(p, 3))) for p in range(1, size + 1)
-    ]
+    ranks = range(1, size + 1)
+    at_ranks = [Fraction((1 + gain) * (size + 2 * p - 3), (size - 1) * (p + gain * min(p, 3))) for p in ranks]
     grades = torch.zeros(1, size, dtype=torch.int64).index_fill(1, torch.tensor([7, 80, 400]), gain)
     for metric in (tr.QMeasure(), tr.QMeasure(top_k=500)):
         found = metric.score(torch.ones(1, size), grades).item()

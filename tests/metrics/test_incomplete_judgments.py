@@ -29,15 +29,9 @@ def pyxclib(scores, target, inverse, k):
     """Its psprecision and psndcg at k, from their formulas."""
     found, best = flags(scores, target, inverse, k), flags(target * inverse, target, inverse, k)
     discount = 1 / np.log2(np.arange(k) + 2)
-    most = np.minimum(
-        [math.fsum(1 / math.log2(rank + 1) for rank in range(1, int(n) + 1)) for n in target.sum(1)], discount.sum()
-    )
+    most = [math.fsum(1 / math.log2(rank + 1) for rank in range(1, min(int(n), k) + 1)) for n in target.sum(1)]
     dcg = [np.mean((x * discount).sum(1) / most) for x in (found, best)]
-    return (
-        np.mean(found.sum(1) / k) / np.mean(best.sum(1) / k),
-        dcg[0] / dcg[1],
-        (found @ discount).sum() / (best @ discount).sum(),
-    )
+    return found.sum() / best.sum(), dcg[0] / dcg[1], (found @ discount).sum() / (best @ discount).sum()
 
 
 @pytest.mark.parametrize("k", [1, 3, 5, 10])
@@ -81,10 +75,8 @@ def test_every_layout_says_the_same(metric):
     torch.testing.assert_close(metric.score(scores, tr.inverse_propensity(lists, of_queries)), expected)
     label = torch.where(torch.arange(len(scores)) % 5 == 0, -1, target.argmax(-1))
     dense = torch.zeros_like(scores).scatter(1, label.clamp_min(0)[:, None], (label >= 0).float()[:, None])
-    torch.testing.assert_close(
-        metric.score(scores, tr.inverse_propensity(label, propensity)),
-        metric.score(scores, tr.inverse_propensity(dense, propensity)),
-    )
+    found, want = (metric.score(scores, tr.inverse_propensity(x, propensity)) for x in (label, dense))
+    torch.testing.assert_close(found, want)
 
 
 @pytest.mark.parametrize("discount", ["none", "log2", "reciprocal"])
@@ -151,9 +143,7 @@ def test_wrong_arguments_are_refused():
 def test_inverse_propensities_keep_grades_that_are_no_relevance():
     p = torch.tensor([0.5, 0.25, 0.125])
     dense = tr.inverse_propensity(torch.tensor([[math.nan, 1, 0], [-1.0, 0, 2]]), p)
-    torch.testing.assert_close(
-        dense, torch.tensor([[math.nan, 4, 0], [-1.0, 0, 16]], dtype=torch.float64), equal_nan=True
-    )
+    assert dense.flatten().tolist() == pytest.approx([math.nan, 4, 0, -1, 0, 16], nan_ok=True)
     with pytest.raises(ValueError, match="NaN"):
         tr.PSP(1).score(torch.rand(2, 3), dense)
     pairs = (torch.tensor([0, 0]), torch.tensor([0, 1]), torch.tensor([-1.0, 1.0]))

@@ -8,12 +8,12 @@ import numpy
 import pytest
 import torch
 import torchmetrics.retrieval
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchrank as tr
 import torchrank.retrieval
 from tests.support import oracle_comparison, trec_files
 from tests.support.brute_force_ranks import FORCED, assert_stands, entries, standing
+from tests.support.unread import Largest
 from torchrank.engine import rank
 from torchrank.engine.judged import Counting
 from torchrank.formulas import cascades
@@ -22,21 +22,6 @@ from torchrank.layouts.canonical import Need
 from torchrank.metrics import incomplete_judgments as judged_metrics
 
 SUITE = ["ndcg@5", "mrr", "map", "recall@20", "mr", "precision"]
-
-
-class Largest(TorchDispatchMode):
-    """The bytes of the largest tensor that is made."""
-
-    def __init__(self):
-        super().__init__()
-        self.bytes = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        made = func(*args, **(kwargs or {}))
-        for x in made if isinstance(made, tuple | list) else [made]:
-            if isinstance(x, torch.Tensor):
-                self.bytes = max(self.bytes, x.untyped_storage().nbytes())
-        return made
 
 
 def largest(call):
@@ -177,15 +162,8 @@ def over_all_orders(metric, grades):
     return metric.score(scores, grades[orders]).mean()
 
 
-CASCADES = [
-    tr.ERR(),
-    tr.ERR(3, max_grade=5),
-    tr.NERR(),
-    tr.ERRIA(),
-    tr.NRBP(),
-    tr.AlphaDCG(alpha=1),
-    tr.AlphaDCG(2, alpha=0.3),
-]
+CASCADES = [tr.ERR(), tr.ERR(3, max_grade=5), tr.NERR(), tr.ERRIA(), tr.NRBP()]
+CASCADES += [tr.AlphaDCG(alpha=1), tr.AlphaDCG(2, alpha=0.3)]
 
 
 @pytest.mark.parametrize("metric", CASCADES, ids=lambda m: m.label)
@@ -272,15 +250,10 @@ def some_rows(queries, longest):
     return torch.rand(len(indexes), generator=g), target, indexes
 
 
-@pytest.mark.parametrize(
-    ("aggregation", "action", "adaptive_k"),
-    [
-        ("mean", "neg", True),
-        ("median", "skip", False),
-        ("max", "pos", True),
-        (torch.amin, "skip", True),
-    ],
-)
+CURVES = [("mean", "neg", True), ("median", "skip", False), ("max", "pos", True), (torch.amin, "skip", True)]
+
+
+@pytest.mark.parametrize(("aggregation", "action", "adaptive_k"), CURVES)
 def test_a_curve_at_a_few_ranks_at_a_time_is_the_curve_of_torchmetrics(monkeypatch, aggregation, action, adaptive_k):
     monkeypatch.setattr("torchrank.retrieval.BLOCK", 64)
     monkeypatch.setattr("torchrank.retrieval.OVERHEAD", 4)
@@ -401,10 +374,8 @@ def test_memory_of_batches_and_files_is_free_at_once(tmp_path):
     """Python looks for cycles by the number of objects, and a few rankings or pieces of files can fill the memory."""
     metrics = [config.metric() for config in oracle_comparison.IN_TURN]
     grades = torch.randint(0, 3, (5, 12), generator=torch.Generator().manual_seed(0))
-    paths, frame = (
-        trec_files.files_of(tmp_path, *trec_files.two_runs()),
-        {"user": [1, 1], "score": [2, 1], "label": [0, 1]},
-    )
+    paths = trec_files.files_of(tmp_path, *trec_files.two_runs())
+    frame = {"user": [1, 1], "score": [2, 1], "label": [0, 1]}
 
     def work():
         for scores in (grades.float(), torch.rand(5, 12)):  # with ties, and without

@@ -26,6 +26,10 @@ def hyperbolic(rank):
     return 3 / (2 * rank + 1)
 
 
+def log2(rank):
+    return 1 / math.log2(1 + rank)
+
+
 # ---- from the definitions, in plain Python ---------------------------------------------------------------------------
 
 
@@ -107,66 +111,57 @@ def gini(shares):
     return differences / (2 * len(shares) * math.fsum(shares))
 
 
-def geometric(rank):
-    return 0.85 ** (rank - 1)
+def measured(cls, value, **catalogue):
+    """A measure as a function of k, and its definition."""
+    return lambda k: cls(k, **catalogue), value
 
 
+ALL, KNOWN = {"num_items": ITEMS}, {"interactions": COUNTS}
+SURPRISING, OF_3 = {**KNOWN, "num_users": 20}, {**ALL, "log_base": 3}
 METRICS = {
-    "coverage": (lambda k: tr.Coverage(k, num_items=ITEMS), lambda lists, _: len(set().union(*lists)) / ITEMS),
-    "novelty": (lambda k: tr.Novelty(k, interactions=COUNTS, num_users=20), over_list(surprise)),
-    "novelty(normalize=True)": (
-        lambda k: tr.Novelty(k, interactions=COUNTS, num_users=20, normalize=True),
-        over_list(lambda i: surprise(i) / math.log2(20)),
+    "coverage": measured(tr.Coverage, lambda lists, _: len(set().union(*lists)) / ITEMS, **ALL),
+    "novelty": measured(tr.Novelty, over_list(surprise), **SURPRISING),
+    "novelty, 0 to 1": measured(
+        tr.Novelty, over_list(lambda i: surprise(i) / math.log2(20)), **SURPRISING, normalize=True
     ),
-    "popularity": (lambda k: tr.Popularity(k, interactions=COUNTS), over_list(lambda i: float(COUNTS[i]))),
-    "popularity(normalize=True)": (
-        lambda k: tr.Popularity(k, interactions=COUNTS, normalize=True),
-        over_list(lambda i: float(COUNTS[i]) / float(COUNTS.sum())),
+    "popularity": measured(tr.Popularity, over_list(lambda i: float(COUNTS[i])), **KNOWN),
+    "popularity, 0 to 1": measured(
+        tr.Popularity, over_list(lambda i: float(COUNTS[i]) / float(COUNTS.sum())), **KNOWN, normalize=True
     ),
-    "popularitylift": (lambda k: tr.PopularityLift(k, interactions=COUNTS), lift),
-    "aplt": (lambda k: tr.APLT(k, long_tail=TAIL), over_list(lambda i: float(TAIL[i]))),
-    "tailcoverage": (
-        lambda k: tr.TailCoverage(k, long_tail=TAIL),
-        lambda lists, _: sum(bool(TAIL[i]) for i in set().union(*lists)) / int(TAIL.sum()),
+    "popularitylift": measured(tr.PopularityLift, lift, **KNOWN),
+    "aplt": measured(tr.APLT, over_list(lambda i: float(TAIL[i])), long_tail=TAIL),
+    "tailcoverage": measured(
+        tr.TailCoverage,
+        lambda lists, _: sum(map(TAIL.tolist().__getitem__, set().union(*lists))) / int(TAIL.sum()),
+        long_tail=TAIL,
     ),
-    "diversity": (lambda k: tr.IntraListDiversity(k, embeddings=VECTORS), pairwise(cosine_distance)),
-    "diversity of kinds": (
-        lambda k: tr.IntraListDiversity(k, categories=KINDS),
-        pairwise(lambda i, j: float(KINDS[i] != KINDS[j])),
+    "diversity": measured(tr.IntraListDiversity, pairwise(cosine_distance), embeddings=VECTORS),
+    "diversity of kinds": measured(
+        tr.IntraListDiversity, pairwise(lambda i, j: float(KINDS[i] != KINDS[j])), categories=KINDS
     ),
-    "diversity of tags": (lambda k: tr.IntraListDiversity(k, categories=TAGS), pairwise(hamming)),
-    "serendipity": (lambda k: tr.Serendipity(k, interactions=COUNTS), serendipity),
-    "personalization": (lambda k: tr.Personalization(k, num_items=ITEMS), personalization),
-    "entropy": (lambda k: tr.Entropy(k, num_items=ITEMS), lambda lists, _: entropy(exposure(lists), 2)),
-    "entropy(log_base=3)": (
-        lambda k: tr.Entropy(k, num_items=ITEMS, log_base=3),
-        lambda lists, _: entropy(exposure(lists), 3),
+    "diversity of tags": measured(tr.IntraListDiversity, pairwise(hamming), categories=TAGS),
+    "serendipity": measured(tr.Serendipity, serendipity, **KNOWN),
+    "personalization": measured(tr.Personalization, personalization, **ALL),
+    "entropy": measured(tr.Entropy, lambda lists, _: entropy(exposure(lists), 2), **ALL),
+    "entropy(log_base=3)": measured(tr.Entropy, lambda lists, _: entropy(exposure(lists), 3), **OF_3),
+    "entropy(normalize=True,discount=log2)": measured(
+        tr.Entropy, lambda lists, _: entropy(exposure(lists, log2), ITEMS), **ALL, normalize=True, discount="log2"
     ),
-    "entropy(normalize=True,discount=log2)": (
-        lambda k: tr.Entropy(k, num_items=ITEMS, normalize=True, discount="log2"),
-        lambda lists, _: entropy(exposure(lists, lambda rank: 1 / math.log2(1 + rank)), ITEMS),
-    ),
-    "entropy(normalize=distinct,log_base=3)": (
-        lambda k: tr.Entropy(k, num_items=ITEMS, normalize="distinct", log_base=3),
+    "entropy(normalize=distinct,log_base=3)": measured(
+        tr.Entropy,
         lambda lists, _: entropy(exposure(lists), 3) / len(set().union(*lists)),
+        **OF_3,
+        normalize="distinct",
     ),
-    "gini": (lambda k: tr.Gini(k, num_items=ITEMS), lambda lists, _: gini(exposure(lists))),
-    "gini(discount=geometric)": (
-        lambda k: tr.Gini(k, num_items=ITEMS, discount="geometric"),
-        lambda lists, _: gini(exposure(lists, geometric)),
-    ),
-    "gini(discount=hyperbolic)": (
-        lambda k: tr.Gini(k, num_items=ITEMS, discount=hyperbolic),
-        lambda lists, _: gini(exposure(lists, hyperbolic)),
-    ),
-    "gini(discount=clipped)": (
-        lambda k: tr.Gini(k, num_items=ITEMS, discount="clipped"),
-        lambda lists, _: gini(exposure(lists, lambda rank: 1 / math.log2(max(rank, 2)))),
-    ),
-    "gini(discount=reciprocal)": (
-        lambda k: tr.Gini(k, num_items=ITEMS, discount="reciprocal"),
-        lambda lists, _: gini(exposure(lists, lambda rank: 1 / rank)),
-    ),
+    "gini": measured(tr.Gini, lambda lists, _: gini(exposure(lists)), **ALL),
+} | {
+    f"gini(discount={of})": measured(tr.Gini, lambda lists, _, at=at: gini(exposure(lists, at)), **ALL, discount=of)
+    for of, at in (
+        (hyperbolic, hyperbolic),
+        ("geometric", lambda rank: 0.85 ** (rank - 1)),
+        ("clipped", lambda rank: 1 / math.log2(max(rank, 2))),
+        ("reciprocal", lambda rank: 1 / rank),
+    )
 }
 every_metric = cases("name", METRICS)
 

@@ -29,6 +29,19 @@ class NothingRead(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+class Largest(TorchDispatchMode):
+    """The bytes of the largest tensor that an operation makes."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        for x in made if isinstance(made, tuple | list) else [made]:
+            if isinstance(x, Tensor):  # views have fewer elements in memory, or are of more
+                self.bytes = max(self.bytes, min(x.nbytes, x.untyped_storage().nbytes()))
+        return made
+
+
 class Elsewhere(Tensor):
     """Tensors on the CPU that say that they are not, beside others; and so do all results of their operations."""
 
