@@ -27,9 +27,8 @@ def rows_of(*libraries, cuts=CUTS):
     found = {}
     for library in libraries:
         optional = any("[" in cell.theirs for cell in cells_of(library))
-        found |= {
-            (library, *row): None for row in (*preset_rows(library, cuts), *(preset_rows(library) if optional else ()))
-        }
+        rows = [*preset_rows(library, cuts), *(preset_rows(library) if optional else ())]
+        found |= dict.fromkeys((library, *row) for row in rows)
     return cases(("library", "theirs", "ours"), found)
 
 
@@ -80,12 +79,8 @@ def test_errors():
         tr.preset("recbole")
     with pytest.raises(ValueError, match=r"got \[5, 10\]; pass preset\('recbole', 5, 10\)"):
         tr.preset("recbole", [5, 10])
-    for name, near in (
-        ("RecBole", "recbole"),
-        ("scikit-learn", "sklearn"),
-        ("pytrec_eval", "trec_eval9"),
-        ("LGB", "lightgbm"),
-    ):
+    nearest = {"RecBole": "recbole", "scikit-learn": "sklearn", "pytrec_eval": "trec_eval9", "LGB": "lightgbm"}
+    for name, near in nearest.items():
         with pytest.raises(ValueError, match=f"did you mean '{near}'"):
             tr.preset(name, 5)
     for k in (0, 2.0, True, "3"):
@@ -130,9 +125,8 @@ MISSING = {"rectools": {"MAP(k=2)": 0.25}, "recbole": {"map@2": 0.5}}
     ],
 )
 def test_probe(library, theirs, number, missing):
-    labels = tr.preset(library, 2, 4, 5, 10) | (
-        tr.preset(library) if any("[" in cell.theirs for cell in cells_of(library)) else {}
-    )
+    optional = any("[" in cell.theirs for cell in cells_of(library))
+    labels = tr.preset(library, 2, 4, 5, 10) | (tr.preset(library) if optional else {})
     scores = torch.tensor([[5.0, 4, 3, 2, 1, -torch.inf if missing else 0]])[:, : 6 if missing else 5]
     target = torch.tensor([[1, 0, 0, 1, 1, 1]])[:, : scores.shape[1]]
     assert tr.parse(labels[theirs]).score(scores, target).item() == pytest.approx(number, abs=5e-5)
@@ -399,9 +393,8 @@ def test_rax(library, theirs, ours):
     given = {"where": mask.numpy(), **({"topn": k} if k else {})}
     theirs = getattr(rax, name)(preds.numpy(), target.numpy().astype(float), reduce_fn=None, **given)
     found, counted = metric.score(preds, target, mask=mask), mask.any(-1)
-    torch.testing.assert_close(
-        found[counted], torch.tensor(np.array(theirs, dtype=float))[counted], rtol=1e-5, atol=1e-5
-    )
+    theirs = torch.tensor(np.array(theirs, dtype=float))
+    torch.testing.assert_close(found[counted], theirs[counted], rtol=1e-5, atol=1e-5)
     metric.update(preds, target, mask=mask)
     mean = getattr(rax, name)(preds.numpy(), target.numpy().astype(float), **given)
     assert metric.compute().item() == pytest.approx(float(mean), abs=1e-5)

@@ -149,11 +149,8 @@ def by_longmemeval(questions, measure, leave_out_without_target=True):
         if "_abs" not in question and (right or not leave_out_without_target):
             rows.append({k: measure(ids, right, k) for k in CUTOFFS["longmemeval"]})
     names = ("recall_any", "recall_all", "ndcg_any")
-    return {
-        f"{name}@{k}": statistics.fmean(row[k][i] for row in rows)
-        for i, name in enumerate(names)
-        for k in CUTOFFS["longmemeval"]
-    }
+    places = [(i, name, k) for i, name in enumerate(names) for k in CUTOFFS["longmemeval"]]
+    return {f"{name}@{k}": statistics.fmean(row[k][i] for row in rows) for i, name, k in places}
 
 
 def files(folder, questions):

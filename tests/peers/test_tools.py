@@ -1,6 +1,7 @@
 """Presets of evaluate, against the tools on one tied collection; a tool that is not installed is skipped."""
 
 import json
+import random
 import re
 import statistics
 
@@ -51,22 +52,17 @@ def test_all_measures_of_pytrec_eval_agree_on_ties_and_near_ties(theirs, ours):
         if name == "Rndcg" and "relevance_level" in ours:
             continue  # there 0 for a query without a document of the level, although all grades gain
         mean = pytrec_eval.compute_aggregated_measure(name, values)
-        if name in GEOMETRIC:
-            shown = np.maximum(table.columns[name], 1e-5)
-            np.testing.assert_allclose(np.log(shown), values, atol=1e-9, err_msg=name)
-            assert means[name] == pytest.approx(mean, abs=1e-9), name
-            continue
-        np.testing.assert_allclose(table.columns[name], values, atol=1e-9, err_msg=name)
+        found = table.columns[name]
+        found = np.log(np.maximum(found, 1e-5)) if name in GEOMETRIC else found
+        np.testing.assert_allclose(found, values, atol=1e-9, err_msg=name)
         assert means[name] == pytest.approx(mean, abs=1e-9), name
 
 
 def test_a_run_that_is_cut_has_the_numbers_of_its_first_documents():
     qrels, run = collection_with_ties()
     for depth in (1, 3, 10, 1000):
-        first = {
-            query: dict(sorted(table.items(), key=lambda one: (one[1], one[0].encode()), reverse=True)[:depth])
-            for query, table in run.items()
-        }
+        orders = {query: sorted(table, key=lambda d, x=table: (x[d], d.encode())) for query, table in run.items()}
+        first = {query: {d: run[query][d] for d in order[::-1][:depth]} for query, order in orders.items()}
         names = "map ndcg numret rprecision recall"
         wanted = tr.evaluate(qrels, first, names)["run"].columns
         rows = [(query, document, score) for query, table in run.items() for document, score in table.items()]
@@ -86,11 +82,8 @@ def by_call(qrels, run, cuts, number, families):
     """The means of the call of pytrec_eval that BEIR (number 0) and MTEB (1) make, under their names."""
     calls = {f"{name}.{','.join(map(str, cuts))}" for name in families}
     rows = pytrec_eval.RelevanceEvaluator(qrels, calls).evaluate(run)
-    return {
-        f"{FAMILIES[name][number]}{k}": statistics.fmean(row[f"{name}_{k}"] for row in rows.values())
-        for name in families
-        for k in cuts
-    }
+    names = [(name, k) for name in families for k in cuts]
+    return {f"{FAMILIES[x][number]}{k}": statistics.fmean(row[f"{x}_{k}"] for row in rows.values()) for x, k in names}
 
 
 def reciprocal_rank(ranked, grades, k):
@@ -174,6 +167,25 @@ def test_ir_measures_in_python_and_by_its_command(tmp_path, capsys, monkeypatch)
         mean = means[name] * (len(table) if adds_up else 1)
         if name not in ("NumRel", "NumRet"):
             assert float(printed[str(measure)]) == pytest.approx(mean, abs=1e-9), name
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_compatibility_of_runs_without_equal_scores_equals_ir_measures(normalize):
+    peer = pytest.importorskip("ir_measures.providers.compat_provider")
+    rng = random.Random(7)
+    qrels, run = {}, {}
+    for number in range(80):
+        retrieved = [f"d{n}" for n in range(rng.choice((1, 2, 10, 60)))]
+        pool = [*retrieved, *(f"missing{n}" for n in range(6))]
+        judged = rng.sample(pool, min(len(pool), rng.choice((1, 5, 30))))
+        qrels[str(number)] = {document: rng.choice((-1, 0, 0, 1, 1, 2, 3)) for document in judged}
+        run[str(number)] = dict(zip(retrieved, map(float, rng.sample(range(1, 1000), len(retrieved)))))
+    ranking = tr.Ranking.from_run(qrels, run)
+    for p in (0.5, 0.95, 0.999):
+        want = [peer.compatibility(qrels[one], run[one], p, normalize) for one in qrels]
+        assert max(want) > 0.5 > min(want)
+        metric = tr.parse(f"Compat(p={p},normalize={normalize})")
+        assert metric.score(ranking).tolist() == pytest.approx(want, rel=1e-12)
 
 
 # ---- options and the guide -------------------------------------------------------------------------------------------

@@ -64,17 +64,12 @@ def ours(names, tmp_path, capsys, *arguments):
     command = ["eval", *arguments, "-m", " ".join(dict.fromkeys(labels.values())), "-q", str(file), "--format", "json"]
     assert main([str(one) for one in command]) == 0
     (means,) = json.loads(capsys.readouterr().out)["means"].values()
-    given = means  # with the parameters that options have set
-    by_label = dict(zip(dict.fromkeys(labels.values()), given, strict=True))
+    # their labels have the parameters that options have set
+    by_label = dict(zip(dict.fromkeys(labels.values()), means, strict=True))
     found = {("all", label): value for label, value in means.items()}
     for row in csv.DictReader(io.StringIO(file.read_text()), delimiter="\t"):
         found[row["query"], row["measure"]] = float(row["value"])
-    values = {}
-    for name, label in labels.items():
-        for query, key in found:
-            if key == by_label[label]:
-                values[name, query] = found[query, key]
-    return values
+    return {(name, q): x for name, label in labels.items() for (q, key), x in found.items() if key == by_label[label]}
 
 
 def compared(wanted, options):
@@ -116,9 +111,8 @@ def test_measures_of_trec_eval_that_others_of_ours_express():
     table = tr.evaluate(FILES / "qrels.test", FILES / "results.test", names)["results"]
     for query, (rbp, residual) in zip(table.ids, zip(*table.columns.values())):
         found = {"rbp": rbp, "rbp_resid": residual}
-        assert_agree(
-            {(name, query): value for name, value in found.items()}, {(n, query): wanted[n, query] for n in found}
-        )
+        found = {(name, query): value for name, value in found.items()}
+        assert_agree(found, {key: wanted[key] for key in found})
 
 
 #: trec_eval's flags, our options, and whether the run may lack queries, which version 10 refuses without -c

@@ -215,9 +215,7 @@ def test_lists_without_candidates_have_nothing_within_a_budget():
 def test_bad_costs_are_counted_and_raise_in_compute_but_those_of_padding_are_not_read(bad):
     scores, grades, cost = torch.rand(2, 3), torch.ones(2, 3), torch.tensor([[1, bad, 2], [1, 2, bad]])
     ids, label, good = torch.arange(3).repeat(2, 1), torch.tensor([0, 1]), cost.isfinite() & (cost >= 0)
-    message = (
-        "2 query weights that are negative or not finite, or such costs of candidates; expected finite numbers >= 0"
-    )
+    message = "2 query weights that are negative or not finite, or such costs of candidates; expected finite"
     metric = tr.parse("recall@9tok")
     metric.update(tr.Ranking.from_scores(scores, grades, cost=cost))
     with pytest.raises(ValueError, match=message):
@@ -234,15 +232,11 @@ def test_bad_costs_are_counted_and_raise_in_compute_but_those_of_padding_are_not
 
 def test_costs_that_cannot_be_used_are_refused():
     scores, target = torch.rand(2, 3), torch.tensor([0, 1])
-    with pytest.raises(
-        ValueError, match=r"ranking with costs for recall@9tok; pass Ranking.from_scores\(..., cost=...\)"
-    ):
+    with pytest.raises(ValueError, match=r"ranking with costs for recall@9tok; pass Ranking.from_scores\(..., cost="):
         tr.parse("recall@9tok").score(scores, target)
     with pytest.raises(ValueError, match="shape of preds"):
         tr.Ranking.from_scores(scores, target, cost=torch.ones(2))
-    with pytest.raises(
-        ValueError, match="1 query weight that is negative or not finite, or such a cost of a candidate"
-    ):  # an id that has no cost
+    with pytest.raises(ValueError, match=r"1 query weight that .*, or such a cost"):  # an id that has no cost
         tr.parse("recall@9tok").score(tr.Ranking.from_ids([[0, 2]], torch.tensor([0]), cost=torch.ones(2)))
     for other in ({"groups": [0, 0, 1]}, {"repeats": "first"}, {"exclude": [torch.tensor([1])]}):
         with pytest.raises(ValueError, match="no exclude, groups and repeats with cost"):

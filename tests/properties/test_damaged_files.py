@@ -203,9 +203,8 @@ def written(rows, format, grades, tag):
 
 PIECES = [b"", b" ", b"\t", b"\n", b"\r\n", b"\r", b"\0", b"\xff", b".", b"-", b"+", b"e", b"_", b"x", b"0", b"1e999"]
 PIECES += [b'"', b",", b":", b"{", b"}", b"[", b"\\", b"null", b"NaN", b"true", b"nan", b"\xc2\xa0", b"\x1c", b"\x85"]
-DAMAGE = st.lists(
-    st.tuples(st.floats(0, 1), st.integers(0, 6), st.sampled_from(PIECES) | st.binary(max_size=2)), max_size=3
-)
+BYTES = st.sampled_from(PIECES) | st.binary(max_size=2)
+DAMAGE = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 6), BYTES), max_size=3)
 
 
 def damaged(data, damage):
@@ -284,17 +283,12 @@ def test_a_damaged_file_of_columns_is_read_or_refused(rows, format, damage):
             assert damage or found == checked(rows, False)
 
 
-SOUP = st.lists(
-    st.sampled_from(PIECES + [b"q", b"d", b"{}", b'{"q": {"d": ', b"}}", b"score", b"qid", b"docid"]), max_size=20
-)
+OTHERS = [b"q", b"d", b"{}", b'{"q": {"d": ', b"}}", b"score", b"qid", b"docid"]
+SOUP = st.binary(max_size=80) | st.lists(st.sampled_from(PIECES + OTHERS), max_size=20).map(b"".join)
 
 
 @FUZZ
-@given(
-    st.binary(max_size=80) | SOUP.map(b"".join),
-    st.sampled_from(["auto", "trec", "tsv", "csv", "json", "jsonl"]),
-    OPTIONS,
-)
+@given(SOUP, st.sampled_from(["auto", "trec", "tsv", "csv", "json", "jsonl"]), OPTIONS)
 def test_no_bytes_cause_another_error(data, format, options):
     grades, duplicates, _ = options
     reader = tr.read_qrels if grades else tr.read_run

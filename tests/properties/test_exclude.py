@@ -145,9 +145,8 @@ def test_pairs_leave_the_judgments_of_people_and_parts_of_runs_too(tmp_path, mon
 
 
 def test_pairs_are_excluded_from_one_frame_with_both():
-    frame = pandas.DataFrame(
-        {"user": list("uuuvv"), "item": list("abcab"), "score": [3, 2, 1, 2, 1], "label": [0, 1, 1, 1, 0]}
-    )
+    rows = zip("uuuvv", "abcab", [3, 2, 1, 2, 1], [0, 1, 1, 1, 0])
+    frame = pandas.DataFrame(rows, columns=["user", "item", "score", "label"])
     pairs = [("u", "a"), ("u", "c"), ("v", "b"), ("v", "x")]
     left = frame[[pair not in pairs for pair in zip(frame["user"], frame["item"])]]
     same(tr.evaluate(frame, "mrr ndcg recall@1", exclude=pairs), tr.evaluate(left, "mrr ndcg recall@1"))
@@ -203,10 +202,8 @@ def test_the_command_takes_a_file_of_excluded_pairs(form, tmp_path, capsys):
         (tmp_path / f"{name}.json").write_text(json.dumps(table))
         (tmp_path / f"{name}_left.json").write_text(json.dumps(removed(table, pairs)))
     (tmp_path / "seen").write_text(FILES[form](pairs))
-    asked, left = (
-        [str(tmp_path / f"qrels{end}.json"), *(f"{run}={tmp_path / run}{end}.json" for run in "ab")]
-        for end in ("", "_left")
-    )
+    ends = ".json", "_left.json"
+    asked, left = ([f"{tmp_path}/qrels{end}", *(f"{run}={tmp_path / run}{end}" for run in "ab")] for end in ends)
     asked += ["--exclude", str(tmp_path / "seen")]
     for command in ["eval", "compare"] if form == "blanks" else ["eval"]:
         shown = []

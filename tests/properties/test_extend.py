@@ -201,9 +201,7 @@ def test_a_wrong_measure_of_ones_own_is_refused():
         name = "undefined"
 
     scores, target = torch.rand(2, 3), torch.ones(2, 3)
-    with pytest.raises(
-        ValueError, match=r"Wide.measure to return a tensor \[query\], here 2 values, got shape \[2, 3\]"
-    ):
+    with pytest.raises(ValueError, match=r"Wide.measure to return .* \[query\], here 2 values, got shape \[2, 3\]"):
         Wide().score(scores, target)
     with pytest.raises(NotImplementedError, match=r"Undefined to define measure"):
         Undefined().score(scores, target)

@@ -66,9 +66,7 @@ def test_headers_of_recommenders_are_known(names):
 
 def test_two_columns_that_may_be_meant_are_said():
     frame = pandas.DataFrame([[1, 7, 2, 0.5], [2, 7, 2, 0.5]], columns=["qid", "user_id", "docno", "score"])
-    with pytest.warns(
-        UserWarning, match="Column qid is read as the query, not user_id; if wrong, read it by"
-    ) as caught:
+    with pytest.warns(UserWarning, match="qid is read as the query, not user_id; if wrong, read it by") as caught:
         assert tr.read_run(frame).to_dict() == {1: {2: 0.5}, 2: {2: 0.5}}
     assert caught[0].filename == __file__
     assert tr.read_run(frame, columns={"query": "qid"}).query_ids == [1, 2]
@@ -126,9 +124,7 @@ def test_a_rank_goes_before_a_rating_which_is_said_and_ranks_are_no_scores(rated
             assert tr.evaluate(frame, "mrr ndcg@10", score=name, grade="rating").means["run"] == reversed_order
         assert tr.evaluate(frame, "mrr ndcg@10", rank=name).means["run"] == SECOND
         assert tr.MRR()(tr.Ranking.from_table(frame, rank=name)) == 0.5
-        with pytest.warns(
-            UserWarning, match=rf"Column {name} is read as scores, .*tr.read_run\(source, columns={{'rank"
-        ):
+        with pytest.warns(UserWarning, match=rf"{name} is read as scores, .*tr.read_run\(source, columns={{'rank"):
             tr.read_run(frame, columns={"score": name})
     with pytest.raises(ValueError, match="a column of scores or of ranks, got both; leave out one of them"):
         tr.evaluate(rated, "mrr", score="rating", rank="position")
@@ -146,9 +142,7 @@ LISTED = {
 }
 LIBRARIES = {
     "columns": lambda columns: columns,
-    "arrays": lambda columns: {
-        name: [np.array(x) if isinstance(x, list) else x for x in column] for name, column in columns.items()
-    },
+    "arrays": lambda columns: {k: [np.array(x) if isinstance(x, list) else x for x in v] for k, v in columns.items()},
     "records": lambda columns: pandas.DataFrame(columns).to_dict("records"),
     "pandas": lambda columns: pandas.DataFrame(columns),
     "polars": lambda columns: pytest.importorskip("polars").DataFrame(columns),
@@ -193,9 +187,7 @@ def test_lists_without_scores_are_ranked_as_they_are(made):
     assert tr.evaluate(ranked, "mrr")["run"].to_dict() == {"id": ["x", "y", "z", "w"], "mrr": [1, 1, 0, 0.5]}
     # As a retriever's log: other columns may be there if the items are named.
     log = made({"user": ["u", "v"], "query": ["red", "blue"], "top": [["a", "b"], ["c"]], "gold": [["b"], ["d"]]})
-    with pytest.warns(
-        UserWarning, match=r"lists of column top are ranked as they are, .*read_run\(source, columns={'sc"
-    ):
+    with pytest.warns(UserWarning, match=r"column top are ranked as they are, .*read_run\(source, columns={'sc"):
         run = tr.read_run(log, columns={"query": "query", "item": "top"})
     with pytest.warns(UserWarning, match="no grades"):
         qrels = tr.read_qrels(log, columns={"query": "query", "item": "gold"})
@@ -209,10 +201,7 @@ def test_lists_without_scores_are_ranked_as_they_are(made):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"scores": [[0.5, 0.75], [0.1], [0.2], [0.5] * 3]},
-            "row 3: Expected lists of one length, got 0 of item and 1 of score",
-        ),
+        ({"scores": [[0.5, 0.75], [0.1], [0.2], [0.5] * 3]}, "row 3: .* one length, got 0 of item and 1 of score"),
         ({"scores": [0.5, 0.75, 0.1, 0.2]}, "row 1: Expected lists of one length, got 2 of item and 1 of score"),
         ({"labels": [[1, 0], 3, [], [0, 1, 2]]}, "row 2: Expected grade to be a list, got 3"),
         ({"scores": [[0.5, "x"], [0.1], [], [0.5] * 3]}, "row 1: Expected score to be a number, got 'x'"),
@@ -238,9 +227,7 @@ def test_columns_are_tensors_of_any_float_and_a_column_of_one_number_in_each_row
     wanted = {7: {1: 0.5, 2: 0.25}, 8: {1: 0.125, 2: 1.5}}
     assert tr.read_run(run).to_dict() == wanted
     qrels = {7: {1: 1}, 8: {1: 1}}
-    assert (
-        tr.evaluate(qrels, run, "mrr").means == tr.evaluate(qrels, {"run": run}, "mrr").means == {"run": {"mrr": 0.75}}
-    )
+    assert all(tr.evaluate(qrels, x, "mrr").means == {"run": {"mrr": 0.75}} for x in (run, {"run": run}))
     assert tr.evaluate(run | dict(columns(label=[1, 0, 1, 0])), "mrr").means == {"run": {"mrr": 0.75}}
     if shape == (4, 1):
         assert tr.read_run(run | {"qid": torch.tensor(run["qid"])[:, None]}).to_dict() == wanted
@@ -333,10 +320,7 @@ def test_a_column_of_an_unknown_name_is_not_taken_for_interactions():
         [(1, 2, 0.5), (1, 3, 2.0)],
         [[1, 2, 0.5], [1, 3, 2.0]],
         np.array([[1, 2, 0.5], [1, 3, 2.0]]),
-        *(
-            torch.tensor([[1, 2, 0.5], [1, 3, 2.0]], dtype=dtype)
-            for dtype in (None, torch.bfloat16, torch.float8_e4m3fn)
-        ),
+        *(torch.tensor([[1, 2, 0.5], [1, 3, 2.0]]).to(x) for x in (torch.float32, torch.float8_e4m3fn)),
         list(np.array([[1, 2, 0.5], [1, 3, 2.0]])),
         np.array([(1, 2, 0.5), (1, 3, 2.0)], dtype=[("user", "i8"), ("item", "i8"), ("score", "f8")]),
     ],

@@ -182,9 +182,8 @@ def test_ndeval(subtopics):
     # Among equals ndeval takes the largest document id, this library the one of the first subtopics.
     order = [sorted(range(30), key=lambda d, row=row: row[d].tolist()) for row in target]
     target = torch.stack([row[torch.tensor(one)] for row, one in zip(target, order)])
-    scores = torch.rand(40, 30, generator=generator).masked_fill(
-        torch.rand(40, 30, generator=generator) < 0.2, -math.inf
-    )
+    scores, others = torch.rand(2, 40, 30, generator=generator)
+    scores = scores.masked_fill(others < 0.2, -math.inf)
     rows = [(q, d) for q in range(40) for d in range(30)]
     qrels = [(f"q{q}", str(s), f"d{d:02}", int(target[q, d, s])) for q, d in rows for s in range(subtopics)]
     run = [(f"q{q}", f"d{d:02}", scores[q, d].item()) for q, d in rows if scores[q, d] > -math.inf]

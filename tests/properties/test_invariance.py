@@ -15,10 +15,8 @@ from torch import tensor
 
 import torchrank as tr
 from tests.support import layout_cases, oracles
-from tests.support.oracle_comparison import MANY, REPRESENTATIVES, assert_equal, scored
+from tests.support.oracle_comparison import MANY, REPRESENTATIVES, scored
 from tests.support.oracles import discounts, hypergeometric, precisions
-from tests.support.tie_orders import Query
-from torchrank.metrics import ComparingMetric
 
 MEASURES = sorted(name for name, cls in tr.RankingMetric.registry.items() if cls.__module__.startswith("torchrank."))
 CONFIGS = {name: [config for config in MANY if config.name == name] for name in MEASURES}
@@ -44,14 +42,8 @@ def assert_all_same(got, want, where="", rtol=1e-11):
     """The same values by label."""
     assert got.keys() == want.keys()
     for label, values in got.items():
-        torch.testing.assert_close(
-            values,
-            want[label],
-            rtol=rtol,
-            atol=1e-12,
-            equal_nan=True,
-            msg=lambda text, label=label: f"{label} {where}: {text}",
-        )
+        said = lambda text, label=label: f"{label} {where}: {text}"  # noqa: E731
+        torch.testing.assert_close(values, want[label], rtol=rtol, atol=1e-12, equal_nan=True, msg=said)
 
 
 def without_name(metrics):
@@ -199,9 +191,8 @@ def test_one_positive_in_a_catalogue_of_equal_scores():
     ranking = tr.Ranking.from_label(torch.zeros(1, n), tensor([77]))
     harmonic = math.fsum(1 / rank for rank in range(1, n + 1))
     assert tr.MRR().score(ranking).item() == pytest.approx(harmonic / n, rel=1e-11)
-    assert tr.MRR(top_k=10).score(ranking).item() == pytest.approx(
-        math.fsum(1 / j for j in range(1, 11)) / n, rel=1e-11
-    )
+    first = math.fsum(1 / rank for rank in range(1, 11))
+    assert tr.MRR(top_k=10).score(ranking).item() == pytest.approx(first / n, rel=1e-11)
     assert tr.NDCG().score(ranking).item() == pytest.approx(discounts(n) / n, rel=1e-11)
     assert tr.HitRate(top_k=10).score(ranking).item() == pytest.approx(10 / n, rel=1e-11)
     assert tr.MR().score(ranking).item() == (n + 1) / 2
@@ -266,35 +257,7 @@ def test_single_queries_count_beside_very_many():
     assert metric.compute().item() == tensor(want).item() != 1
 
 
-# ---- nothing at all ------------------------------------------------------------------------------
-
-
-def is_ids(preds):
-    """Whether these are lists of ids, which a comparison takes as one ranking of both only."""
-    return isinstance(preds, torch.Tensor) and not preds.is_floating_point()
-
-
-def test_lists_without_a_column():
-    none = torch.zeros(0, dtype=torch.int64)
-    empty = [
-        (torch.zeros(2, 0), torch.zeros(2, 0)),
-        (torch.zeros(2, 0), tensor([-1, -1])),
-        (torch.zeros(2, 0), [none, none]),
-        (torch.zeros(2, 0), (none, none)),
-        (torch.zeros(2, 0, dtype=torch.int64), torch.zeros(2, 0, dtype=torch.int64)),
-    ]
-    configs = {layout_cases.scoring(config).label: config for name in REPRESENTATIVES for config in CONFIGS[name][::9]}
-    metrics = [layout_cases.scoring(config) for config in configs.values()]
-    of_ids = [metric for metric in metrics if not isinstance(metric, ComparingMetric)]
-
-    def assert_is(query, found):
-        for label, values in found.items():
-            assert_equal(configs[label], [query] * 2, values, "lists without a column")
-
-    for preds, target in empty:
-        assert_is(Query(), scored(of_ids if is_ids(preds) else metrics, preds, target))
-    missed = scored(of_ids, torch.zeros(2, 0, dtype=torch.int64), tensor([5, 6]))
-    assert_is(Query(missing=(1,)), missed)
+# ---- ranks beyond any table ----------------------------------------------------------------------
 
 
 def test_ranks_far_down_a_long_list_take_no_memory():

@@ -129,9 +129,7 @@ def test_bounds_at_a_cutoff_are_the_extremes_of_all_judgments_to_the_bits_of_all
         want = [extreme((x for x in one.tolist() if x == x), default=math.nan) for one in found]
         assert value.tolist() == pytest.approx(want, abs=1e-12, nan_ok=True), metric.label
     # The few choices that are tried have the bits of all: for one and another parameter, and under other tie policies.
-    monkeypatch.setattr(
-        judgment_bounds, "_extremes", lambda unjudged, least, inside: every_choice(unjudged, least, None)
-    )
+    monkeypatch.setattr(judgment_bounds, "_extremes", lambda unjudged, least, _: every_choice(unjudged, least, None))
     for metric, value in [*zip(metrics, few)][:3] + [*zip(metrics, few)][-3:]:
         assert torch.equal(value.nan_to_num(nan=-1), metric.score(ranking).nan_to_num(nan=-1)), metric.label
 

@@ -7,6 +7,7 @@ import random
 import pytest
 
 import torchrank as tr
+from tests.support import trec_files
 from tests.support.optional import stats
 from torchrank.cli import main
 
@@ -16,13 +17,12 @@ def data():
     """Judgments of people for all queries, of a model that is too kind, and two runs."""
     draw = random.Random(0)
     people = {f"q{q}": {f"d{d}": draw.choice([0, 0, 0, 1, 2]) for d in range(8)} for q in range(120)}
-    model = {
-        q: {d: min(2, grade + (draw.random() < 0.15)) for d, grade in grades.items()} for q, grades in people.items()
-    }
-    runs = {
-        name: {q: {d: grade + noise * draw.random() for d, grade in grades.items()} for q, grades in people.items()}
-        for name, noise in (("bm25", 5), ("dense", 3))
-    }
+
+    def changed(of):
+        return {q: {d: of(grade) for d, grade in grades.items()} for q, grades in people.items()}
+
+    model = changed(lambda grade: min(2, grade + (draw.random() < 0.15)))
+    runs = {"bm25": changed(lambda x: x + 5 * draw.random()), "dense": changed(lambda x: x + 3 * draw.random())}
     few = {q: people[q] for q in draw.sample(list(people), 30)}
     return people, model, few, runs
 
@@ -127,10 +127,8 @@ def test_tau_is_that_of_scipy_over_the_common_queries(data):
     runs = {f"r{n}": {q: {d: draw.random() for d in docs} for q, docs in model.items()} for n in range(7)}
     runs["same"] = runs["r0"]
     table = tr.agree({"model": model, "few": few}, runs, "ndcg@5")
-    means = [
-        [tr.evaluate({q: grades[q] for q in few}, run, "ndcg@5").means["run"]["ndcg@5"] for run in runs.values()]
-        for grades in (model, few)
-    ]
+    some = {q: model[q] for q in few}
+    means = [[tr.evaluate(x, run, "ndcg@5").means["run"]["ndcg@5"] for run in runs.values()] for x in (some, few)]
     assert table["tau ndcg@5"][0] == pytest.approx(stats.kendalltau(*means).statistic)
 
 
@@ -157,18 +155,9 @@ def test_wrong_calls_of_agree_raise(data):
 @pytest.fixture
 def files(data, tmp_path, monkeypatch):
     _, model, few, runs = data
-    for name, table in {
-        "model.qrels": model,
-        "few.qrels": few,
-        "bm25.run": runs["bm25"],
-        "dense.run": runs["dense"],
-    }.items():
-        lines = [
-            f"{q} 0 {d} {x}\n" if "qrels" in name else f"{q} Q0 {d} 1 {x} tag\n"
-            for q in table
-            for d, x in table[q].items()
-        ]
-        (tmp_path / name).write_text("".join(lines))
+    for name, qrels in (("model", model), ("few", few)):
+        trec_files.files_of(tmp_path, qrels, runs)
+        (tmp_path / "qrels").rename(tmp_path / f"{name}.qrels")
     (tmp_path / "strata").write_text("".join(f"{q} {'odd' if int(q[1:]) % 2 else 'even'}\n" for q in model))
     monkeypatch.chdir(tmp_path)
 
@@ -202,10 +191,8 @@ def test_wrong_calls_of_the_command_exit_with_2(files, capsys, extra, message):
 
 def test_the_command_prints_the_agreement_of_judges(data, files, capsys):
     _, model, few, runs = data
-    assert (
-        main(["agree", "model.qrels", "people=few.qrels", "--runs", "bm25.run", "dense.run", "-m", "mrr", "--wide"])
-        == 0
-    )
+    call = ["agree", "model.qrels", "people=few.qrels", "--runs", "bm25.run", "dense.run"]
+    assert main([*call, "-m", "mrr", "--wide"]) == 0
     assert capsys.readouterr().out == f"{tr.agree({'model': model, 'people': few}, runs, 'mrr')}\n"
     assert main(["agree", "model.qrels"]) == 2
     assert "Expected two or more judges" in capsys.readouterr().err

@@ -41,10 +41,8 @@ def rows(table):
 
 
 def same(one, other):
-    return all(
-        one["run"].columns[label].tolist() == pytest.approx(other["run"].columns[label].tolist())
-        for label in MEASURES.split()
-    )
+    left, right = ({label: x.tolist() for label, x in found["run"].columns.items()} for found in (one, other))
+    return all(left[label] == pytest.approx(right[label]) for label in MEASURES.split())
 
 
 WAYS = {

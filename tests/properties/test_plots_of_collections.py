@@ -44,11 +44,6 @@ def shown(figure, texts):
     return boxes
 
 
-def names_beside(axes):
-    """Names of lines, in the legend."""
-    return axes.get_legend().get_texts()
-
-
 @pytest.mark.parametrize("size", SUITES)
 def test_values_stand_in_one_axes_beside_their_names_and_numbers(size):
     suite, _ = filled(SUITES[size])
@@ -79,7 +74,7 @@ def test_results_of_steps_are_lines_with_their_names_beside_the_axes(size):
     figure, axes = suite.plot(results)
     assert pyplot.get_fignums() == [figure.number]
     assert figure.axes == [axes]
-    names = names_beside(axes)
+    names = axes.get_legend().get_texts()
     assert sorted(name.get_text() for name in names) == sorted(results[0])
     assert not any(name.get_parse_math() for name in names)
     for line, key in zip(axes.lines, results[0]):
@@ -162,9 +157,7 @@ def test_values_without_a_place_in_one_axes_are_refused():
 @pytest.mark.parametrize("over_k", [False, True])
 def test_ranks_beside_measures_up_to_1_are_named(over_k):
     suite, alone = tr.RankingCollection("mr, ndcg@2, kendalltau"), tr.RankingCollection("mr, dcg@2")
-    with pytest.warns(
-        UserWarning, match=r"^mr can exceed 1, .*; plot these in a collection without the others$"
-    ) as seen:
+    with pytest.warns(UserWarning, match=r"^mr can exceed 1, .*; plot these in .* without the others$") as seen:
         suite.plot(dict.fromkeys(suite, torch.tensor(0.5)), over_k=over_k)
     assert [one.filename for one in seen] == [__file__]
     with warnings.catch_warnings():

@@ -18,8 +18,6 @@ from tests.support import memory_growth, sharded_catalogues, workers
 from tests.support.brute_force_ranks import (
     DTYPES,
     FORCED,
-    INF,
-    NAN,
     assert_same,
     assert_stands,
     no_places,
@@ -35,6 +33,8 @@ from torchrank.engine.judged import Counting
 from torchrank.hardware import costs
 from torchrank.layouts.arrange import _chunk
 from torchrank.layouts.canonical import EmbeddedLayout
+
+INF, NAN = math.inf, math.nan
 
 
 def products(queries, items, chunk):
@@ -134,10 +134,8 @@ def test_a_copy_of_integer_items_is_no_larger_than_their_scores_may_be(monkeypat
     sizes, real = [], EmbeddedLayout.factors
     assume(product=2**10)
     monkeypatch.setattr(EmbeddedLayout, "factors", lambda *x: sizes.append(real(*x).numel()) or real(*x))
-    for queries, more in (
-        (torch.ones(9, 64, dtype=torch.int8), {}),
-        (torch.ones(9, 8).byte(), {"similarity": "hamming"}),
-    ):
+    whole = torch.ones(9, 64, dtype=torch.int8)
+    for queries, more in (whole, {}), (whole[:, :8].byte(), {"similarity": "hamming"}):
         tr.Ranking.from_embeddings(queries, queries[:1].expand(100, -1), torch.arange(9), **more)
     assert 2**9 < max(sizes) <= 2**10
 
@@ -340,11 +338,9 @@ def test_catalogues_without_queries_or_items(monkeypatch, read):
     if not read:
         leave_values_unread(monkeypatch)
     for queries, items in ((3, 0), (0, 5), (0, 0)):
-        label = torch.full((queries,), -1)
+        label, embeddings = torch.full((queries,), -1), (torch.rand(queries, 4), torch.rand(items, 4))
         for given in ({}, {"top_k": 2}):
-            ranking = tr.Ranking.from_embeddings(
-                torch.rand(queries, 4), torch.rand(items, 4), label, chunk_size=2, **given
-            )
+            ranking = tr.Ranking.from_embeddings(*embeddings, label, chunk_size=2, **given)
             assert_stands(ranking, no_places(queries, items))
             ranking = tr.Ranking.from_score_blocks([torch.rand(queries, items)] * 2, label, **given)
             assert_stands(ranking, no_places(queries, 2 * items))

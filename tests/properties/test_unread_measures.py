@@ -8,6 +8,7 @@ from tests.support import layout_cases
 from tests.support.oracle_comparison import EACH, IN_TURN, MEASURES, assert_all_equal, configs_of
 from tests.support.tie_orders import Query
 from tests.support.unread import NothingRead, leave_values_unread
+from torchrank.metrics import ComparingMetric
 
 
 def suite_of(configs):
@@ -37,12 +38,21 @@ def test_measures_read_no_value_and_have_the_same_numbers(name, monkeypatch):
     suite.reset()
 
 
+NONE = torch.zeros(0, dtype=torch.int64)
+EMPTY = torch.zeros(2, 0)
+#: scores, or ids, of lists without a column, all that can judge them, and what the oracle sees
+COLUMNLESS = [(EMPTY, target, Query()) for target in (EMPTY, torch.tensor([-1, -1]), [NONE, NONE], (NONE, NONE))]
+COLUMNLESS += [(EMPTY.long(), EMPTY.long(), Query()), (EMPTY.long(), torch.tensor([5, 6]), Query(missing=(1,)))]
+
+
 @pytest.mark.parametrize("name", MEASURES)
-def test_batches_without_queries_or_candidates(name, monkeypatch):
+def test_batches_without_queries_or_columns(name, monkeypatch):
     configs = configs_of(name, IN_TURN)
-    suite = suite_of(configs)
-    for queries, candidates in (0, 3), (2, 0):
-        scores = torch.zeros(queries, candidates)
-        values = suite.score(tr.Ranking.from_scores(scores, scores)).values()
-        assert_all_equal(configs, [Query((), ())] * queries, [*values], f"{queries} lists of {candidates}")
-        leave_values_unread(monkeypatch)
+    suite, compares = suite_of(configs), issubclass(tr.RankingMetric.registry[name], ComparingMetric)
+    for read in (True, False):
+        for preds, target, query in COLUMNLESS:
+            if preds.is_floating_point() or not compares:  # which takes no lists of ids
+                assert_all_equal(configs, [query] * 2, [*suite.score(preds, target).values()], "lists without a column")
+        assert_all_equal(configs, [], [*suite.score(torch.zeros(0, 3), torch.zeros(0, 3)).values()], "no lists")
+        if read:
+            leave_values_unread(monkeypatch)

@@ -75,9 +75,7 @@ def test_other_tuples_are_numbered_or_get_a_score():
     with pytest.raises(tr.ReadingError, match=r"got 2 fields; add the score"):
         tr.read_run([("q", "a")])
     five = [("q", "Q0", "a", 1, 0.5)]
-    with pytest.raises(
-        tr.ReadingError, match=r"5 fields; pass one frame .*, or tensors \[query, candidate\] to a metric"
-    ):
+    with pytest.raises(tr.ReadingError, match=r"5 fields; pass one frame .*, or tensors \[query, candidate\] to"):
         tr.evaluate(np.zeros((2, 5)), np.zeros((2, 5)))
     with pytest.raises(tr.ReadingError, match=r"5 fields; read it by tr.read_run\(source, columns=\{'query': 0, "):
         tr.read_run(five)
@@ -91,9 +89,7 @@ def test_other_tuples_are_numbered_or_get_a_score():
 def test_duplicates_are_an_argument_of_the_function_that_refuses_them(join):
     qrels, run = [*rows(QRELS), ("q", "a", 0)], [*rows(RUN), ("p", "b", 0.9)]
     for call in (lambda **more: join(qrels, RUN, **more), lambda **more: join(QRELS, run, **more)):
-        with pytest.raises(
-            tr.ReadingError, match=r"query '[qp]' twice, first in row [13]; pass duplicates='first' or 'best'"
-        ):
+        with pytest.raises(tr.ReadingError, match=r"twice, first in row [13]; pass duplicates='first' or 'best'"):
             call()
     assert [join(qrels, RUN, duplicates=one) for one in ("first", "best")] == [0.75, 0.75]
     assert [join(QRELS, run, duplicates=one) for one in ("first", "best")] == [0.75, 1.0]
@@ -114,9 +110,8 @@ def test_duplicates_of_chunks_of_a_large_file_are_kept_as_asked(tmp_path, monkey
 
 
 def test_duplicates_of_a_frame_with_both_keep_the_row_of_the_score():
-    frame = pandas.DataFrame(
-        {"qid": [1] * 5, "docno": list("abaab"), "score": [0.2, 0.5, 0.9, None, None], "label": [1, 0, 0, 2, 0]}
-    )
+    columns = {"qid": [1] * 5, "docno": list("abaab"), "score": [0.2, 0.5, 0.9, None, None], "label": [1, 0, 0, 2, 0]}
+    frame = pandas.DataFrame(columns)
     with pytest.raises(tr.ReadingError, match=r"row 3: .*first in row 1; pass duplicates='first' or 'best'"):
         tr.Ranking.from_table(frame)
     first, best = (tr.Ranking.from_table(frame, duplicates=one) for one in ("first", "best"))
@@ -140,9 +135,7 @@ def test_a_missing_integer_id_is_named_by_its_row_and_left_out(name):
                 tr.read_run(one)
         mended = frame.dropna().astype({"qid": int, "docno": int})
         assert tr.read_run(mended).to_dict() == {1: {4: 0.5}, 2: {5: 0.25}}
-    with pytest.raises(
-        tr.ReadingError, match=r"row 3: Expected query ids to be text, got None; leave out missing ids: "
-    ):
+    with pytest.raises(tr.ReadingError, match="row 3: Expected query ids to be text, got None; leave out missing"):
         tr.read_run([("a", 4, 0.5), (1.5, 4, 0.5), (None, 4, 0.5)])
     with pytest.raises(tr.ReadingError, match="row 2: Expected query ids to be text or integers, got nan; leave out"):
         tr.read_run([(1.0, 4, 0.5), (math.nan, 4, 0.5)])

@@ -1,4 +1,4 @@
-"""What all wrappers do alike: splits, copies, checkpoints, merges and bad values; and values that nobody reads."""
+"""What all wrappers do alike: splits, copies, checkpoints, merges and bad values."""
 
 import copy
 import functools
@@ -10,7 +10,6 @@ import torch
 
 import torchrank as tr
 from tests.support.random_batches import batch
-from tests.support.unread import leave_values_unread
 
 # ---- one state, however it came about --------------------------------------------------------------------------------
 
@@ -26,60 +25,51 @@ def of_two(scores):
     return {"x": scores, "y": scores.flip(1)}
 
 
+def of(cls, *given, suite=KEYS):
+    """A constructor, by default for some metrics."""
+    return lambda suite=suite, **more: cls(suite, *given, **more)
+
+
+def sliced_bootstrap(suite=KEYS, **more):
+    return tr.Sliced(tr.Bootstrapped(suite, 30), ["new", "old"], **more)
+
+
+def ids(rows):
+    return {"query_ids": IDS[rows]}
+
+
+def by_order(rows):
+    return {"group": [f"g{n}" for n in GROUPS[rows]], "order": IDS[rows]}
+
+
+OVERLAPPING = torch.stack([IDS % 2 == 0, IDS % 3 > 0], -1)
+GEOMETRIC = (*KEYS, "map(aggregation=geometric)")
 #: for each wrapper its constructor, what ``update`` takes for some rows besides scores and grades, and what is read
 MADE = {
     "Sliced": (
-        lambda suite=(*KEYS, "map(aggregation=geometric)"), **more: tr.Sliced(suite, ["new", "old", "none"], **more),
+        of(tr.Sliced, ["new", "old", "none"], suite=GEOMETRIC),
         lambda rows: {"slices": SLICES[rows]},
         ["summary", "worst"],
     ),
-    "Sliced, overlapping": (
-        lambda suite=KEYS, **more: tr.Sliced(suite, ["new", "old"], **more),
-        lambda rows: {"slices": torch.stack([IDS[rows] % 2 == 0, IDS[rows] % 3 > 0], -1)},
-        ["summary"],
-    ),
-    "Bootstrapped": (
-        lambda suite=KEYS, **more: tr.Bootstrapped(suite, 30, **more),
-        lambda rows: {"query_ids": IDS[rows]},
-        ["summary", "intervals", "replicates"],
-    ),
+    "overlapping": (of(tr.Sliced, ["new", "old"]), lambda rows: {"slices": OVERLAPPING[rows]}, ["summary"]),
+    "Bootstrapped": (of(tr.Bootstrapped, 30), ids, ["summary", "intervals", "replicates"]),
     "Sliced bootstrap": (
-        lambda suite=KEYS, **more: tr.Sliced(tr.Bootstrapped(suite, 30), ["new", "old"], **more),
-        lambda rows: {"query_ids": IDS[rows], "slices": SLICES[rows].clamp_max(1)},
+        sliced_bootstrap,
+        lambda rows: {**ids(rows), "slices": SLICES[rows].clamp_max(1)},
         ["summary", "worst"],
     ),
-    "Compared": (
-        lambda suite=KEYS, **more: tr.Compared(suite, ["x", "y"], **more),
-        lambda rows: {},
-        ["summary", "comparison"],
-    ),
+    "Compared": (of(tr.Compared, ["x", "y"]), lambda rows: {}, ["summary", "comparison"]),
     "Rectified": (
-        lambda suite=KEYS[:2], **more: tr.Rectified(suite, **more),
+        of(tr.Rectified, suite=KEYS[:2]),
         lambda rows: {"human": PEOPLE[rows], "judged": JUDGED[rows]},
         ["summary"],
     ),
-    "Abstention": (
-        lambda suite=KEYS, **more: tr.Abstention(suite, **more),
-        lambda rows: {"confidence": IDS[rows].float()},
-        ["summary"],
-    ),
-    "Grouped": (
-        lambda suite=KEYS, **more: tr.Grouped(suite, "min", **more),
-        lambda rows: {"group": GROUPS[rows]},
-        ["summary"],
-    ),
-    "Grouped, the last": (
-        lambda suite=KEYS, **more: tr.Grouped(suite, "last", **more),
-        lambda rows: {"group": [f"g{n}" for n in GROUPS[rows]], "order": IDS[rows]},
-        ["summary"],
-    ),
-    "TieReport": (lambda suite=(*KEYS, "mr"), **more: tr.TieReport(suite, **more), lambda rows: {}, ["summary"]),
-    "PerQuery": (lambda suite=KEYS, **more: tr.PerQuery(suite, **more), lambda rows: {"query_ids": IDS[rows]}, []),
-    "texts": (
-        lambda suite=KEYS, **more: tr.PerQuery(suite, **more),
-        lambda rows: {"query_ids": [f"q{n}" for n in IDS[rows]]},
-        [],
-    ),
+    "Abstention": (of(tr.Abstention), lambda rows: {"confidence": IDS[rows].float()}, ["summary"]),
+    "Grouped": (of(tr.Grouped, "min"), lambda rows: {"group": GROUPS[rows]}, ["summary"]),
+    "Grouped, the last": (of(tr.Grouped, "last"), by_order, ["summary"]),
+    "TieReport": (of(tr.TieReport, suite=(*KEYS, "mr")), lambda rows: {}, ["summary"]),
+    "PerQuery": (of(tr.PerQuery), ids, []),
+    "texts": (of(tr.PerQuery), lambda rows: {"query_ids": [f"q{n}" for n in IDS[rows]]}, []),
     "SampledRanks": (lambda: tr.SampledRanks(num_negatives=5, num_items=50), lambda rows: {}, []),
 }
 
@@ -173,7 +163,7 @@ def test_bad_values_make_a_batch_nan_and_raise_in_all_results(name):
     scores[1, 1] = math.nan
     found = numbers(metric(*args, **kwargs))
     assert all(math.isnan(x) for key, value in found.items() if key != "id" for x in torch.tensor(value).reshape(-1))
-    also = [read for read in ("estimates", "difference") if name.startswith("Sliced")]
+    also = [read for read in ("estimates", "difference") if name.startswith(("Sliced", "overlapping"))]
     for read in ["compute", "compute", *reads, *also]:
         with pytest.raises(ValueError, match="NaN among the scores" if name == "Compared" else "with NaN"):
             getattr(metric, read)(*["new"] * (read == "difference"))
@@ -236,24 +226,3 @@ def test_a_query_that_is_cut_by_two_updates_is_noticed(name):
     metric.update(preds, grades, indexes=torch.tensor([0, 0, 1]), **options)
     with pytest.warns(UserWarning, match="Counted the last query of an update"):
         metric.update(preds, grades, indexes=torch.tensor([1, 2, 2]), **options)
-
-
-# ---- values that are not read ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", MADE)
-def test_wrappers_of_which_no_value_is_read_have_the_same_results(name, monkeypatch):
-    make, _, reads = MADE[name]
-    weights = (IDS % 5).double()
-
-    def filled():
-        metric = make()
-        for rows in (slice(0, 7), slice(7, 8), slice(8, 40)):
-            add(name, metric, rows, weights=weights[rows])
-        return metric
-
-    want = filled()
-    leave_values_unread(monkeypatch)
-    found = filled()
-    for read in ("compute", *reads):
-        same(numbers(getattr(found, read)()), numbers(getattr(want, read)()))

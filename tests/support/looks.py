@@ -23,37 +23,32 @@ DIFFERENCES = {
 }
 
 
-def t_of_looks(differences, weights=None, looks=LOOKS):
-    """Number and effective number of queries [looks], and the t statistics [run, look] of their weighted means."""
-    weights = np.ones(differences.shape[1]) if weights is None else weights
-    at = np.arange(1, looks + 1) * (differences.shape[1] // looks) - 1
-    sums = [np.cumsum(x, axis=-1)[..., at] for x in (weights, weights**2)]
-    mean, first, second = (
-        np.cumsum(x * differences, axis=1)[:, at] for x in (weights, weights**2, weights**2 * differences)
-    )
-    mean, n = mean / sums[0], at + 1
-    error = np.sqrt(np.maximum(0, second - 2 * mean * first + mean**2 * sums[1]) * n / (n - 1)) / sums[0]
+def t_of_looks(differences, looks=LOOKS):
+    """The number of queries [looks], and the t statistics [run, look] of their means."""
+    n = np.arange(1, looks + 1) * (differences.shape[1] // looks)
+    mean, squares = (np.cumsum(x, axis=1)[:, n - 1] / n for x in (differences, differences**2))
+    error = np.sqrt(np.maximum(0, squares - mean**2) / (n - 1))
     spread = error * np.sqrt(n) > 1e-9  # values that are all equal have no interval
-    return n, sums[0] ** 2 / sums[1], np.where(spread, mean / np.where(spread, error, 1), 0)
+    return n, np.where(spread, mean / np.where(spread, error, 1), 0)
 
 
-def reaches(n, effective, anytime):
+def reaches(numbers, anytime):
     """How many standard errors an interval reaches at each look."""
-    levels = [anytime_level(LEVEL, x) if anytime else LEVEL for x in effective]
-    return np.array([t_quantile((1 + level) / 2, x - 1) for level, x in zip(levels, n.tolist())])
+    levels = [anytime_level(LEVEL, n) if anytime else LEVEL for n in numbers.tolist()]
+    return np.array([t_quantile((1 + level) / 2, n - 1) for level, n in zip(levels, numbers.tolist())])
 
 
-def alarms(differences, weights=None):
+def alarms(differences):
     """The shares of runs in which the t test, and the anytime test, finds a difference at one of the looks."""
-    n, effective, t = t_of_looks(differences, weights)
-    return [(np.abs(t) > reaches(n, effective, anytime)).any(axis=1).mean() for anytime in (False, True)]
+    n, t = t_of_looks(differences)
+    return [(np.abs(t) > reaches(n, anytime)).any(axis=1).mean() for anytime in (False, True)]
 
 
 def verdicts(effect, runs=400, queries=5000, seed=0):
     """The share of runs with the right verdict, with a wrong one, and the mean number of queries until the end."""
     draw = np.random.default_rng(seed)
-    n, effective, t = t_of_looks(draw.normal(effect, 1, (runs, queries)))
-    beyond = np.abs(t) > reaches(n, effective, True)
+    n, t = t_of_looks(draw.normal(effect, 1, (runs, queries)))
+    beyond = np.abs(t) > reaches(n, True)
     decided, first = beyond.any(axis=1), beyond.argmax(axis=1)
     sign = t[np.arange(runs), first] > 0
     return (decided & sign).mean(), (decided & ~sign).mean(), np.where(decided, n[first], queries).mean()
