@@ -27,6 +27,13 @@ def test_a_rectangle_is_as_wide_as_its_longest_query_and_padding_costs_no_more_t
             assert not some or width < 2 * max(some) or (width - max(some)) * len(some) <= overhead
 
 
+@pytest.mark.parametrize("others", [0, 50])  # with many other queries, a rectangle would have much padding
+def test_every_item_that_a_query_has_again_is_found_and_padding_is_none(others):
+    items = tensor([0, 3, 0, -1, 3, -1, 0, *[0] * others])
+    start = tensor([0, *range(7, 8 + others)])
+    assert Judged(items, torch.ones_like(items), start).again().sum() == 3
+
+
 def test_chunks_of_queries_fill_their_room_and_not_more(assume):
     assume(block=(room := 2000))
     queries, width = 500, 40

@@ -250,10 +250,13 @@ def test_a_copy_goes_on_by_itself(kind, way, computed):
 
 
 def test_a_copy_of_a_computed_metric_keeps_a_value_of_grades_with_fractions():
-    metric = tr.MRR(relevance_level=0.5)
-    metric.update(torch.tensor([[0.9, 0.8]]), torch.tensor([[0.2, 0.7]]))
+    metric, batch = tr.MRR(relevance_level=0.5), (torch.tensor([[0.9, 0.8]]), torch.tensor([[0.2, 0.7]]))
+    metric.update(*batch)
     assert metric.compute() == 0.5
     assert COPIES["pickle"](metric).compute() == 0.5
+    assert metric.score(*batch) == 0.5
+    with pytest.warns(UserWarning, match="No grade reaches relevance_level=0.9"):
+        tr.MRR(relevance_level=0.9).score(*batch)
 
 
 RANKINGS = [layout for layout in layout_cases.LAYOUTS if layout.startswith("ranking")]
