@@ -92,21 +92,6 @@ def test_judgments_and_runs_of_agree_are_looked_for_before_the_work(files, capsy
 
 
 @pytest.mark.parametrize(
-    ("gates", "status"),
-    [
-        ([], 0),
-        (["--fail-if", "map < 0"], 0),
-        (["--require", "map > 0.9"], 1),
-        (["--require", "map > 0", "--fail-if", "map > 0.01"], 1),
-        (["--fail-if", "ndcg@5 > 0.9"], 0),
-        (["--require", "map"], 2),
-    ],
-)
-def test_gates_decide_the_status(files, capsys, gates, status):
-    assert output(capsys, "compare", *files, "-m", "map mrr", *gates)[0] == status
-
-
-@pytest.mark.parametrize(
     ("options", "keywords"),
     [
         (["--fail-if", "P_5 < -0.01"], {"fail_if": "P_5 < -0.01"}),
@@ -155,10 +140,7 @@ def test_labels_that_a_run_lacks_are_no_regression(tmp_path, capsys, chunked):
     *_, verdict = text.splitlines()
     assert (status, verdict.startswith("passed")) == ((0, True) if len(chunked) > 1 else (1, False))
     beside = ", old 40" * (len(chunked) == 1)
-    assert (
-        f"labels may be missing, so a loss may be no regression: new has 3 of 40 judged documents{beside}, and"
-        in verdict
-    )
+    assert f"a loss may be no regression: new has 3 of 40 judged documents{beside}, and" in verdict
     lacking = {row["run"]: row["not retrieved"] for row in tr.evaluate(files[0], files[1:], "mrr").coverage}
     assert lacking == {run: 37 * (run in chunked) for run in ("old", "new")}
     assert len([line for line in text.splitlines() if line.startswith("Warning: labels")]) == len(chunked)
@@ -192,6 +174,8 @@ def test_compare_prints_what_the_library_computes(files, capsys):
     assert found["qrels"]["blake2b"]
     text = output(capsys, "compare", *files, "-m", "map", "--worst", "3")[1]
     assert "the largest losses against bm25" in text
+    best = max(comparison.systems, key=lambda run: found["means"][run]["map"])
+    assert text.startswith(f"{best} is best in map, {found['means'][best]['map']:.4f}: ")
 
 
 def test_gates_for_all_looks_together_have_the_p_values_of_a_confidence_sequence(files, capsys):
@@ -201,16 +185,7 @@ def test_gates_for_all_looks_together_have_the_p_values_of_a_confidence_sequence
     assert always["rows"] == json.loads(comparison.to_json())["rows"]
     assert always["gates"][0]["p"] == comparison.rows[0].pair.p_above(comparison.rows[0].pair.difference - 0.01)
     assert always["gates"][0]["p"] > once["gates"][0]["p"]
-    assert "--test: not allowed with argument --anytime" in refused(
-        capsys, "compare", *files, "--anytime", "--test", "wilcoxon"
-    )
-
-
-def test_compare_says_first_which_run_is_best(files, capsys):
-    lines = output(capsys, "compare", *files, "-m", "map")[1].splitlines()
-    means = tr.evaluate(files[0], files[1:], "map").means
-    best = max(means, key=lambda run: means[run]["map"])
-    assert lines[0].startswith(f"{best} is best in map, {means[best]['map']:.4f}: ")
+    assert "not allowed with argument --anytime" in refused(capsys, "compare", *files, "--anytime", "--test", "sign")
 
 
 def test_the_family_of_corrected_tests_can_be_all_measures(files, capsys):
@@ -262,11 +237,7 @@ def test_ways_out_in_a_shell_are_options_of_the_command(tmp_path, capsys):
     (tmp_path / "a.run").write_text("q1 Q0 b 1 0.5 t\nq1 Q0 a 2 0.1 t\nq1 Q0 a 3 0.7 t\n")
     (tmp_path / "b.run").write_text("q1 Q0 a 1 0.5 t\n")
     qrels, first, second = (str(tmp_path / name) for name in ("qrels", "a.run", "b.run"))
-    for call in (
-        ["eval", qrels, first],
-        ["compare", qrels, first, second],
-        ["convert", first, str(tmp_path / "c.run")],
-    ):
+    for call in (["eval", qrels, first], ["compare", qrels, first, second], ["convert", first, f"{tmp_path}/c.run"]):
         assert main(call) == 3
         assert "pass --duplicates first or best: 'q1 Q0 a 3 0.7 t'\n" in capsys.readouterr().err
         assert main([*call, "--duplicates", "best"]) == 0
@@ -345,7 +316,7 @@ def test_csv_jsonl_and_json_have_the_same_unrounded_numbers(files, capsys, comma
     assert [{k: "" if v is None else str(v) for k, v in line.items()} for line in lines] == rows
     found = json.loads(output(capsys, *call, "json")[1])
     assert lines == [{k: row[k] for k in lines[0]} for row in found["rows"]]
-    assert found["means"] == tr.evaluate(files[0], files[1:], "map mrr").means
+    assert found["means"] == tr.evaluate(*two_runs(), "map mrr").means  # the dictionaries in the files
 
 
 def test_json_tells_how_its_numbers_were_made(files, capsys, monkeypatch):
@@ -513,12 +484,9 @@ def test_no_line_is_wider_than_the_terminal_unless_all_columns_are_asked_for(fil
 
 def test_what_is_no_terminal_gets_whole_lines_and_all_columns(files, capsys, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
-    for call, words in (
-        (["measures"], "the probability"),
-        (["compare", *files, "-m", "map"], "effect  wins  ties  losses   n"),
-    ):
+    for call, word in ((["measures"], "probability"), (["compare", *files, "-m", "map"], "effect  wins  ties  losses")):
         text = output(capsys, *call)[1]
-        assert (words in text, "…" in text, "--wide" in text) == (True, False, False)
+        assert (word in text, "…" in text, "--wide" in text) == (True, False, False)
 
 
 def texts_of(path):
@@ -537,13 +505,9 @@ def test_plots_have_a_title_and_a_panel_for_each_measure(files, capsys, tmp_path
     lower = {"mr": " (lower is better)"}
     found = [text for text in means if text.endswith(", 95 % interval")]
     counts = {"mr": 27}
-    assert found == [
-        f"mean {one}{lower.get(one, '')} over {counts.get(one, 30)} queries, 95 % interval" for one in measures
-    ]
+    assert found == [f"mean {m}{lower.get(m, '')} over {counts.get(m, 30)} queries, 95 % interval" for m in measures]
     assert means.count("bm25") == means.count("dense") == len(measures)
-    assert [text for text in differences if text.split(" (")[0] in measures] == [
-        f"{one}{lower.get(one, '')}" for one in measures
-    ]
+    assert [t for t in differences if t.split(" (")[0] in measures] == [f"{m}{lower.get(m, '')}" for m in measures]
     assert differences.count("dense - bm25") == len(measures)
     assert differences.count("filled dot: significant after correction; hollow dot: not") == 1
     assert ("Means of bm25 and dense" in means, "Differences of bm25 and dense" in differences) == (True, True)

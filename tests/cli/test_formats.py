@@ -7,7 +7,7 @@ import pytest
 
 from torchrank.cli import lists
 from torchrank.cli.commands import write
-from torchrank.cli.formats import fitted, formatted, width_of, wrapped
+from torchrank.cli.formats import fitted, formatted, wrapped
 from torchrank.display import Table
 
 #: what goes in a narrow terminal, the first first; the last columns of a table go last
@@ -75,12 +75,6 @@ def test_lines_are_wrapped_between_words_at_the_width():
     assert formatted(table, "table", 15).splitlines() == wanted
 
 
-@pytest.mark.parametrize("columns", ["40", "132"])
-def test_the_width_is_that_of_the_terminal(monkeypatch, columns):
-    monkeypatch.setenv("COLUMNS", columns)
-    assert (width_of(False), width_of(True)) == (int(columns), math.inf)
-
-
 def test_lists_have_a_column_of_names_up_to_24_characters_and_lines_cut_at_the_width():
     assert lists.listed([("a", "one"), ("b" * 24, "`two`")], 29.5) == f"a{' ' * 23}  one\n{'b' * 24}  two"
     assert lists.listed([("a", "one"), ("`b`" * 25, "two words")], 30).splitlines() == [
@@ -89,14 +83,6 @@ def test_lists_have_a_column_of_names_up_to_24_characters_and_lines_cut_at_the_w
     ]
     assert [lists.listed([("a", "one")], width) for width in (6, 5)] == ["a  one", "a  o…"]
     assert lists.listed([("a", "one")], math.inf, "info a") == "a  one\n\n`info a` describes one of them."
-
-
-def test_a_table_of_two_columns_is_wrapped_in_the_second():
-    assert lists.rows([("a", "x" * 93), ("bbb", "x-y")]) == [f"  a    {'x' * 93}", "  bbb  x-y"]
-    assert lists.rows([("a", "x " * 48)], indent=0) == [f"a  {'x ' * 48}".rstrip()]
-    assert lists.rows([("a", "x " * 49 + "z")], indent=0) == [f"a  {'x ' * 49}".rstrip(), "   z"]
-    assert lists.rows([("a", "x" * 90 + " one-two-three")], indent=0) == [f"a  {'x' * 90}", "   one-two-three"]
-    assert lists.rows([]) == []
 
 
 @pytest.mark.parametrize("name", ["text.txt", "text.gz", "a.gz.txt"])

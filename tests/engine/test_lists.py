@@ -2,20 +2,13 @@
 
 import itertools
 from collections import Counter
+from math import inf as INF
 
 import pytest
 import torch
 
 import torchrank as tr
-from tests.support.brute_force_ranks import (
-    INF,
-    assert_stands,
-    entries,
-    joined,
-    make_blocks_small,
-    some_scores,
-    standing,
-)
+from tests.support.brute_force_ranks import assert_stands, entries, joined, make_blocks_small, some_scores, standing
 from torchrank.engine import rank
 from torchrank.engine.lists import NumberedRows, PackedRows, rank_lists
 from torchrank.layouts.arrange import arrange
@@ -36,6 +29,8 @@ def test_flat_rows_without_a_tie_are_untied():
     scores, indexes = torch.tensor([0.3, 0.2, 0.1, 0.2]), torch.tensor([7, 7, 7, 2])
     assert tr.Ranking.from_flat(scores, torch.ones(4), indexes).untied
     assert not tr.Ranking.from_flat(scores.clamp_min(0.2), torch.ones(4), indexes).untied
+    ranking = tr.Ranking.from_flat(torch.tensor([0.3, -INF, -INF, 0.1]), torch.ones(4), indexes)
+    assert (ranking.untied, ranking.tied.tolist()) == (True, [[1, 0, 0], [1, 0, 0]][::-1])
 
 
 def test_no_query_of_very_many_candidates_has_no_value():
@@ -62,10 +57,7 @@ INDEXES = {
     "uint8": (range(5, 256, 25), torch.uint8),
     "uint16": (range(5, 65_000, 6_000), torch.uint16),
     "uint32": (range(5, 2**32, 2**28), torch.uint32),
-    "huge": (
-        (LIMIT.min, LIMIT.min + 1, -(2**40), -1, 0, 1, 2**31, 2**32, 2**40, LIMIT.max - 1, LIMIT.max),
-        torch.int64,
-    ),
+    "huge": ((LIMIT.min, LIMIT.min + 1, -(2**40), -1, 0, 1, 2**31, 2**32, 2**40, LIMIT.max), torch.int64),
     "close and huge": (range(LIMIT.max - 8, LIMIT.max + 1), torch.int64),
     "sparse": ((-5, 0, 3, 4, 2**31 - 6), torch.int64),
 }
@@ -131,13 +123,6 @@ def test_the_smallest_number_is_a_score_of_a_retrieved_candidate():
     scores = torch.tensor([0.5, -INF, torch.finfo(torch.float32).min, 0.1])
     ranking = tr.Ranking.from_flat(scores, torch.ones(4, dtype=torch.int64), torch.tensor([7, 7, 7, 2]))
     assert ranking.num_candidates.tolist() == [1, 2]
-
-
-def test_candidates_not_retrieved_are_no_tie():
-    scores, indexes = torch.tensor([0.3, -INF, -INF, 0.1]), torch.tensor([7, 7, 7, 2])
-    ranking = tr.Ranking.from_flat(scores, torch.ones(4), indexes)
-    assert ranking.untied
-    assert ranking.tied.tolist() == [[1, 0, 0], [1, 0, 0]]
 
 
 def test_queries_of_very_different_sizes_come_in_ascending_order_of_index():

@@ -1,5 +1,6 @@
 """Exact neighbours are those of brute force by differences in float64."""
 
+import math
 import sys
 
 import numpy as np
@@ -133,11 +134,7 @@ def test_exact_distances_of_the_points_that_an_index_has_found():
         (ValueError, "k to be an integer >= 1", {"k": 0}),
         (ValueError, r"pass queries\[None\] for one", {"queries": torch.zeros(6)}),
         (ValueError, r"one dimension, got shapes \[2, 5\] and \[300, 6\]", {"queries": torch.zeros(2, 5)}),
-        (
-            ValueError,
-            "finite items, got 2 rows",
-            {"items": torch.tensor([[0.0] * 6, [float("nan")] * 6, [float("inf")] * 6])},
-        ),
+        (ValueError, "finite items, got 2 rows", {"items": torch.tensor([[0.0] * 6, [math.nan] * 6, [math.inf] * 6])}),
         (TypeError, "items to be numbers", {"items": torch.zeros(2, 6, dtype=torch.bool)}),
         (ValueError, r"where of shape \[300\] or \[20, 300\]", {"where": torch.ones(20, dtype=torch.bool)}),
         (ValueError, "candidates where 0 to 299", {"where": torch.full((20, 1), 300)}),

@@ -7,7 +7,8 @@ import torch
 
 from tests.support.cases import cases
 from torchrank.engine import sorting
-from torchrank.hardware.devices import ascending
+from torchrank.hardware import costs
+from torchrank.hardware.devices import ascending, largest, order_of, sort_in_place
 from torchrank.layouts.checks import DTYPES
 
 
@@ -67,13 +68,22 @@ def test_rows_are_sorted_as_torch_sorts_them(x):
     runs = [[not column or row[column] != row[column - 1] for column in range(len(row))] for row in rows]
     assert begins.tolist() == runs
     if not x.is_floating_point():
-        assert torch.equal(ascending(x.long()), x.long().sort(dim=-1).values)
+        for threads in (0, 9):  # by torch, by numpy
+            with costs.assumed(numpy_threads=threads):
+                rows = x.long()
+                assert torch.equal(ascending(rows), want.long().flip(-1))
+                for k in {1, rows.shape[1] // 2, rows.shape[1]} - {0}:
+                    assert torch.equal(largest(rows, k), want.long()[:, :k])
+                sort_in_place(rows := rows.clone())
+                assert torch.equal(rows, want.long().flip(-1))
 
 
 @pytest.mark.parametrize("columns", [9, 40_000])
 def test_a_row_is_sorted_by_keys_as_large_as_it_is_wide(columns):
     key = torch.arange(columns).flip(0)
     assert torch.equal(sorting.by_key(key.unsqueeze(0)), key.unsqueeze(0))
+    assert torch.equal(order_of(key), key)
+    assert order_of(torch.tensor([5, 0, 9, 2])).tolist() == [1, 3, 0, 2]
     halves = key.unsqueeze(0) // 2
     assert torch.equal(
         sorting.by_key(halves)[0], torch.tensor(sorted(range(columns), key=halves[0].tolist().__getitem__))

@@ -77,10 +77,7 @@ def test_empty_parts_and_parts_without_judged_queries_add_nothing_but_counts():
     [
         ("measures", {"measures": "mrr@5"}),
         ("judgments", {"qrels": {**QRELS, "q1": {"d1": 3}}}),
-        *(
-            (name, {name: other})
-            for name, other in (("queries", "both"), ("precision", "single"), ("ties", "expected"))
-        ),
+        *((name, {name: x}) for name, x in (("queries", "both"), ("precision", "single"), ("ties", "expected"))),
     ],
 )
 def test_states_of_other_measures_options_or_judgments_are_refused(name, changed):
@@ -463,9 +460,7 @@ def test_broken_bytes_are_refused_at_once(bad):
 
 @cases("name", ["ndcg@1-100000000", "ndcg@" + ",".join(map(str, range(1000))), "os.system('x')", "mrr mrr"])
 def test_a_measure_in_bytes_is_one_known_measure(name):
-    bad = headed(
-        lambda head: head | {"facts": head["facts"] | {"measures": [["x", name]] + head["facts"]["measures"][1:]}}
-    )
+    bad = headed(lambda h: h | {"facts": h["facts"] | {"measures": [["x", name]] + h["facts"]["measures"][1:]}})
     with pytest.raises(ValueError, match="Expected"):
         PartialEvaluation.from_bytes(bad).means  # noqa: B018
 

@@ -27,9 +27,7 @@ def no_figure_is_left_open():
 def made(names=NAMES, seed=0, queries=25, documents=60):
     """Judgments, and runs without ties; the last query has nothing relevant, runs lack the first one."""
     draw = random.Random(seed)
-    qrels = {
-        f"q{q}": {f"d{d}": draw.choice([0, 1, 2]) for d in draw.sample(range(documents), 9)} for q in range(queries)
-    }
+    qrels = {f"q{q}": {f"d{d}": draw.randrange(3) for d in draw.sample(range(documents), 9)} for q in range(queries)}
     qrels[f"q{queries - 1}"] = {"d0": 0}
     runs = {name: {} for name in names}
     for name, q in itertools.product(names, range(1, queries)):
@@ -225,14 +223,11 @@ def test_default_cutoffs_spread_over_the_longest_list_up_to_1000():
 
 def test_the_worst_queries_come_first_in_the_direction_of_the_measure():
     values = [0.5, math.nan, 2.0, 1.0, 0.5]
-    for measure, wanted in (
-        ("mrr", [(0, 0.5), (4, 0.5), (3, 1.0), (2, 2.0)]),
-        ("mr", [(2, 2), (3, 1), (0, 0.5), (4, 0.5)]),
-    ):
+    for measure, want in (("mrr", [(0, 0.5), (4, 0.5), (3, 1), (2, 2)]), ("mr", [(2, 2), (3, 1), (0, 0.5), (4, 0.5)])):
         table = tr.QueryTable(range(5), {measure: values}, metrics={measure: tr.parse(measure)})
         for most in (None, 1, 3, 9):
             rows = plots.worst_first(table, measure, most)
-            assert [*zip(rows["id"], rows["value"])] == wanted[:most]
+            assert [*zip(rows["id"], rows["value"])] == want[:most]
 
 
 # ---- figures, names, edges -------------------------------------------------------------------------------------------

@@ -143,9 +143,7 @@ def test_the_comparison_has_the_numbers_of_compare(found, page):
 
 
 def test_the_coverage_and_its_warnings_are_shown(found, page):
-    assert [row[:5] for row in page.tables["Coverage"][1:]] == [
-        [row["run"], "30", "30", "3", "2"] for row in found.coverage.rows
-    ]
+    assert [row[:5] for row in page.tables["Coverage"][1:]] == [[run, "30", "30", "3", "2"] for run in found.runs]
     assert set(found.coverage.notes) <= set(page.texts)
 
 
@@ -439,9 +437,7 @@ def test_many_queries_stay_below_five_megabytes():
     draw = np.random.default_rng(0)
     values = {f"m{at}": draw.random((3, 10_000)) for at in range(4)}
     ids = [f"query-{at:06d}" for at in range(10_000)]
-    tables = {
-        name: tr.QueryTable(ids, {label: one[at] for label, one in values.items()}) for at, name in enumerate("abc")
-    }
+    tables = {name: tr.QueryTable(ids, {label: x[at] for label, x in values.items()}) for at, name in enumerate("abc")}
     text = evaluation_of(tables).to_html()
     assert 1e6 < len(text) < 5e6
     assert len(Page(text).tables["Queries"]) == 501

@@ -7,21 +7,6 @@ import torchrank as tr
 from torchrank.hardware import devices
 
 
-def test_constants_are_made_once_for_each_argument_and_are_bounded():
-    made = []
-
-    @devices.constant
-    def filled(number):
-        made.append(number)
-        return torch.full((2,), float(number))
-
-    with torch.inference_mode():
-        first = filled(1)
-    assert filled(1) is first
-    assert made == [1]
-    first.requires_grad_()  # it is no tensor of inference mode
-
-
 @pytest.mark.parametrize("large", [False, True])
 def test_small_and_large_constants_do_not_displace_each_other(large):
     sizes = {False: devices.SMALL, True: devices.SMALL + 1}

@@ -22,10 +22,6 @@ def test_a_processor_keeps_denormal_numbers_until_it_is_told_not_to():
         torch.set_flush_denormal(False)
 
 
-def test_the_widest_float_is_float64_except_on_metal():
-    assert [devices.widest_float(device).itemsize for device in (CPU, CUDA, MPS)] == [8, 8, 4]
-
-
 def test_numpy_sorts_on_a_cpu_with_few_threads(monkeypatch):
     for threads in (1, 2, 3):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
@@ -40,27 +36,6 @@ def test_autocast_is_off_where_there_is_one():
             assert (ones @ ones).dtype == torch.float32
         with devices.in_batch(torch.device("meta")):  # which has no autocast
             assert (ones @ ones).dtype == torch.bfloat16
-
-
-@pytest.mark.parametrize("shape", [(0,), (), (1,), (3,), (2, 3)])
-def test_every_is_true_if_no_element_is_false(shape):
-    for value in (True, False):
-        for x in (torch.full(shape, value), torch.tensor(value).expand(shape)):
-            assert devices.every(x) == (value or not x.numel())
-    mixed = torch.ones(shape, dtype=torch.bool)
-    for i in range(mixed.numel()):
-        mixed.view(-1)[i] = False
-        assert not devices.every(mixed)
-        assert not devices.every(mixed.unsqueeze(0).expand(2, *shape))
-        mixed.view(-1)[i] = True
-
-
-def test_all_are_finite_or_not_in_doubt():
-    x = torch.ones(3)
-    assert devices.all_finite(x)
-    assert not devices.all_finite(x.to("meta"))
-    for value in (float("inf"), -float("inf"), float("nan"), 3e38):
-        assert not devices.all_finite(x.index_fill(0, torch.tensor([0, 2]), value))
 
 
 def test_a_metric_on_the_cpu_in_a_group_for_gpus_raises(tmp_path):
@@ -85,13 +60,6 @@ def test_a_metric_on_the_cpu_in_a_group_for_gpus_raises(tmp_path):
 def test_a_device_without_a_choice_of_precision_multiplies_as_it_does(precision):
     with devices.multiplying(precision, torch.device("mps")):
         assert torch.eye(2).mm(torch.ones(2, 2)).equal(torch.ones(2, 2))
-
-
-@pytest.mark.parametrize("value", [True, 2.5])
-def test_a_number_is_put_in_its_places(value):
-    x = torch.zeros(2, 3, dtype=torch.bool if value is True else torch.float64)
-    devices.put(x, (torch.tensor([0, 1]), torch.tensor([2, 0])), value)
-    assert x.tolist() == [[0, 0, value], [value, 0, 0]]
 
 
 def test_a_tile_takes_half_of_a_large_second_level_cache():

@@ -149,10 +149,7 @@ def test_infinite_scores_of_embeddings_rank_as_on_a_cpu_and_nan_is_an_error(prec
     queries, items = (torch.randint(1, 4, (n, 16), generator=generator).float() for n in (64, 3000))
     items[::7], items[3::7] = -float("inf"), float("inf")
     label = torch.randint(3000, (64,), generator=generator)
-    expected, suite = (
-        tr.RankingCollection(["mrr", "mr", "numret"]),
-        tr.RankingCollection(["mrr", "mr", "numret"]).cuda(),
-    )
+    expected, suite = (tr.RankingCollection("mrr, mr, numret"), tr.RankingCollection("mrr, mr, numret").cuda())
     expected.update(queries @ items.T, label)
     suite.update(tr.Ranking.from_embeddings(*to_device((queries, items, label)), precision=precision))
     torch.testing.assert_close({k: v.cpu() for k, v in suite.compute().items()}, expected.compute())

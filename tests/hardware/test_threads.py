@@ -155,39 +155,27 @@ def counts(monkeypatch):
     return counts
 
 
-@pytest.mark.parametrize(
-    ("running", "own", "free"), [(1, 1, 4), (4, 4, 4), (2, 1, 3), (7, 2, -1), (0, 1, 4), (1, 3, 4)]
-)
+@pytest.mark.parametrize(("running", "own", "free"), [(1, 1, 4), (2, 1, 3), (7, 2, -1), (0, 1, 4), (1, 3, 4)])
 def test_a_core_is_free_if_no_thread_of_another_process_wants_it(counts, running, own, free):
     counts.update(running=running, own=own)
     assert threads.free_cores() == free
 
 
-def test_no_more_cores_are_free_than_a_quota_allows(counts, monkeypatch):
+def test_threads_are_counted_again_after_milliseconds_and_a_quota_limits_the_cores(counts, monkeypatch):
+    for running, later, free in ((3, 0, 2), (1, 0, 2), (1, 1.01 * threads.HOLDS, 4)):
+        counts.update(running=running, now=counts["now"] + later)
+        assert threads.free_cores() == free
     monkeypatch.setattr(threads, "_quota", lambda: 1.5)
     assert threads.free_cores() == 1.5
     counts.update(running=5, now=200)
     assert threads.free_cores() == 0
-
-
-def test_a_system_without_affinity_has_all_its_cores(counts, monkeypatch):
+    monkeypatch.setattr(threads, "_quota", lambda: math.inf)
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: 7)
-    assert threads.free_cores() == 7
+    assert threads.free_cores() == 7 - 4
 
 
-def test_threads_are_counted_at_the_first_batch_and_again_after_some_milliseconds(counts):
-    counts["running"] = 3
-    assert threads.free_cores() == 2
-    counts["running"] = 1
-    assert threads.free_cores() == 2
-    counts["now"] += 1.01 * threads.HOLDS
-    assert threads.free_cores() == 4
-
-
-@pytest.mark.parametrize(
-    ("text", "running"), [(b"0.92 2.89 3.48 12/98 30201\n", 12), (b"", 0), (b"1 2\n", 0), (b"a b c d e", 0)]
-)
+@pytest.mark.parametrize(("text", "running"), [(b"0.92 2.89 3.48 12/98 30201\n", 12), (b"", 0), (b"a b c d e", 0)])
 def test_a_system_that_does_not_tell_has_no_others(monkeypatch, text, running):
     monkeypatch.setattr(threads, "open", lambda *args, **kwargs: io.BytesIO(text), raising=False)
     assert threads._running() == running

@@ -55,9 +55,7 @@ def lightgbm_rounds(rows):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_preset_has_the_numbers_of_lightgbm_and_any_measure_the_mean_over_the_groups(
-    lightgbm_rounds, rows, weighted
-):
+def test_the_preset_has_the_numbers_of_lightgbm_and_others_the_mean_over_the_groups(lightgbm_rounds, rows, weighted):
     features, grades, sizes, weights = rows
     metrics = [EvalMetric(tr.preset("lightgbm", 5), ties="rows"), EvalMetric("err@10, mr")]
     ours, booster = lightgbm_rounds(metrics, weighted=weighted)

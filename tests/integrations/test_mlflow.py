@@ -147,9 +147,7 @@ def test_wrong_documents_have_a_way_out():
         scorer(outputs=["d1"], expectations={"a": ["d1"]}, trace=None)
     with pytest.raises(ValueError, match=r"Expected documents with 'doc_uri', got \['id', 'metadata'\]; pass key="):
         scorer(outputs=[{"id": "d1", "metadata": None}], expectations=expectations, trace=None)
-    with pytest.raises(
-        ValueError, match=r"Expected a list of documents, got str; mark the retriever by mlflow.trace\("
-    ):
+    with pytest.raises(ValueError, match=r"documents, got str; mark the retriever by mlflow.trace\("):
         scorer(outputs="an answer", expectations=expectations, trace=None)
 
 

@@ -51,9 +51,7 @@ def test_all_keys_and_numbers_are_those_of_their_evaluator(nations, targets):
         ours = evaluated(evaluator, nations, targets=targets)
         shared = ours.data.keys() & theirs.data.keys()
         assert not evaluator.sides
-        assert {key: ours.data[key] for key in shared} == pytest.approx(
-            {key: theirs.data[key] for key in shared}, rel=1e-5
-        )
+        assert {k: ours.data[k] for k in shared} == pytest.approx({k: theirs.data[k] for k in shared}, rel=1e-5)
         assert {key.side for key in shared} == {*targets, "both"}
         # Their key of adjusted hits has no cutoff.
         assert {key.metric for key in ours.data.keys() - shared} == {
@@ -83,9 +81,7 @@ def test_measures_that_they_lack_have_keys_with_side_and_tie_policy(nations):
     suite = tr.RankingCollection({"mrr": "mrr", "worst": "mrr(ties=pessimistic)", "ndcg@3": "ndcg@3"})
     ours = evaluated(integration.RankingEvaluator(suite), nations)
     theirs = evaluated(evaluation.RankBasedEvaluator(), nations)
-    assert {key.split(".", 1)[1] for key in ours.to_flat_dict()} == {
-        *("expected.mrr", "pessimistic.worst", "expected.ndcg@3")
-    }
+    assert {k.split(".", 1)[1] for k in ours.to_flat_dict()} == {"expected.mrr", "pessimistic.worst", "expected.ndcg@3"}
     assert ours.get_metric("pessimistic.worst") == pytest.approx(theirs.get_metric("pessimistic.mrr"))
     assert ours.get_metric("mrr") == ours.get_metric("both.expected.mrr") != theirs.get_metric("mrr")
     head, tail = (ours.get_metric(f"{side}.ndcg@3") for side in ("head", "tail"))

@@ -5,7 +5,6 @@ import torch
 
 import torchrank as tr
 from tests.support.cases import cases
-from tests.support.random_batches import batch
 
 
 @cases("shuffle", [False, True])
@@ -24,7 +23,7 @@ def test_every_sample_is_on_one_worker_once(size, world, shuffle):
 
 @cases("world", [1, 2, 3, 7])
 @cases("drop_last", [False, True])
-def test_a_sampler_has_the_attributes_of_a_distributed_sampler(monkeypatch, world, drop_last):
+def test_a_sampler_has_the_attributes_of_a_distributed_sampler(world, drop_last):
     dataset = list("abcdefghijkl")
     names = ("rank", "num_replicas", "dataset", "shuffle", "seed", "drop_last", "epoch")
     samplers = [tr.UnpaddedSampler(dataset, rank, world, drop_last=drop_last) for rank in range(world)]
@@ -34,11 +33,6 @@ def test_a_sampler_has_the_attributes_of_a_distributed_sampler(monkeypatch, worl
         assert sampler.num_samples == len([*sampler])
         assert sampler.total_size == sum(len([*one]) for one in samplers)
         assert not drop_last or (sampler.num_samples, sampler.total_size) == (peer.num_samples, peer.total_size)
-    of_number = tr.UnpaddedSampler(5)  # its worker is found later
-    for name, value in {"is_initialized": True, "get_rank": 1, "get_world_size": 2}.items():
-        monkeypatch.setattr(torch.distributed, name, lambda value=value: value)
-    found = of_number.rank, of_number.num_replicas, of_number.num_samples, of_number.total_size, len(of_number.dataset)
-    assert found == (1, 2, 2, 5, 5)
 
 
 def test_an_epoch_and_a_seed_have_an_order_of_their_own():
@@ -64,21 +58,10 @@ def test_a_sampler_made_before_the_process_group_finds_its_worker_later(monkeypa
         monkeypatch.setattr(torch.distributed, name, lambda value=value: value)
     assert [[*whole], [*even], [*first]] == [[1, 3], [1, 3], [0, 2, 4]]
     assert [len(whole), len(even), len(first)] == [2, 2, 3]
+    found = whole.rank, whole.num_replicas, whole.num_samples, whole.total_size, len(whole.dataset)
+    assert found == (1, 2, 2, 5, 5)
     with pytest.raises(ValueError, match="Expected rank from 0 to 1 of 2 workers, got 2"):
         list(none)
-
-
-def test_loaders_of_all_workers_together_are_one_loader():
-    (scores, grades), ids = batch(queries=31), torch.arange(31)
-    dataset = torch.utils.data.TensorDataset(scores, grades, ids)
-    metric = tr.PerQuery("mrr")
-    for rank in range(3):
-        for scores_, grades_, ids_ in torch.utils.data.DataLoader(
-            dataset, 4, sampler=tr.UnpaddedSampler(dataset, rank, 3)
-        ):
-            metric.update(scores_, grades_, query_ids=ids_)
-    assert metric.num_rows == 31
-    assert metric.compute().to_dict() == {"id": ids.tolist(), "mrr": tr.MRR().score(scores, grades).tolist()}
     for rank, world in ((3, 3), (-1, 2), (0, 0)):
         with pytest.raises(ValueError, match="Expected rank from 0"):
             tr.UnpaddedSampler(5, rank, world)

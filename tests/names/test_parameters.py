@@ -2,7 +2,6 @@
 
 import inspect
 import sys
-import warnings
 from typing import Literal
 
 import numpy as np
@@ -11,8 +10,6 @@ import torchmetrics
 
 import torchrank as tr
 from torchrank.names import arguments
-from torchrank.names.labels import check_different
-from torchrank.names.parse import Named
 from torchrank.names.registry import measures
 
 
@@ -97,39 +94,7 @@ def test_integers_are_taken_within_their_bounds():
         assert ("give several to RankingCollection" in str(raised.value)) == (name == "top_k" and value != 0)
 
 
-def test_a_warning_is_at_the_line_of_the_user():
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        tr.Ranking.from_run({"q": {"a": 1}}, {"q": {"b": 0.5}})  # nothing of the run is judged
-        arguments.warn("here")
-    line = inspect.currentframe().f_lineno - 1
-    assert [one.filename for one in caught] == [__file__] * len(caught)
-    assert caught[-1].lineno == line
-    assert len(caught) == 2
-    assert caught[0].lineno == line - 1
-
-
 # ---- names -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_dictionary_by_names_takes_every_spelling_of_a_measure():
-    values = Named({"P_5": 0.2, "mrr": 0.5, "something else": 1})
-    for name in ("P_5", "precision@5", "Precision@5", "P@5"):
-        assert values[name] == 0.2
-    assert values["recip_rank"] == 0.5
-    assert values["something else"] == 1
-    for name, hint in (("P_15", "; did you mean 'P_5'?"), ("xyzzy", ""), ("ndcg@5,10", "")):
-        with pytest.raises(KeyError, match="Expected one of 'P_5', 'mrr', 'something else', got") as raised:
-            values[name]
-        assert str(raised.value).strip('"').endswith(f"got {name!r}{hint}")
-
-
-def test_equal_keys_and_equal_spellings_of_keys_are_told_apart():
-    check_different(["a@1", "a@2"], "plain")
-    with pytest.raises(ValueError, match=r"Expected every metric once, got 'a' twice; pass a dict"):
-        check_different(["a", "b", "a"], "label")
-    with pytest.raises(ValueError, match=r"Expected keys with different plain spellings, got '.*' and '.*', both"):
-        check_different(["a_at_1", "a@1"], "plain")
 
 
 def test_a_package_that_is_not_there_is_named_with_the_ways_out(monkeypatch):

@@ -56,6 +56,8 @@ def test_update_and_compute(kind, read, monkeypatch):
     with pytest.raises(ValueError, match="1 query with NaN"):
         metric.compute()
     metric.reset()
+    same_states(metric.metric_state, states(kind.make()))
+    assert (metric.num_queries, metric.num_empty, metric.update_count) == (0, 0, 0)
     metric.update(*BATCHES[1])
     check(metric.compute(), aggregated(metric, BATCHES[1:2]))
 
@@ -151,17 +153,6 @@ def is_as_it_was_made(metric):
             assert all(part.dtype == torch.float64 for part in ([value] if isinstance(value, Tensor) else value))
 
 
-@every_kind
-def test_reset_forgets_everything(kind):
-    metric = filled(kind)
-    metric.update(*BAD)
-    metric.reset()
-    same_states(metric.metric_state, states(kind.make()))
-    assert (metric.num_queries, metric.num_empty, metric.update_count) == (0, 0, 0)
-    is_as_it_was_made(metric)
-    assert metric.compute().isnan().all()
-
-
 NOTHING = {
     "dense": (torch.zeros(0, 7), torch.zeros(0, 7, dtype=torch.int64)),
     "dense, no candidates": (torch.zeros(0, 0), torch.zeros(0, 0)),
@@ -188,18 +179,6 @@ def test_a_batch_without_queries_changes_nothing(kind, layout):
     metric.update(*BATCHES[0])
     metric.update(*arguments, **keywords)
     check(metric.compute(), aggregated(metric, BATCHES[:1]))
-
-
-@each_state
-@pytest.mark.parametrize(
-    "kwargs", [{"compute_with_cache": False}, {"compute_on_cpu": True}, {"sync_on_compute": False}]
-)
-def test_torchmetrics_arguments(kind, kwargs):
-    metric = filled(kind, **kwargs)
-    for _ in range(2):
-        check(metric.compute(), aggregated(metric, BATCHES))
-    with pytest.raises(TypeError, match="nonsense"):
-        kind.make(nonsense=1)
 
 
 @each_state
@@ -306,13 +285,7 @@ def test_merge_state(kind):
 @each_state
 def test_merge_state_takes_equals_only(kind):
     metric = filled(kind)
-    for other in (
-        kind.make(empty_target_action="error"),
-        tr.NDCG(top_k=3, aggregation="max"),
-        torchmetrics.MeanMetric(),
-        {},
-        3,
-    ):
+    for other in (kind.make(empty_target_action="error"), tr.NDCG(3, aggregation="max"), torchmetrics.MeanMetric(), 3):
         with pytest.raises(ValueError, match="Expected"):
             metric.merge_state(other)
     check(metric.compute(), aggregated(metric, BATCHES))
@@ -323,6 +296,7 @@ def test_merge_state_takes_equals_only(kind):
 def test_resume_from_a_checkpoint_in_mid_epoch(kind, parent):
     def build():
         metric = kind.make()
+        assert not metric.state_dict()
         metric.persistent(True)
         if parent is None:
             return metric, metric
@@ -355,28 +329,12 @@ def test_resume_from_a_checkpoint_in_mid_epoch(kind, parent):
         assert twin.num_queries == 0
 
 
-@each_state
-def test_checkpoints_hold_no_state_unless_asked(kind):
-    metric = filled(kind)
-    assert not metric.state_dict()
-    metric.persistent(True)
-    other = kind.make(empty_target_action="error")
-    other.persistent(True)
-    with pytest.raises(RuntimeError, match="Unexpected key"):
-        other.load_state_dict(metric.state_dict())
-
-
 #: What can stand in the place of a vector of sums, and of a list of values.
 WRONG_SUMS = {
-    "integers": lambda x: x.long(),
     "float32": lambda x: x.float(),
-    "float16": lambda x: x.half(),
     "complex": lambda x: x.to(torch.complex128),
-    "bool": lambda x: x > 0,
     "short": lambda x: x[:3],
-    "long": lambda x: torch.cat([x, x]),
     "a matrix": lambda x: torch.stack([x, x]),
-    "a number": lambda x: x.sum(),
     "sparse": lambda x: x.to_sparse(),
     "meta": lambda x: x.to("meta"),
     "a list": lambda x: x.tolist(),
@@ -387,12 +345,10 @@ WRONG_SUMS = {
 
 
 WRONG_ROWS = {
-    "one tensor": lambda rows: torch.cat(rows),
     "numbers": lambda rows: [row.tolist() for row in rows],
     "None": lambda rows: None,
     "None in it": lambda rows: [None, *rows],
     "one column": lambda rows: [row[:, :1] for row in rows],
-    "flat": lambda rows: [row.flatten() for row in rows],
     "complex": lambda rows: [row.to(torch.complex64) for row in rows],
 }
 WRONG_STATES = [("sums", name, wrong) for name, wrong in WRONG_SUMS.items()]
@@ -424,9 +380,7 @@ def test_a_wrong_state_of_rows_or_of_a_wrapper_is_refused_and_changes_nothing():
     table.update(*BATCHES[0], query_ids=torch.arange(5))
     slices.update(*BATCHES[0], slices=torch.arange(5) % 2)
     rows.update(torch.tensor([0.1, 0.2]), torch.tensor([1, 0]), indexes=torch.tensor([0, 0]))
-    wrong = [
-        (table, f"{table._state}:{field}", lambda x: [part[:2] for part in x]) for field in ("ids", "values", "counted")
-    ]
+    wrong = [(table, f"{table._state}:{field}", lambda x: [p[:2] for p in x]) for field in ("ids", "values", "counted")]
     wrong += [(metric, f"{metric._state}:sums", lambda x: -x - 1) for metric in (table, slices)]
     bad = None, [None], [torch.ones(3)], [torch.ones(2, 1)], torch.ones(2)
     wrong += [(rows, "rows:preds", lambda x, other=other: other) for other in bad]
@@ -459,9 +413,7 @@ def test_an_exception_inside_sync_context_leaves_the_state_of_this_worker(kind):
 
 CASTS = {
     "to(bfloat16)": lambda m: m.to(torch.bfloat16),
-    "to(cpu, half)": lambda m: m.to("cpu", torch.half),
     "half": lambda m: m.half(),
-    "bfloat16": lambda m: m.bfloat16(),
     "double": lambda m: m.double(),
     "float": lambda m: m.float(),
     "type": lambda m: m.type(torch.float16),
@@ -469,10 +421,7 @@ CASTS = {
 
 
 @cases("kind", [KINDS["sums"], KINDS["kept, none"]], ids=["sums", "kept"])
-@cases(
-    ("cast", "inside"),
-    [*((cast, False) for cast in (*CASTS, "set_dtype")), *((cast, True) for cast in ("half", "type"))],
-)
+@cases(("cast", "inside"), [*((cast, False) for cast in (*CASTS, "set_dtype")), ("half", True), ("type", True)])
 def test_casts_leave_state_and_result_alone(kind, cast, inside):
     metric = filled(kind, BATCHES[:1])
     expected = filled(kind).compute()
@@ -676,23 +625,15 @@ def test_forward_copies_no_kept_values():
 @pytest.mark.parametrize("method", ["update", "forward"])
 @pytest.mark.parametrize("name", ["mrr", "ndcg(aggregation=median)@3", "mrr(aggregation=none)"])
 def test_running_is_the_metric_of_the_last_batches(name, method):
-    metric = Running(tr.parse(name), window=3)
-    for number, arguments in enumerate(TWO_BATCHES[:5]):
-        getattr(metric, method)(*arguments)
+    metric, rows = Running(tr.parse(name), window=3), Running(RetrievalMRR(), window=3)
+    for number, (preds, target) in enumerate(TWO_BATCHES[:5]):
+        getattr(metric, method)(preds, target)
+        indexes = torch.arange(len(preds)).repeat_interleave(9) + 100 * number
+        getattr(rows, method)(preds.flatten(), target.flatten() > 0, indexes=indexes)
         expected = fill(tr.parse(name), TWO_BATCHES[max(0, number - 2) : number + 1]).compute()
         for _ in range(2):
             torch.testing.assert_close(metric.compute().sort().values, expected.sort().values, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("method", ["update", "forward"])
-def test_running_around_a_metric_that_keeps_rows(method):
-    metric = Running(RetrievalMRR(), window=2)
-    for number, (preds, target) in enumerate(TWO_BATCHES[:4]):
-        indexes = torch.arange(len(preds)).repeat_interleave(9) + 100 * number
-        getattr(metric, method)(preds.flatten(), target.flatten() > 0, indexes=indexes)
-        expected = fill(tr.MRR(), TWO_BATCHES[max(0, number - 1) : number + 1]).compute()
-        for _ in range(2):
-            torch.testing.assert_close(metric.compute(), expected)
+            assert name != "mrr" or rows.compute() == expected
 
 
 @pytest.mark.parametrize("name", ["mrr", "mrr(aggregation=median)"])
@@ -879,11 +820,6 @@ def test_a_measure_has_a_name_of_its_own_and_no_parameter_like_a_method():
         body = {"name": "shadowing", "__annotations__": {method: float}, method: tr.extend.number(default=1)}
         with pytest.raises(TypeError, match=f"Expected Shadow to name no parameter like a method, got '{method}'; re"):
             type("Shadow", (tr.extend.BinaryMetric,), body)
-
-
-def test_a_turned_mean_has_the_other_direction_for_queries():
-    found = [metric.higher_values_are_better for metric in (tr.MR(), tr.MR(inverse=True), tr.MRR())]
-    assert found == [False, False, True]
 
 
 def test_a_metric_with_a_state_of_another_is_not_warned_of():

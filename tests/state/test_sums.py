@@ -258,6 +258,13 @@ def test_the_vector_of_exact_sums_is_that_of_a_batch(values):
     assert len(exact) == len(batch) == sums.SIZE
     torch.testing.assert_close(exact, batch.nan_to_num(0), rtol=1e-9, atol=1e-9)
     assert (exact[sums.Sum.W], exact[sums.Sum.QUERIES], exact[sums.Sum.EMPTY]) == (len(values), len(values), 0)
+    numbers, weights = np.random.default_rng(0).random((2, 50))
+    numbers[3], weights[4] = NAN, 0.0
+    weighted, known = ExactSums.of(numbers, weights), np.arange(50) != 3
+    both = (torch.from_numpy(x[known]).unsqueeze(0) for x in (numbers, weights))
+    batch = sums.summed(*both, torch.tensor([49]), torch.zeros(1), errors)[0]
+    torch.testing.assert_close(weighted.vector(), batch, rtol=1e-9, atol=1e-12)
+    assert weighted.mean == pytest.approx(np.average(numbers[known], weights=weights[known]), rel=1e-15)
 
 
 @pytest.mark.parametrize("extra", [0, 1])
@@ -384,17 +391,3 @@ def test_sums_of_products_by_group_are_those_of_fractions(rows):
         assert found.total == sum(x * y for x, y in zip(w, v))
         assert found.first == sum(x * x * y for x, y in zip(w, v))
         assert found.squares == sum((x * y) ** 2 for x, y in zip(w, v))
-
-
-@pytest.mark.parametrize("scale", [1.0, 1e-3])
-def test_the_vector_of_exact_weighted_sums_is_that_of_a_batch(scale):
-    generator = np.random.default_rng(0)
-    values, weights = generator.random(50), generator.random(50) * scale
-    values[3], weights[4] = NAN, 0.0
-    exact = ExactSums.of(values, weights).vector()
-    known = ~np.isnan(values)
-    errors = torch.zeros(1, len(exact) - sums.Sum.ERRORS)
-    both = (torch.from_numpy(x[known]).unsqueeze(0) for x in (values, weights))
-    batch = sums.summed(*both, torch.tensor([49]), torch.zeros(1), errors)[0]
-    torch.testing.assert_close(exact, batch, rtol=1e-9, atol=1e-12)
-    assert ExactSums.of(values, weights).mean == pytest.approx(float(exact[sums.Sum.WV] / exact[sums.Sum.W]), rel=1e-15)

@@ -134,11 +134,7 @@ def numbers(metric):
     if isinstance(metric, tr.TieReport):
         return {key: x.item() for key, x in metric.compute().items()}
     rows = None if metric.rows is None else torch.cat(metric.rows)
-    return {
-        "value": metric.value_of(metric.sums, rows).item(),
-        "queries": metric.num_queries,
-        "empty": metric.num_empty,
-    }
+    return {"value": metric.value_of(metric.sums, rows).item(), "all": metric.num_queries, "empty": metric.num_empty}
 
 
 def same(found, want):
@@ -274,7 +270,7 @@ def test_a_batch_that_cannot_be_ranked_before_it_waits_loses_nothing(monkeypatch
         assert metric.num_queries == 7 * before + 7
 
 
-def test_lists_do_not_wait_as_rankings_of_labels(monkeypatch):
+def test_lists_do_not_wait_as_rankings_of_labels_and_nothing_waits_if_the_user_asks_for_it(monkeypatch):
     monkeypatch.setattr(waiting, "ROOM", {})
     monkeypatch.setattr(waiting, "ROOM_OF_ACCELERATORS", 2**15)
     grades, lists = (torch.rand(7, 700), torch.ones(7, 700)), (torch.rand(7, 700), [torch.tensor([0])] * 7)
@@ -286,18 +282,12 @@ def test_lists_do_not_wait_as_rankings_of_labels(monkeypatch):
         (tr.MRR(), grades, {}),
         (tr.MRR(), lists, {}),
         (tr.Sliced("mrr", slices=["a"]), (grades[0], torch.zeros(7, dtype=torch.long)), sliced),
+        (tr.MRR(), BATCH, {}),
+        (tr.RankingCollection("mrr, map"), BATCH, {}),
     ):
+        metric.waits = batch is not BATCH
         for _ in range(3):
             metric.update(*batch, **more)
-            assert not metric._waiting.batches
-
-
-def test_a_user_who_asks_for_it_never_waits():
-    sliced = {"slices": torch.zeros(4, dtype=torch.long)}
-    for metric, more in ((tr.MRR(), {}), (tr.RankingCollection("mrr, map"), {}), (tr.Sliced("mrr", ["a"]), sliced)):
-        metric.waits = False
-        for _ in range(3):
-            metric.update(*BATCH, **more)
             assert not metric._waiting.batches
 
 
@@ -357,9 +347,7 @@ def test_a_wrong_batch_raises_at_once_and_loses_nothing(wrong):
 def test_a_pair_outside_of_its_batch_is_bad_and_no_pair_of_the_next(query, argument):
     metric, good = tr.HitRate(top_k=1), (torch.tensor([0]), torch.tensor([1]))
     for pair in (good, (torch.tensor([query]), torch.tensor([0])), good):
-        more = (
-            {"target": pair} if argument == "target" else {"target": torch.zeros(3, dtype=torch.long), "exclude": pair}
-        )
+        more = {"target": pair} if argument == "target" else {"target": torch.zeros(3).long(), "exclude": pair}
         metric.update(torch.rand(3, 2), **more)
     assert len(metric._waiting.batches) == 2
     with pytest.raises(ValueError, match="out of range"):

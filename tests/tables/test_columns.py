@@ -39,9 +39,7 @@ def polars(columns, **casts):
 
 def arrow(columns, change=lambda column, pa: column):
     pa = pytest.importorskip("pyarrow")
-    made = {
-        name: change(pa.chunked_array([column]), pa) if name != "score" else column for name, column in columns.items()
-    }
+    made = {name: change(pa.chunked_array([x]), pa) if name != "score" else x for name, x in columns.items()}
     return pa.table(made)
 
 
@@ -257,21 +255,6 @@ JUDGED = {
 
 def judged_frame(**more):
     return pandas.DataFrame(JUDGED | more)
-
-
-@pytest.mark.parametrize(
-    "as_frame", [lambda f: f, lambda f: f.astype({"lang": "category", "qid": "category"}), "polars"]
-)
-def test_a_table_of_a_ranking_has_the_ids_and_groups_of_the_frame(as_frame):
-    frame = pytest.importorskip("polars").DataFrame(JUDGED) if as_frame == "polars" else as_frame(judged_frame())
-    ranking = tr.Ranking.from_table(frame, group="lang")
-    assert (ranking.query_ids, ranking.groups) == (["b", "a", "é", "c"], ["de", "en", None, "de"])
-    found = tr.QueryTable.of(ranking, ["mrr", "hitrate@1"])
-    assert found.to_dict() == {"id": ["b", "a", "é", "c"], "mrr": [0.5, 1, 1, 0], "hitrate@1": [0, 1, 1, 0]}
-    by = found.by()
-    assert dict(zip(by["measure"], by["value"])) == {"mrr/de": 0.25, "mrr/en": 1, "hitrate@1/de": 0, "hitrate@1/en": 1}
-    part = found.where(found.columns["mrr"] < 1)
-    assert part.by()["measure"] == ["mrr/de", "hitrate@1/de"]
 
 
 @pytest.mark.parametrize("group", [[1, 1, 2, 3, 2, 1], [True, True, False, False, False, True]])

@@ -143,9 +143,7 @@ def test_errors_name_the_row_of_a_file_of_columns(tmp_path, kind):
     ("name", "library", "order"), [*((*one, "grouped") for one in FRAMES), (*FRAMES[0], "mixed"), (*FRAMES[3], "mixed")]
 )
 def test_large_files_of_columns_are_read_in_chunks_if_queries_are_together(tmp_path, monkeypatch, name, library, order):
-    monkeypatch.setattr(
-        sys.modules[__name__], "ROWS", ROWS if order == "grouped" else sorted(ROWS, key=lambda r: r[1:])
-    )
+    monkeypatch.setattr(sys.modules[__name__], "ROWS", ROWS if order == "grouped" else sorted(ROWS, key=lambda r: r[1]))
     path = written_frame(tmp_path / name, library)
     assert sources.chunks_of_large(path) is None
     monkeypatch.setattr(sources, "LARGE_COMPRESSED", 100)
@@ -173,9 +171,7 @@ PIECES = {
     "rows": lambda rows: rows,
     "frames": lambda rows: pandas.DataFrame(rows, columns=["qid", "docid", "score"]),
     "runs": lambda rows: tr.read_run(rows),
-    "dictionaries": lambda rows: {
-        q: {d: s for other, d, s in rows if other == q} for q in dict.fromkeys(r[0] for r in rows)
-    },
+    "dictionaries": lambda rows: {q: {d: s for o, d, s in rows if o == q} for q in dict.fromkeys(r[0] for r in rows)},
 }
 
 

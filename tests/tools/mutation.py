@@ -47,7 +47,7 @@ from mutants import Mutant, drawn, with_calls  # noqa: E402
 #: tests of a folder or file of ``torchrank`` beside those of the folder with its name and ``tests/properties``
 FURTHER = {
     "display": ["test_display.py"],
-    "engine": ["hardware/test_sorting.py"],
+    "engine": ["hardware/test_devices.py"],
     "formulas": ["metrics", "wrappers/test_sampled_ranks.py"],
     "hardware": ["engine/test_streams.py"],
     "ranking": ["metrics", "wrappers/test_sampled_ranks.py", "wrappers/test_tie_report.py"],

@@ -34,11 +34,9 @@ def looped(how, name, scores, grades, groups=GROUPS, order=ORDER, weights=None):
     values = tr.parse(name).score(scores, grades).tolist()
     found = []
     for group in groups.unique().tolist():
-        counted = [
-            (v, w, o) for v, w, o, g in zip(values, weights.tolist(), order.tolist(), groups.tolist()) if g == group
-        ]
-        rows = [row for row in counted if not math.isnan(row[0]) and row[1] > 0]
-        if any(w > 0 for _, w, _ in counted):
+        own = [(v, w, o) for v, w, o, g in zip(values, weights.tolist(), order.tolist(), groups.tolist()) if g == group]
+        rows = [row for row in own if not math.isnan(row[0]) and row[1] > 0]
+        if any(w > 0 for _, w, _ in own):
             weight = fmean(w for _, w, _ in rows) if rows else 0.0
             found.append((value_of_group(how, rows), weight))
     total = sum(weight for _, weight in found)
@@ -90,19 +88,6 @@ def test_intervals_are_those_of_a_suite_with_the_values_of_the_groups():
     assert metric.summary().notes[-1] == "queries: number of groups"
 
 
-def test_tables_of_groups_are_compared_group_by_group():
-    scores, grades = batch()
-    groups, tables = dict(enumerate(GROUPS.tolist())), {}
-    for name, more in (("old", 0.0), ("new", 0.2)):
-        kept = tr.PerQuery("mrr")
-        kept.update(scores + more * grades, grades, query_ids=torch.arange(40))
-        tables[name] = kept.compute().grouped("min", groups)
-    row = tr.compare(tables, "old", test="t").table.rows[0]
-    differences = tables["new"]["mrr/min"] - tables["old"]["mrr/min"]
-    assert (row["measure"], row["n"]) == ("mrr/min", len(GROUPS.unique()))
-    assert row["difference"] == pytest.approx(differences.mean())
-
-
 def test_all_under_ties_is_the_probability_that_all_queries_of_the_group_are_right():
     scores = torch.tensor([[1.0, 1.0, 0.0], [2.0, 2.0, 2.0], [3.0, 1.0, 1.0], [1.0, 1.0, 2.0]])
     labels, group = torch.tensor([0, 1, 0, 2]), torch.tensor([5, 5, 5, 6])
@@ -125,9 +110,7 @@ def test_all_under_ties_is_the_probability_that_all_queries_of_the_group_are_rig
 def test_values_are_those_of_mteb():
     mteb = pytest.importorskip("mteb._evaluators.retrieval_metrics")
     # Instances with two queries, as NevIR's, and with several ones, as InstructIR's.
-    scores = {
-        f"{n}_q{number}": torch.rand(2, generator=rng(2 * n + number)).tolist() for n in range(30) for number in (1, 2)
-    }
+    scores = {f"{n}_q{q}": torch.rand(2, generator=rng(2 * n + q)).tolist() for n in range(30) for q in (1, 2)}
     run = {key: dict(zip(("d1", "d2"), both)) for key, both in scores.items()}
     qrels = {key: {key.replace("q", "d").split("_")[1]: 1} for key in run}
     table = tr.evaluate(qrels, run, "ndcg@10 recall@1")["run"]
@@ -219,11 +202,7 @@ WRONG = [
             ("min", {"group": LABELS, "order": LABELS}, "leave it out"),
             ("last", {"group": LABELS}, "got none; pass order="),
             ("last", {"group": LABELS, "order": ["1", "2"]}, "order to be integers, got '1'; pass the place of each"),
-            (
-                "last",
-                {"group": LABELS, "order": SCORES[0]},
-                "Expected order to be integers, got torch.float32; pass the place",
-            ),
+            ("last", {"group": LABELS, "order": SCORES[0]}, "Expected order to be integers, got torch.float32"),
         ]
     ),
     (lambda: TABLE.grouped("worst", BY_ID), "Expected reduce to be one of"),

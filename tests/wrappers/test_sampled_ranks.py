@@ -154,10 +154,7 @@ CUT = tr.Ranking.from_embeddings(torch.rand(1, 2), torch.rand(5, 2), torch.tenso
         (lambda: tr.Ranking.from_ranks(torch.tensor([1.5]), 10).sampled(2), "a whole rank"),
         (lambda: GRADED.sampled(1), "relevant candidates of one grade, got 1, 2"),
         (lambda: CUT.sampled(1), "make it without top_k"),
-        (
-            lambda: tr.MRR(ties="realistic").score(FULL.sampled(2)),
-            "'pessimistic' for sampled negatives, got 'realistic'",
-        ),
+        (lambda: tr.MRR(ties="realistic").score(FULL.sampled(2)), "for sampled negatives, got 'realistic'"),
         (lambda: tr.Bpref().score(FULL.sampled(2)), "measure of relevant candidates .*got bpref"),
         (lambda: tr.MRR(unjudged="condensed").score(FULL.sampled(2)), "measure of relevant candidates"),
     ],
